@@ -1,4 +1,4 @@
-"""Fixtures of the SUMO tests: SUMO's environment, the simulator, drivers, and scenarios composed by hand."""
+"""Helpers of the SUMO tests: SUMO's environment, the simulator, driving models, and hand-written scenarios."""
 
 import json
 import runpy
@@ -35,7 +35,7 @@ def site() -> Path:
 @cache
 def simulator() -> Any:
     """Return this process's only simulator."""
-    # After the server's own packages: only libsumo is needed of SUMO's environment.
+    # Appended after the server's own packages, because only libsumo is needed of SUMO's environment.
     sys.path.append(str(site()))
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
@@ -74,19 +74,19 @@ def empty(street: str, route: list[str], **changes: Any) -> dict[str, Any]:
 
 def begin(scenario: Mapping[str, Any], seed: int = 1, **params: Any) -> np.ndarray:
     """Start a scenario; return the first observation."""
-    first: np.ndarray = simulator().reset(Scenario(index=0, seed=seed, spec=scenario, params=params))
-    return first
+    observation: np.ndarray = simulator().reset(Scenario(index=0, seed=seed, spec=scenario, params=params))
+    return observation
 
 
 def step(accel: float, lane: float = 0.0) -> tuple[np.ndarray, bool]:
-    """Take one step."""
-    observation, over = simulator().step(np.array([accel, lane], dtype=np.float32))
-    return observation, over
+    """Advance the simulator by a single step."""
+    observation, done = simulator().step(np.array([accel, lane], dtype=np.float32))
+    return observation, done
 
 
 def hold(speed: float) -> Act:
-    """Return a driver that holds a speed without regard to traffic."""
-    return lambda o: (max(-9.0, min(3.0, (speed - float(o[0])) * 10)), 0.0)
+    """Return a policy that holds a speed without regard to traffic."""
+    return lambda observation: (max(-9.0, min(3.0, (speed - float(observation[0])) * 10)), 0.0)
 
 
 def run(
@@ -97,11 +97,11 @@ def run(
     **params: Any,
 ) -> dict[str, Any]:
     """Run a scenario to its end and return its metrics; ``watch`` gets each observation."""
-    observation, over = begin(scenario, seed, **params), False
-    while not over:
+    observation, done = begin(scenario, seed, **params), False
+    while not done:
         if watch is not None:
             watch(observation)
-        observation, over = step(*act(observation))
+        observation, done = step(*act(observation))
     metrics: dict[str, Any] = simulator().outcome(None)
     return metrics
 

@@ -1,4 +1,4 @@
-"""car_street in the evaluator with model servers, in their environments and in this machine's best sandbox."""
+"""Evaluator with car_street and model servers, in their environments and in this machine's best sandbox."""
 
 import json
 from pathlib import Path
@@ -17,21 +17,21 @@ from tests.worlds.street_world import BASELINES, SPECS, model, simulator
 from tests.worlds.test_small_worlds import site, spec_of
 
 IDM_MODEL = (BASELINES / "idm.py").read_bytes()
-#: A few scenarios of every street.
-CHOSEN = list(range(0, 288, 37))
-PLAY: dict[str, Any] = {"isolation": "scenario", "select": {"tasks": CHOSEN}}
+#: Indices of scenarios of every street.
+SCENARIOS = list(range(0, 288, 37))
+PLAY: dict[str, Any] = {"isolation": "scenario", "select": {"tasks": SCENARIOS}}
 
 
-def test_the_evaluators_results_equal_those_of_the_simulator_alone() -> None:
+def test_results_of_the_evaluator_equal_results_of_the_simulator_alone() -> None:
     with evaluator_pair(spec_of("car_street"), IDM_MODEL, play_of("car_street", **PLAY)) as pair:
-        results = pair.run(0, len(CHOSEN))
-    assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
+        results = pair.run(0, len(SCENARIOS))
+    assert [result["status"] for result in results] == ["ok"] * len(SCENARIOS)
     driver = model("idm")
     for result in results[:4]:
         index, seed = result["scenario"]["index"], result["scenario"]["seed"]
-        observation, over = simulator().reset(Scenario(index=index, seed=seed, spec=SPECS[index])), False
-        while not over:
-            observation, over = simulator().step(np.array(driver.act(observation), dtype=np.float32))
+        observation, done = simulator().reset(Scenario(index=index, seed=seed, spec=SPECS[index])), False
+        while not done:
+            observation, done = simulator().step(np.array(driver.act(observation), dtype=np.float32))
         assert json.loads(json.dumps(simulator().outcome(None))) == result["metrics"], result["scenario"]["name"]
 
 
@@ -60,13 +60,13 @@ def test_a_replay_is_drawn_from_recorded_actions() -> None:
         (result,) = pair.run(2, 3)
         trace = pair.artifacts[2]
         pair.evaluator.channel.send({"type": "replay", "task": 2, "trace": trace})
-        answer = pair.evaluator.channel.receive(60)
-    assert isinstance(answer, framed_socket.ReplayDone)
-    assert answer.error is None
-    assert answer.replay is not None
-    picture = svg({"title": result["scenario"]["name"], "outcome": result["metrics"]["outcome"], **answer.replay})
-    assert picture.startswith("<svg")
-    assert 'class="ego"' in picture
+        reply = pair.evaluator.channel.receive(60)
+    assert isinstance(reply, framed_socket.ReplayDone)
+    assert reply.error is None
+    assert reply.replay is not None
+    image = svg({"title": result["scenario"]["name"], "outcome": result["metrics"]["outcome"], **reply.replay})
+    assert image.startswith("<svg")
+    assert 'class="ego"' in image
 
 
 @pytest.mark.parametrize(("runtime", "kind"), [("onnx", "onnx"), ("tensorflow", "tflite"), ("tensorflow", "keras")])
@@ -74,10 +74,10 @@ def test_the_trained_baseline_drives_in_every_format(runtime: str, kind: str) ->
     environment = catalogue.runtime(runtime).formats[kind].environment
     spec = spec_of("car_street", model_server_site=site(environment), format=kind, isolation="launch")
     binary = Path(BASELINES / f"car_street.{kind}").read_bytes()
-    setup = play_of("car_street", isolation="launch", select={"tasks": CHOSEN})
+    setup = play_of("car_street", isolation="launch", select={"tasks": SCENARIOS})
     with evaluator_pair(spec, binary, setup) as pair:
-        results = pair.run(0, len(CHOSEN))
-    assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
+        results = pair.run(0, len(SCENARIOS))
+    assert [result["status"] for result in results] == ["ok"] * len(SCENARIOS)
     scores = [result["metrics"]["score"] for result in results]
     assert sum(scores) / len(scores) > 60, scores
 

@@ -1,4 +1,4 @@
-"""The 288 scenarios, run: events happen, results are reproducible to the bit, scores rank drivers. Needs libsumo."""
+"""Runs of the 288 car_street scenarios: events, bitwise reproducibility, and the order of scores. Needs libsumo."""
 
 import hashlib
 import json
@@ -33,8 +33,10 @@ from tests.worlds.street_world import (
     sumo,
 )
 
-#: One scenario of each event on each street, with many cars.
-ONE_OF_EACH = [line for line in SPECS if line["density"] == "medium" and line["mix"] == "mixed" and line["seed"] == 0]
+#: A scenario for each event on each street, with traffic of medium density.
+SCENARIO_PER_EVENT = [
+    line for line in SPECS if line["density"] == "medium" and line["mix"] == "mixed" and line["seed"] == 0
+]
 
 
 def test_every_scenario_starts_with_all_its_actors_and_within_the_published_ranges() -> None:
@@ -59,19 +61,23 @@ def test_observations_stay_within_the_published_ranges_under_random_driving() ->
     interface = Interface.of(json.loads((DATASET / "dataset.json").read_text())["interface"])
     low, high = (np.array(side, dtype=np.float32) for side in (interface.observation.low, interface.observation.high))
 
-    def watch(observation: np.ndarray) -> None:
+    def check_ranges(observation: np.ndarray) -> None:
         assert np.isfinite(observation).all()
-        outside = [name for name, value, a, b in zip(NAMES, observation, low, high, strict=True) if not a <= value <= b]
+        outside = [
+            name
+            for name, value, lower, upper in zip(NAMES, observation, low, high, strict=True)
+            if not lower <= value <= upper
+        ]
         assert not outside
 
-    for line in ONE_OF_EACH:
+    for line in SCENARIO_PER_EVENT:
         driver = model("random_driver")
         driver.reset({"seed": line["index"]})
-        run(line, driver.act, watch=watch)
+        run(line, driver.act, watch=check_ranges)
 
 
 @pytest.mark.parametrize(
-    "line", [line for line in ONE_OF_EACH if line["event"] != "none"], ids=lambda line: line["name"]
+    "line", [line for line in SCENARIO_PER_EVENT if line["event"] != "none"], ids=lambda line: line["name"]
 )
 def test_a_careful_driver_meets_every_event_and_is_not_at_fault(line: dict[str, object]) -> None:
     metrics = run(line, model("idm").act)
@@ -91,50 +97,52 @@ def test_slow_and_fast_drivers_meet_an_event(event: str, speed: float) -> None:
 def test_the_leader_brakes_hard_once_and_drives_on() -> None:
     line = next(line for line in SPECS if line["event"] == "lead_brake" and line["street"] == "ramp_merge")
     driver = model("idm")
-    observation, over, speeds = begin(line | {"vehicles": 0}), False, []
-    while not over and "actor" in sumo().vehicle.getIDList():
+    observation, done, speeds = begin(line | {"vehicles": 0}), False, []
+    while not done and "actor" in sumo().vehicle.getIDList():
         speeds.append(sumo().vehicle.getSpeed("actor"))
-        observation, over = step(*driver.act(observation))
+        observation, done = step(*driver.act(observation))
     drops = [before - after for before, after in pairwise(speeds)]
     assert max(drops) == pytest.approx(0.8, abs=0.01)
-    stood = sum(speed < 0.01 for speed in speeds)
-    assert 19 <= stood <= 23
+    standing_steps = sum(speed < 0.01 for speed in speeds)
+    assert 19 <= standing_steps <= 23
     assert speeds[-1] > 3.0
 
 
 def test_a_stalled_car_drives_on_after_fifteen_seconds() -> None:
     stalled = next(line for line in SPECS if line["event"] == "stalled")
     driver = model("idm")
-    observation, over, released = begin(stalled), False, None
+    observation, done, released_at = begin(stalled), False, None
     now = 0.0
-    while not over:
-        observation, over = step(*driver.act(observation))
+    while not done:
+        observation, done = step(*driver.act(observation))
         now += 0.1
-        if released is None and "actor" in sumo().vehicle.getIDList() and sumo().vehicle.getSpeed("actor") > 0.5:
-            released = now
-    assert released is not None
-    assert 15.0 <= released <= 26.0
+        if released_at is None and "actor" in sumo().vehicle.getIDList() and sumo().vehicle.getSpeed("actor") > 0.5:
+            released_at = now
+    assert released_at is not None
+    assert 15.0 <= released_at <= 26.0
 
 
 def digest(line: dict[str, object], seed: int) -> str:
     """Run a scenario with random driving and return a digest of all observations and metrics."""
     driver = model("random_driver")
     driver.reset({"seed": seed})
-    sums = hashlib.sha256()
-    metrics = run(line, driver.act, seed=seed, watch=lambda observation: sums.update(observation.tobytes()))
-    sums.update(json.dumps(metrics, sort_keys=True).encode())
-    return sums.hexdigest()
+    sha256 = hashlib.sha256()
+    metrics = run(line, driver.act, seed=seed, watch=lambda observation: sha256.update(observation.tobytes()))
+    sha256.update(json.dumps(metrics, sort_keys=True).encode())
+    return sha256.hexdigest()
 
 
-CHOSEN = [line for line in ONE_OF_EACH if line["event"] in ("none", "cut_in", "red_runner", "late_pedestrian")]
+DIGEST_SCENARIOS = [
+    line for line in SCENARIO_PER_EVENT if line["event"] in ("none", "cut_in", "red_runner", "late_pedestrian")
+]
 
 
-def test_equal_seeds_give_equal_bits_in_any_order_and_in_another_process() -> None:
-    in_order = [digest(line, seed) for seed, line in enumerate(CHOSEN)]
-    order = list(enumerate(CHOSEN))
+def test_equal_seeds_give_bitwise_equal_results_in_any_order_and_in_another_process() -> None:
+    in_order = [digest(line, seed) for seed, line in enumerate(DIGEST_SCENARIOS)]
+    order = list(enumerate(DIGEST_SCENARIOS))
     random.Random(3).shuffle(order)
     shuffled = {seed: digest(line, seed) for seed, line in order}
-    assert [shuffled[seed] for seed in range(len(CHOSEN))] == in_order
+    assert [shuffled[seed] for seed in range(len(DIGEST_SCENARIOS))] == in_order
     other_process = subprocess.run(
         [sys.executable, "-c", "from tests.worlds.test_car_street_scenarios import print_digests; print_digests()"],
         cwd=ROOT,
@@ -147,25 +155,25 @@ def test_equal_seeds_give_equal_bits_in_any_order_and_in_another_process() -> No
 
 def print_digests() -> None:
     """Print the digests; run in another process."""
-    print(json.dumps([digest(line, seed) for seed, line in enumerate(CHOSEN)]))
+    print(json.dumps([digest(line, seed) for seed, line in enumerate(DIGEST_SCENARIOS)]))
 
 
-def test_other_seeds_give_other_traffic_on_the_same_route() -> None:
+def test_different_seeds_give_different_traffic_on_the_same_route() -> None:
     line = spec("arterial-medium-none-mixed-0")
     assert digest(line, 1) != digest(line, 2)
-    first = [entry(begin(line, seed), "route_left") for seed in (1, 2)]
-    assert first[0] == pytest.approx(first[1], abs=2.0)
+    route_lengths = [entry(begin(line, seed), "route_left") for seed in (1, 2)]
+    assert route_lengths[0] == pytest.approx(route_lengths[1], abs=2.0)
 
 
 def test_a_drive_can_be_replayed_from_its_actions_alone() -> None:
     line = spec("signal_grid-dense-red_runner-rough-0")
     driver = model("idm_mobil")
     actions, frames = [], []
-    observation, over = begin(line, 5), False
-    while not over:
+    observation, done = begin(line, 5), False
+    while not done:
         action = np.array(driver.act(observation), dtype=np.float32)
         actions.append(action)
-        observation, over = simulator().step(action)
+        observation, done = simulator().step(action)
     metrics = simulator().outcome(None)
     simulator().reset(Scenario(index=line["index"], seed=5, spec=line))
     scene = simulator().scene()
@@ -175,8 +183,8 @@ def test_a_drive_can_be_replayed_from_its_actions_alone() -> None:
     assert simulator().outcome(None) == metrics
     assert json.loads(json.dumps({"scene": scene, "frames": frames}))["frames"][-1]["time"] == metrics["seconds"]
     egos = [next(car for car in frame["vehicles"] if car["id"] == "ego") for frame in frames[:-1]]
-    moved = sum(np.hypot(b["x"] - a["x"], b["y"] - a["y"]) for a, b in pairwise(egos))
-    assert moved == pytest.approx(metrics["mean_speed"] * metrics["seconds"], rel=0.1)
+    distance = sum(np.hypot(after["x"] - before["x"], after["y"] - before["y"]) for before, after in pairwise(egos))
+    assert distance == pytest.approx(metrics["mean_speed"] * metrics["seconds"], rel=0.1)
     assert len(scene["lanes"]) == 48
     assert set(frames[0]["lights"].values()) <= {"r", "y", "g", "u"}
 

@@ -60,19 +60,19 @@ def test_sumo_does_not_brake_for_a_model_that_drives_into_a_car() -> None:
     with more_vehicles({"name": "parked", "route": RAMP["route"], "lane": 0, "pos": 140}):
         begin(RAMP)
         sumo().vehicle.setSpeed("parked", 0.0)
-        over = False
-        while not over:
-            _, over = step(0.0)
+        done = False
+        while not done:
+            _, done = step(0.0)
         metrics = simulator().outcome(None)
     assert metrics["outcome"] == "collision"
     assert metrics["impact_speed"] == pytest.approx(10.0, abs=1e-4)
     assert metrics["max_decel"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_lane_off_the_route_strands_the_ego_and_its_stop_is_not_the_models_braking() -> None:
+def test_a_lane_off_the_route_strands_the_ego_and_its_stop_does_not_count_as_braking_of_the_model() -> None:
     # The right lane of the main road leads straight on or right; the route turns left.
-    wrong = empty("priority_junction", ["wj", "jn"], start={"lane": 0, "pos": 100.0, "speed": 12.0})
-    metrics = run(wrong, hold(12.0))
+    wrong_lane = empty("priority_junction", ["wj", "jn"], start={"lane": 0, "pos": 100.0, "speed": 12.0})
+    metrics = run(wrong_lane, hold(12.0))
     assert metrics["outcome"] == "stranded"
     assert metrics["max_decel"] < 1.0
     assert metrics["jerk_rms"] < 15.0
@@ -87,14 +87,14 @@ def test_standing_a_metre_behind_a_car_is_not_a_collision() -> None:
         while True:
             distance = 140 - 5.0 - 1.0 - sumo().vehicle.getLanePosition("ego")
             speed = sumo().vehicle.getSpeed("ego")
-            observation, over = step(-speed * speed / (2 * max(0.05, distance)) if distance < 40 else 0.0)
-            assert not over
+            observation, done = step(-speed * speed / (2 * max(0.05, distance)) if distance < 40 else 0.0)
+            assert not done
             if entry(observation, "speed") < 0.05:
                 break
         assert 0.5 < entry(observation, "lead_gap") < 2.4
         for _ in range(20):
-            _, over = step(-1.0)
-            assert not over
+            _, done = step(-1.0)
+            assert not done
 
 
 def test_gaps_are_bumper_to_bumper_before_and_behind() -> None:
@@ -115,19 +115,19 @@ def test_gaps_are_bumper_to_bumper_before_and_behind() -> None:
     )
 
 
-def test_the_first_collision_ends_the_scenario_and_is_the_one_reported() -> None:
+def test_the_first_collision_ends_the_scenario_and_is_reported() -> None:
     with more_vehicles({"name": "parked", "route": RAMP["route"], "lane": 0, "pos": 120}):
         begin(RAMP)
         sumo().vehicle.setSpeed("parked", 0.0)
-        over = False
-        while not over:
-            _, over = step(0.0)
-        first = simulator().outcome(None)
+        done = False
+        while not done:
+            _, done = step(0.0)
+        metrics = simulator().outcome(None)
         # SUMO reports the same collision at every step.
         sumo().simulationStep()
         assert [collision.victim for collision in sumo().simulation.getCollisions()] == ["parked"]
-    assert first["collision"] == first["at_fault"] == 1
-    assert first["collision_kind"] == "collision"
+    assert metrics["collision"] == metrics["at_fault"] == 1
+    assert metrics["collision_kind"] == "collision"
 
 
 def test_a_standing_ego_that_is_hit_is_not_at_fault() -> None:
@@ -136,9 +136,9 @@ def test_a_standing_ego_that_is_hit_is_not_at_fault() -> None:
         sumo().vehicle.setSpeedMode("blind", 32)
         sumo().vehicle.setLaneChangeMode("blind", 0)
         sumo().vehicle.setSpeed("blind", 10.0)
-        over = False
-        while not over:
-            _, over = step(-1.0)
+        done = False
+        while not done:
+            _, done = step(-1.0)
     metrics = simulator().outcome(None)
     assert (metrics["outcome"], metrics["at_fault"]) == ("collision", 0)
     assert metrics["impact_speed"] == pytest.approx(10.0, abs=0.1)
@@ -150,7 +150,7 @@ def test_a_lane_change_takes_three_seconds_and_happens_once() -> None:
     assert indices[0] == 0.0
     first = indices.index(1.0)
     assert 5 <= first <= 25
-    # The lane action is constant, and there is no third lane here.
+    # The lane action is constant, and the road has only two lanes.
     assert set(indices[first:]) == {1.0}
     assert simulator().outcome(None)["lane_changes"] == 1
 
@@ -158,19 +158,19 @@ def test_a_lane_change_takes_three_seconds_and_happens_once() -> None:
 def test_a_blind_lane_change_collides_and_the_guard_refuses_it() -> None:
     beside = {"name": "beside", "route": RAMP["route"], "lane": 1, "pos": 61, "speed": 10}
 
-    def change(**params: bool) -> dict[str, object]:
+    def metrics_of_lane_change(**params: bool) -> dict[str, object]:
         with more_vehicles(beside):
             begin(RAMP | {"time_limit": 5.0}, **params)
             sumo().vehicle.setSpeedMode("beside", 32)
             sumo().vehicle.setSpeed("beside", 10.0)
-            over = False
-            while not over:
-                _, over = step(0.0, 1.0)
+            done = False
+            while not done:
+                _, done = step(0.0, 1.0)
         metrics: dict[str, object] = simulator().outcome(None)
         return metrics
 
-    blind, guarded = change(), change(lane_guard=True)
-    assert (blind["outcome"], blind["collision_kind"], blind["at_fault"]) == ("collision", "side", 1)
+    unguarded, guarded = metrics_of_lane_change(), metrics_of_lane_change(lane_guard=True)
+    assert (unguarded["outcome"], unguarded["collision_kind"], unguarded["at_fault"]) == ("collision", "side", 1)
     assert (guarded["outcome"], guarded["lane_changes"]) == ("timeout", 0)
 
 
@@ -194,7 +194,7 @@ def test_a_red_light_counts_once_when_the_stop_line_is_crossed() -> None:
     assert simulator().drive.red_lights == 1
 
 
-def test_changing_lanes_before_a_red_light_is_not_running_it() -> None:
+def test_changing_lanes_before_a_red_light_does_not_count_as_running_it() -> None:
     red_approach(0)
     for count in range(70):
         speed = sumo().vehicle.getSpeed("ego")
@@ -203,7 +203,7 @@ def test_changing_lanes_before_a_red_light_is_not_running_it() -> None:
     assert simulator().drive.red_lights == 0
 
 
-def test_passing_a_junction_without_lights_is_not_running_the_next_red_one() -> None:
+def test_passing_a_junction_without_lights_does_not_count_as_running_the_next_red_light() -> None:
     observation = begin(empty("signal_grid", ["A1A0", "A0B0", "B0C0"], start={"lane": 0, "pos": 100.0, "speed": 8.0}))
     light = "B0"
     sumo().trafficlight.setRedYellowGreenState(light, "r" * len(sumo().trafficlight.getRedYellowGreenState(light)))
@@ -213,19 +213,19 @@ def test_passing_a_junction_without_lights_is_not_running_the_next_red_one() -> 
     assert simulator().drive.red_lights == 0
 
 
-@pytest.mark.parametrize(("side", "onto"), [("wj", "je"), ("ej", "jw")])
-def test_the_side_street_observes_conflicts_from_both_directions(side: str, onto: str) -> None:
+@pytest.mark.parametrize(("approach", "exit"), [("wj", "je"), ("ej", "jw")])
+def test_the_side_street_observes_conflicts_from_both_directions(approach: str, exit: str) -> None:
     crossing = empty("priority_junction", ["sj", "jn"], start={"lane": 0, "pos": 100.0, "speed": 8.0})
-    with more_vehicles({"name": "main", "route": [side, onto], "lane": 0, "pos": 140, "speed": 8}):
+    with more_vehicles({"name": "main", "route": [approach, exit], "lane": 0, "pos": 140, "speed": 8}):
         observation = begin(crossing)
-        present = [entry(observation, "conflict")] + [entry(step(-0.5)[0], "conflict") for _ in range(20)]
+        conflicts = [entry(observation, "conflict")] + [entry(step(-0.5)[0], "conflict") for _ in range(20)]
         observation, _ = step(-0.5)
-        assert all(present[1:])
+        assert all(conflicts[1:])
         assert 0 < entry(observation, "conflict_foe_dist") < 60
         assert entry(observation, "conflict_foe_speed") > 5
         # SUMO's getJunctionFoes omits one of the two directions.
-        reported = {side: bool(sumo().vehicle.getJunctionFoes("ego", 60.0))}
-    assert reported == {side: side == "ej"}
+        reported = {approach: bool(sumo().vehicle.getJunctionFoes("ego", 60.0))}
+    assert reported == {approach: approach == "ej"}
 
 
 def test_the_main_road_observes_no_conflict() -> None:
@@ -237,46 +237,48 @@ def test_the_main_road_observes_no_conflict() -> None:
 
 
 def test_a_collision_on_a_junction_is_the_fault_of_the_vehicle_that_had_to_yield() -> None:
-    def meet(ego: list[str], other: list[str], pos: float) -> dict[str, object]:
+    def metrics_of_collision(ego: list[str], other: list[str], pos: float) -> dict[str, object]:
         start = {"lane": 0, "pos": 60.0, "speed": 8.0}
         with more_vehicles({"name": "other", "route": other, "lane": 0, "pos": pos, "speed": 8}):
             begin(empty("priority_junction", ego, start=start))
             sumo().vehicle.setSpeedMode("other", 32)
             sumo().vehicle.setSpeed("other", 8.0)
-            over = False
-            while not over:
-                _, over = step(0.0)
+            done = False
+            while not done:
+                _, done = step(0.0)
         metrics: dict[str, object] = simulator().outcome(None)
         return metrics
 
-    yielding = meet(["sj", "jn"], ["wj", "je"], 94.0)
+    yielding = metrics_of_collision(["sj", "jn"], ["wj", "je"], 94.0)
     assert (yielding["outcome"], yielding["collision_kind"], yielding["at_fault"]) == ("collision", "junction", 1)
-    preferred = meet(["wj", "je"], ["sj", "jn"], 26.0)
+    preferred = metrics_of_collision(["wj", "je"], ["sj", "jn"], 26.0)
     assert (preferred["outcome"], preferred["collision_kind"], preferred["at_fault"]) == ("collision", "junction", 0)
 
 
 def test_a_pedestrian_on_the_crossing_is_observed_and_can_be_hit() -> None:
-    late = spec("crosswalk-sparse-late_pedestrian-mixed-0") | {"vehicles": 0, "pedestrians": 0}
-    seen_at = []
+    scenario = spec("crosswalk-sparse-late_pedestrian-mixed-0") | {"vehicles": 0, "pedestrians": 0}
+    observed_conflicts = []
 
-    def watch(observation: np.ndarray) -> None:
+    def record_conflict(observation: np.ndarray) -> None:
         if entry(observation, "conflict"):
-            seen_at.append((entry(observation, "conflict_ego_dist"), entry(observation, "conflict_foe_speed")))
+            observed_conflicts.append(
+                (entry(observation, "conflict_ego_dist"), entry(observation, "conflict_foe_speed"))
+            )
 
-    metrics = run(late, hold(8.0), watch=watch)
+    metrics = run(scenario, hold(8.0), watch=record_conflict)
     assert (metrics["outcome"], metrics["collision_kind"], metrics["at_fault"]) == ("collision", "crossing", 1)
     assert metrics["score"] == pytest.approx(metrics["route_completion"] / 2.0)
-    assert seen_at[0][0] > 5.0
-    assert 1.0 < max(speed for _, speed in seen_at) < 2.5
-    careful = run(late, model("idm").act)
+    assert observed_conflicts[0][0] > 5.0
+    assert 1.0 < max(speed for _, speed in observed_conflicts) < 2.5
+    careful = run(scenario, model("idm").act)
     assert (careful["outcome"], careful["event_met"]) == ("arrived", 1)
 
 
 def test_other_drivers_yield_to_pedestrians() -> None:
-    late = spec("crosswalk-sparse-late_pedestrian-mixed-0") | {"vehicles": 0, "pedestrians": 0}
-    route = late["route"]
+    scenario = spec("crosswalk-sparse-late_pedestrian-mixed-0") | {"vehicles": 0, "pedestrians": 0}
+    route = scenario["route"]
     with more_vehicles({"name": "driver", "type": "normal", "route": route, "lane": 1, "pos": 20, "speed": 8}):
-        begin(late | {"start": {"lane": 0, "pos": 10.0, "speed": 0.0}})
+        begin(scenario | {"start": {"lane": 0, "pos": 10.0, "speed": 0.0}})
         sumo().person.setSpeed("late", 1.0)
         slowest = 99.0
         for _ in range(250):

@@ -1,4 +1,4 @@
-"""Gymnasium simulator in the evaluator, in its environment and in this machine's best sandbox."""
+"""Evaluator with the Gymnasium simulator, in its environment and in this machine's best sandbox."""
 
 import json
 import zlib
@@ -46,38 +46,38 @@ def outcomes(results: list[dict[str, Any]]) -> list[str]:
     return [result["metrics"]["outcome"] for result in results]
 
 
-def test_the_baseline_balances_the_pole_and_zeros_do_not() -> None:
+def test_the_baseline_balances_the_pole_and_constant_zero_actions_do_not() -> None:
     play = play_of("cartpole", isolation="scenario")
     with evaluator_pair(spec_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as pair:
-        good = pair.run(0, 10)
-    assert outcomes(good) == ["balanced"] * 10
-    assert {result["metrics"]["length"] for result in good} == {500}
+        baseline_results = pair.run(0, 10)
+    assert outcomes(baseline_results) == ["balanced"] * 10
+    assert {result["metrics"]["length"] for result in baseline_results} == {500}
     with evaluator_pair(spec_of("cartpole"), ZERO, play) as pair:
-        bad = pair.run(0, 10)
-    assert outcomes(bad) == ["fell"] * 10
-    assert all(result["metrics"]["return"] == result["metrics"]["length"] < 50 for result in bad)
+        zero_results = pair.run(0, 10)
+    assert outcomes(zero_results) == ["fell"] * 10
+    assert all(result["metrics"]["return"] == result["metrics"]["length"] < 50 for result in zero_results)
 
 
 def test_highway_results_are_equal_in_any_order_and_labelled_by_lanes_and_density() -> None:
     play = play_of("highway", isolation="scenario", select={"tasks": [0, 20, 47]})
     with evaluator_pair(spec_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as pair:
-        forwards = pair.run(0, 3)
-        backwards = [pair.run(task, task + 1)[0] for task in (2, 1, 0)][::-1]
-    for first, second in zip(forwards, backwards, strict=True):
+        in_order = pair.run(0, 3)
+        in_reverse_order = [pair.run(task, task + 1)[0] for task in (2, 1, 0)][::-1]
+    for first, second in zip(in_order, in_reverse_order, strict=True):
         assert {**first, "timing": None} == {**second, "timing": None}
-    assert [result["status"] for result in forwards] == ["ok"] * 3
-    assert [(result["scenario"]["lanes"], result["scenario"]["density"]) for result in forwards] == [
+    assert [result["status"] for result in in_order] == ["ok"] * 3
+    assert [(result["scenario"]["lanes"], result["scenario"]["density"]) for result in in_order] == [
         (2, 0.8),
         (3, 1.0),
         (4, 1.6),
     ]
-    assert all(0 < result["metrics"]["mean_speed"] < 40 for result in forwards)
+    assert all(0 < result["metrics"]["mean_speed"] < 40 for result in in_order)
 
 
 def test_actions_take_effect_latency_steps_later() -> None:
-    ones = b"class Model:\n    def act(self, observation):\n        return [1.0]\n"
+    constant_model = b"class Model:\n    def act(self, observation):\n        return [1.0]\n"
     play = play_of("cartpole", isolation="scenario", record="all", params={"latency_steps": 3})
-    with evaluator_pair(spec_of("cartpole"), ones, play) as pair:
+    with evaluator_pair(spec_of("cartpole"), constant_model, play) as pair:
         pair.run(0, 1)
     applied = np.frombuffer(zlib.decompress(pair.artifacts[0]), np.float32)
     assert applied[:3].tolist() == [0.0] * 3
@@ -85,19 +85,19 @@ def test_actions_take_effect_latency_steps_later() -> None:
 
 
 def test_actions_out_of_range_are_clipped_and_counted() -> None:
-    wild = b"class Model:\n    def act(self, observation):\n        return [7.5]\n"
-    with evaluator_pair(spec_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as pair:
+    out_of_range_model = b"class Model:\n    def act(self, observation):\n        return [7.5]\n"
+    with evaluator_pair(spec_of("cartpole"), out_of_range_model, play_of("cartpole", isolation="scenario")) as pair:
         (result,) = pair.run(0, 1)
     assert result["status"] == "ok"
     assert result["metrics"]["clipped_actions"] == result["metrics"]["length"]
 
 
 def test_a_models_fault_keeps_the_metrics_so_far_and_is_the_outcome() -> None:
-    tired = (
+    model_with_nan = (
         b"class Model:\n    n = 0\n    def act(self, observation):\n"
         b"        self.n += 1\n        return [1.0 if self.n < 5 else float('nan')]\n"
     )
-    with evaluator_pair(spec_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as pair:
+    with evaluator_pair(spec_of("cartpole"), model_with_nan, play_of("cartpole", isolation="scenario")) as pair:
         (result,) = pair.run(0, 1)
     assert (result["status"], result["metrics"]["outcome"], result["metrics"]["length"]) == ("invalid", "invalid", 4)
 
@@ -106,13 +106,13 @@ def test_a_replay_fails_with_the_reason() -> None:
     with evaluator_pair(spec_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as pair:
         channel = pair.evaluator.channel
         channel.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
-        answer = channel.receive(60)
-    assert isinstance(answer, framed_socket.ReplayDone)
-    assert answer.error == "simulator: ValueError: Gymnasium environments have no replay"
+        reply = channel.receive(60)
+    assert isinstance(reply, framed_socket.ReplayDone)
+    assert reply.error == "simulator: ValueError: Gymnasium environments have no replay"
 
 
 def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
-    """Set an evaluator up for a dataset with this definition; return its answer."""
+    """Set an evaluator up for a dataset with this definition; return its reply."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
     pair = EvaluatorPair(replace(spec_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
@@ -145,7 +145,7 @@ def test_a_dataset_cannot_import_a_package_that_is_not_allowed(tmp_path: Path) -
         set_up(dict(datasets()["cartpole"].definition) | {"package": "antigravity"}, tmp_path)
 
 
-def test_a_dataset_without_an_interface_has_the_environments(tmp_path: Path) -> None:
+def test_a_dataset_without_an_interface_has_the_interface_of_its_environment(tmp_path: Path) -> None:
     definition = dict(datasets()["cartpole"].definition)
     definition |= {"env": "MountainCarContinuous-v0", "interface": None}
     assert isinstance(set_up(definition, tmp_path), framed_socket.Ready)

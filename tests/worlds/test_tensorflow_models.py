@@ -13,7 +13,7 @@ from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, pla
 from tests.worlds.test_small_worlds import site, spec_of
 
 #: Program that saves action = 2 * observation + 1 of a given width, as a .keras file and as a zipped SavedModel.
-MAKE = """
+SAVE_MODELS = """
 import os, shutil, sys
 sys.path.insert(0, sys.argv[1])
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for width in (3, 4):
         (folder / str(width)).mkdir()
-        command = [sys.executable, "-S", "-c", MAKE, tensorflow(), str(folder / str(width)), str(width)]
+        command = [sys.executable, "-S", "-c", SAVE_MODELS, tensorflow(), str(folder / str(width)), str(width)]
         subprocess.run(command, check=True, capture_output=True)
     return folder
 
@@ -56,8 +56,8 @@ def test_a_tensorflow_model_runs_and_a_model_that_does_not_fit_is_refused(files:
     pair = EvaluatorPair(spec, (files / "3" / name).read_bytes())
     try:
         pair.set_up(play_of())
-        refused = pair.give_model_server()
+        refusal = pair.give_model_server()
     finally:
         pair.end()
-    assert isinstance(refused, framed_socket.ModelRefused)
-    assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refused.reason
+    assert isinstance(refusal, framed_socket.ModelRefused)
+    assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refusal.reason
