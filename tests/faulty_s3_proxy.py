@@ -20,8 +20,8 @@ from tests.waiting import until
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of the real server."""
+class Response:
+    """The response of the real server."""
 
     head: bytes
     body: bytes
@@ -31,8 +31,8 @@ class Answer:
         return re.sub(rb"(?i)(content-length: *)\d+", rb"\g<1>%d" % length, self.head)
 
 
-#: A fault: what the proxy does to the client instead of passing the answer on. The connection is closed after it.
-Fault = Callable[[socket.socket, Answer], None]
+#: A fault: called with the client's socket instead of sending the server's response. Then the connection is closed.
+Fault = Callable[[socket.socket, Response], None]
 
 
 def _reset(client: socket.socket) -> None:
@@ -51,102 +51,102 @@ def _unread(client: socket.socket) -> int:
     return unsent
 
 
-def _said(text: str) -> Fault:
-    def fault(client: socket.socket, answer: Answer) -> None:
+def _fixed_response(text: str) -> Fault:
+    def fault(client: socket.socket, response: Response) -> None:
         client.sendall(text.replace("\n", "\r\n").encode() + b"\r\n")
 
     return fault
 
 
 def unavailable(seconds: int) -> Fault:
-    """Answer 503 with Retry-After."""
-    return _said(f"HTTP/1.1 503 Slow Down\nRetry-After: {seconds}\nContent-Length: 0\n")
+    """Respond with 503 and Retry-After."""
+    return _fixed_response(f"HTTP/1.1 503 Slow Down\nRetry-After: {seconds}\nContent-Length: 0\n")
 
 
 def status(code: int) -> Fault:
-    """Answer with a status and another body than the object's."""
-    return _said(f"HTTP/1.1 {code} As Told\nContent-Length: 5\n\nwrong")
+    """Respond with a status and a body that differs from the object."""
+    return _fixed_response(f"HTTP/1.1 {code} Injected Fault\nContent-Length: 5\n\nwrong")
 
 
-def slow_to_begin(client: socket.socket, answer: Answer) -> None:
-    """Send the answer after a pause."""
+def slow_to_begin(client: socket.socket, response: Response) -> None:
+    """Send the response after a pause."""
     time.sleep(0.5)
-    client.sendall(answer.head + answer.body)
+    client.sendall(response.head + response.body)
 
 
-def silent(client: socket.socket, answer: Answer) -> None:
-    """Accept the request and never answer; the client times out."""
+def silent(client: socket.socket, response: Response) -> None:
+    """Accept the request and never respond; the client times out."""
     client.settimeout(20.0)
     with contextlib.suppress(OSError):
         client.recv(1)  # the client disconnects first
 
 
-def stalled(client: socket.socket, answer: Answer) -> None:
+def stalled(client: socket.socket, response: Response) -> None:
     """Send half of the body and then nothing."""
-    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
-    silent(client, answer)
+    client.sendall(response.head + response.body[: len(response.body) // 2])
+    silent(client, response)
 
 
-def truncated(client: socket.socket, answer: Answer) -> None:
-    """Announce the whole body and close the connection in the middle of it."""
-    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
+def truncated(client: socket.socket, response: Response) -> None:
+    """Announce the complete body and close the connection in the middle of it."""
+    client.sendall(response.head + response.body[: len(response.body) // 2])
 
 
-def reset(client: socket.socket, answer: Answer) -> None:
+def reset(client: socket.socket, response: Response) -> None:
     """Reset the connection in the middle of the body."""
-    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
-    until(lambda: not _unread(client))  # else the reset discards the bytes that were sent
+    client.sendall(response.head + response.body[: len(response.body) // 2])
+    until(lambda: not _unread(client))  # an earlier reset would discard the bytes that were sent
     _reset(client)
 
 
-def reset_at_once(client: socket.socket, answer: Answer) -> None:
+def reset_at_once(client: socket.socket, response: Response) -> None:
     """Reset the connection before the first byte."""
     _reset(client)
 
 
-def hangs_up(client: socket.socket, answer: Answer) -> None:
-    """Close the connection without an answer."""
+def hangs_up(client: socket.socket, response: Response) -> None:
+    """Close the connection without a response."""
 
 
-def announces_less(client: socket.socket, answer: Answer) -> None:
+def announces_less(client: socket.socket, response: Response) -> None:
     """Send half of the body with a Content-Length of that half."""
-    half = len(answer.body) // 2
-    client.sendall(answer.with_length(half) + answer.body[:half])
+    half = len(response.body) // 2
+    client.sendall(response.with_length(half) + response.body[:half])
 
 
-def announces_more(client: socket.socket, answer: Answer) -> None:
+def announces_more(client: socket.socket, response: Response) -> None:
     """Announce more bytes than are sent."""
-    client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body)
+    client.sendall(response.with_length(len(response.body) + 1000) + response.body)
 
 
-def gives_more(client: socket.socket, answer: Answer) -> None:
+def gives_more(client: socket.socket, response: Response) -> None:
     """Send more bytes than were requested, with the right Content-Length."""
-    client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body + b"x" * 1000)
+    client.sendall(response.with_length(len(response.body) + 1000) + response.body + b"x" * 1000)
 
 
-def flips_a_bit(client: socket.socket, answer: Answer) -> None:
-    """Change one bit of an otherwise correct answer."""
-    body = bytearray(answer.body)
+def flips_a_bit(client: socket.socket, response: Response) -> None:
+    """Flip a bit of an otherwise correct response."""
+    body = bytearray(response.body)
     body[len(body) // 3] ^= 4
-    client.sendall(answer.head + body)
+    client.sendall(response.head + body)
 
 
-def another_range(client: socket.socket, answer: Answer) -> None:
+def another_range(client: socket.socket, response: Response) -> None:
     """Send bytes of another range of the object."""
-    client.sendall(answer.head + answer.body[1:] + answer.body[:1])
+    client.sendall(response.head + response.body[1:] + response.body[:1])
 
 
-def babbles(client: socket.socket, answer: Answer) -> None:
+def babbles(client: socket.socket, response: Response) -> None:
     """Send bytes that are not HTTP."""
     client.sendall(b"\x00\xff" * 3000)
 
 
-def redirects(client: socket.socket, answer: Answer) -> None:
+def redirects(client: socket.socket, response: Response) -> None:
     """Redirect to another host."""
     client.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/secret\r\nContent-Length: 3\r\n\r\nno!")
 
 
-#: Transient faults: one test lets a good answer follow, another repeats the fault.
+#: Transient faults: some tests let a correct response follow, others repeat the fault.
 PASSING: Mapping[str, Fault] = {
     "500": status(500),
     "503 with Retry-After": unavailable(1),
@@ -175,7 +175,7 @@ FINAL: Mapping[str, Fault] = {
 
 
 class Proxy:
-    """Proxy of a server. Requests meet the faults of ``next`` in order, then ``always``, else the server's answer."""
+    """Proxy of a server. Requests get the faults of ``next`` in order, then ``always``, else the server's response."""
 
     def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(endpoint)
@@ -215,33 +215,35 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         client.settimeout(30.0)
-        with contextlib.suppress(OSError), self._spoken(client) as client:
+        with contextlib.suppress(OSError), self._with_tls(client) as client:
             self._clients.append(client)
             while head := _head(client):
-                requested = re.search(rb"(?im)^range: *(\S+)", head)
-                self.requests.append((head.split(b"\r\n")[0].decode(), requested[1].decode() if requested else ""))
+                range_header = re.search(rb"(?im)^range: *(\S+)", head)
+                self.requests.append(
+                    (head.split(b"\r\n")[0].decode(), range_header[1].decode() if range_header else "")
+                )
                 fault = self.next.popleft() if self.next else self.always
-                answer = self._ask(head)
+                response = self._forward(head)
                 if fault is not None:
-                    return fault(client, answer)
-                client.sendall(answer.head + answer.body)
+                    return fault(client, response)
+                client.sendall(response.head + response.body)
 
-    def _spoken(self, client: socket.socket) -> socket.socket:
+    def _with_tls(self, client: socket.socket) -> socket.socket:
         try:
             return self._tls.wrap_socket(client, server_side=True) if self._tls else client
         except OSError:
             client.close()
             raise
 
-    def _ask(self, head: bytes) -> Answer:
+    def _forward(self, head: bytes) -> Response:
         with socket.create_connection(self._server, timeout=30.0) as server:
             server.sendall(head)
-            answer = _head(server)
-            length = re.search(rb"(?im)^content-length: *(\d+)", answer)
+            response_head = _head(server)
+            length = re.search(rb"(?im)^content-length: *(\d+)", response_head)
             body = bytearray()
             while length and len(body) < int(length[1]) and (data := server.recv(1 << 20)):
                 body += data
-            return Answer(answer, bytes(body))
+            return Response(response_head, bytes(body))
 
 
 def _head(connection: socket.socket) -> bytes:

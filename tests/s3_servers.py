@@ -17,7 +17,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
 #: Seconds until a started server must answer on a busy machine.
-READY = 60.0
+START_TIMEOUT = 60.0
 
 
 class S3Server:
@@ -38,7 +38,7 @@ class S3Server:
         self.port = free_ports(1)[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.region = "us-east-1"
-        self.printed = folder / "server.log"
+        self.log = folder / "server.log"
         self._command = command
         self._environ = dict(environ or {})
         self._health = health
@@ -56,7 +56,7 @@ class S3Server:
         names = (("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"), ("SWIFT_ACCESS_KEY", "SWIFT_SECRET_KEY"))
         keys = {name: key for pair in names for name, key in zip(pair, (self.access_key, self.secret_key), strict=True)}
         placeholders = {"address": f"127.0.0.1:{self.port}", "port": str(self.port), "folder": str(self.folder)}
-        with open(self.printed, "ab") as output:
+        with open(self.log, "ab") as output:
             self._process = subprocess.Popen(
                 [word.format(**placeholders) for word in self._command],
                 env={**os.environ, **self._environ, **keys},
@@ -69,10 +69,10 @@ class S3Server:
         process = self._process
 
         def answers() -> bool:
-            assert process.poll() is None, f"{self._command[0]} has ended: {self.printed.read_text()[-3000:]}"
+            assert process.poll() is None, f"{self._command[0]} has ended: {self.log.read_text()[-3000:]}"
             return self.answers()
 
-        until(answers, READY, lambda: f"{self._command[0]} does not start: {self.printed.read_text()[-3000:]}")
+        until(answers, START_TIMEOUT, lambda: f"{self._command[0]} does not start: {self.log.read_text()[-3000:]}")
         return self
 
     def answers(self) -> bool:
@@ -89,7 +89,7 @@ class S3Server:
             self._process.wait()
 
     def freeze(self) -> None:
-        """Stop the process: it accepts connections and answers nothing."""
+        """Stop the process: it accepts connections and sends no response."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -107,8 +107,9 @@ def fresh_bucket() -> str:
 def minio_server(folder: Path) -> S3Server:
     """Return a MinIO server with its data in a folder; it is not started yet."""
     command = [tool("minio"), "server", "--quiet", "--address", "{address}", "{folder}/disk"]
-    quiet = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}  # CI: the root disk will do
-    return S3Server(folder, command, health="/minio/health/ready", environ=quiet)
+    # CI mode permits data on the root disk.
+    environ = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}
+    return S3Server(folder, command, health="/minio/health/ready", environ=environ)
 
 
 def swift_server(folder: Path) -> S3Server:
@@ -139,7 +140,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def own_minio(tmp_path: Path) -> Iterator[S3Server]:
-    """A MinIO for one test, which may kill and restart it."""
+    """A MinIO for a single test, which may kill and restart it."""
     server = minio_server(tmp_path / "minio").start()
     try:
         yield server

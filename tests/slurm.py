@@ -1,4 +1,4 @@
-"""Slurm cluster of one node for tests: real daemons in a folder, on free ports and with a key of their own."""
+"""Slurm cluster with a single node for tests: real daemons in a folder, on free ports, with their own MUNGE key."""
 
 import contextlib
 import os
@@ -25,10 +25,10 @@ from workers.executors.base import LocalPaths
 from workers.executors.slurm.executor import SlurmExecutor
 
 ROOT = Path(__file__).parents[1]
-#: Seconds for a daemon's start or end on a busy machine, and for the installation.
-PATIENCE, INSTALLING = 60.0, 900
+#: Seconds for a daemon's start or end on a busy machine, and seconds for the installation.
+TIMEOUT, INSTALL_TIMEOUT = 60.0, 900
 
-CONFIGURATION = """
+SLURM_CONF = """
 ClusterName=windtunnel
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
@@ -62,12 +62,12 @@ PartitionName=short Nodes=ALL MaxTime=1 State=UP
 
 
 class Slurm:
-    """munged, slurmctld and slurmd; they end with the thread that started them."""
+    """The daemons munged, slurmctld and slurmd; they end with the thread that started them."""
 
     def __init__(self, folder: Path, *, cores: int = 2, memory: int = 8192) -> None:
         script = ROOT / "scripts" / "tools" / "slurm"
-        installed = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALLING)
-        self.path = installed.stdout.strip()
+        script_output = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALL_TIMEOUT)
+        self.path = script_output.stdout.strip()
         self.folder = folder
         for name in ("state", "spool"):
             (folder / name).mkdir(parents=True)
@@ -78,7 +78,7 @@ class Slurm:
         controller, node = free_ports(2)
         self.conf = folder / "slurm.conf"
         self.conf.write_text(
-            CONFIGURATION.format(
+            SLURM_CONF.format(
                 host=self.host,
                 controller=controller,
                 node=node,
@@ -89,8 +89,8 @@ class Slurm:
             )
         )
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        # Jobs do not end with this process. The sweeper ends them once this process has ended in any way, which closes
-        # the sweeper's standard input.
+        # Jobs do not end with this process. The sweeper ends them after this process has ended in any way, because that
+        # closes the sweeper's standard input.
         command = [sys.executable, "-m", "tests.slurm", str(self.conf)]
         self._sweeper = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
         self.start("munged")
@@ -99,14 +99,14 @@ class Slurm:
         self.start("slurmd")
         until(lambda: self.ask("sinfo", "--noheader", "--format=%T", "--partition=main").strip() == "idle")
 
-    def start(self, name: str, *more: str) -> None:
+    def start(self, name: str, *more_arguments: str) -> None:
         """Start a daemon."""
         munge = [f"--key-file={self.folder}/munge.key", f"--socket={self.folder}/munge.sock"]
         munge += [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
         arguments = {"munged": ["--foreground", "--force", "--num-threads=4", *munge]}.get(name, ["-D"])
         with open(self.folder / f"{name}.out", "ab") as output:
             self._daemons[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments, *more],
+                ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments, *more_arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -119,7 +119,7 @@ class Slurm:
         daemon = self._daemons.pop(name, None)
         if daemon is not None:
             daemon.send_signal(sign)
-            daemon.wait(PATIENCE)
+            daemon.wait(TIMEOUT)
         if name == "munged":
             (self.folder / "munge.sock").unlink(missing_ok=True)
 
@@ -134,8 +134,10 @@ class Slurm:
 
     def ask(self, *command: str) -> str:
         """Run a Slurm command; return its output, or "" if it fails."""
-        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        return done.stdout if done.returncode == 0 else ""
+        completed = subprocess.run(
+            command, env=self.environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+        return completed.stdout if completed.returncode == 0 else ""
 
     def clear(self) -> None:
         """Cancel every job and wait until the node is free again."""
@@ -145,15 +147,15 @@ class Slurm:
         until(lambda: "COMPLETING" not in self.ask("squeue", "--noheader", "--states=all", "--format=%T"))
 
     def processes(self) -> list[int]:
-        """Return the ids of all its processes: daemons and jobs."""
+        """Return the ids of all processes of this cluster: daemons and jobs."""
         return processes.started_with("SLURM_CONF", self.conf)
 
     def close(self) -> None:
-        """End all its processes."""
+        """End all processes of this cluster."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        until(lambda: not processes.kill_started_with("SLURM_CONF", self.conf))  # again for new processes
-        self._sweeper.communicate(timeout=PATIENCE)
+        until(lambda: not processes.kill_started_with("SLURM_CONF", self.conf))  # repeated, as new processes may start
+        self._sweeper.communicate(timeout=TIMEOUT)
 
 
 def prepared() -> Path:
@@ -164,14 +166,14 @@ def prepared() -> Path:
 
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
-    """Open an executor of this Slurm."""
+    """Open an executor on this Slurm."""
     paths = LocalPaths(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
     return slurm_kind.open("slurm", slurm_kind.KIND.parse({"conf": str(slurm.conf), **options}), paths)
 
 
 @contextlib.contextmanager
 def slurm_alone() -> Iterator[Slurm]:
-    """A Slurm in a folder with a short path: paths of its sockets may have at most 108 bytes."""
+    """Run a Slurm in a folder with a short path, as the paths of its sockets may have at most 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
         slurm = Slurm(Path(folder))
         try:
@@ -197,7 +199,7 @@ def slurm(shared_slurm: Slurm) -> Iterator[Slurm]:
 
 @pytest.fixture
 def own_slurm() -> Iterator[Slurm]:
-    """A Slurm for one test, which may break it."""
+    """A Slurm for a single test, which may break it."""
     with slurm_alone() as slurm:
         yield slurm
 
