@@ -1,4 +1,4 @@
-"""Archives as users upload them, and the files of a user's dataset."""
+"""Archives that users upload, and the files of a user's dataset."""
 
 import io
 import json
@@ -8,26 +8,26 @@ from collections.abc import Mapping
 
 Files = Mapping[str, bytes]
 
-#: The description that makes files a dataset, and its scenarios.
+#: The description of a user's dataset, and its scenarios.
 MINE = {"title": "Mine", "extends": "noop", "scenarios": "lines.ndjson"}
 LINES = b"".join(json.dumps({"name": f"case-{number}"}).encode() + b"\n" for number in range(5))
 
 
 def tar(files: Files, mode: str = "w:gz") -> bytes:
     """Return a tar archive of files."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
         for name, body in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def zipped(files: Files) -> bytes:
     """Return a zip archive of files."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in files.items():
             archive.writestr(name, body)
-    return packed.getvalue()
+    return buffer.getvalue()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
 from tests.databases import postgres_server, postgres_url, sqlite_database
-from tests.s3_servers import minio as minio  # a fixture is found by its name in here
+from tests.s3_servers import minio as minio  # pytest looks fixtures up by name in this module
 from tests.s3_servers import own_minio as own_minio
 from tests.s3_servers import swift as swift
 from tests.tiers import is_verify

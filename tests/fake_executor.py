@@ -1,4 +1,4 @@
-"""An executor in memory: it runs nothing, and ends launches when told to."""
+"""Fake executor in memory: runs no processes; tests set the status and the end of its launches."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,13 +32,13 @@ class FakeExecutor:
         self.launches.pop(launch_id, None)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield one line."""
+        """Yield a single line."""
         if launch_id in self.launches:
             yield f"{launch_id} runs nothing\n".encode()
 
     def capacity(self) -> Mapping[str, int]:
         """Return the workers that no running launch uses."""
-        running = [id for id, seen in self._statuses.items() if seen.phase is not Phase.ENDED]
+        running = [id for id, status in self._statuses.items() if status.phase is not Phase.ENDED]
         return {"cpu": self._cores - sum(self.launches[id].workers for id in running), "memory": self._memory}
 
     def resize(self, launch_id: str, workers: int) -> None:
@@ -56,5 +56,5 @@ class FakeExecutor:
 
     def end(self, launch_id: str, exit: int = 0, reason: str | None = None) -> None:
         """End a launch, as the end of its processes does."""
-        seen = self._statuses[launch_id]
-        self._statuses[launch_id] = replace(seen, phase=Phase.ENDED, exit=exit, reason=reason)
+        status = self._statuses[launch_id]
+        self._statuses[launch_id] = replace(status, phase=Phase.ENDED, exit=exit, reason=reason)

@@ -1,4 +1,4 @@
-"""A notifier within one process, for tests and benchmarks that need no Redis."""
+"""Notifier within a single process, for tests and benchmarks that need no Redis."""
 
 import threading
 from collections import deque

@@ -1,4 +1,4 @@
-"""Free TCP ports for servers that tests start later; no other test process is given the same ports."""
+"""Free TCP ports for servers that tests start later; no other test process gets the same ports."""
 
 import itertools
 import os
@@ -6,11 +6,11 @@ import random
 import socket
 
 #: Below the ephemeral ports of clients, from 32,768 on: between the check here and the server's start, a client
-#: would take the port now and then. Each of the concurrent test processes uses its own part of the range.
-FIRST, EACH, PARTS = 12_000, 2_500, 8
-_PART = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or os.getpid()) % PARTS
-_BEGIN = random.randrange(EACH)
-_ports = (FIRST + _PART * EACH + (_BEGIN + step) % EACH for step in itertools.count())
+#: takes the port now and then. Each of the concurrent test processes uses its own part of the range.
+FIRST, PORTS_PER_PROCESS, PROCESSES = 12_000, 2_500, 8
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or os.getpid()) % PROCESSES
+_FIRST_STEP = random.randrange(PORTS_PER_PROCESS)
+_ports = (FIRST + _PROCESS * PORTS_PER_PROCESS + (_FIRST_STEP + step) % PORTS_PER_PROCESS for step in itertools.count())
 
 
 def free_ports(count: int) -> list[int]:
@@ -18,9 +18,9 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         port = next(_ports)
-        with socket.socket() as end:
+        with socket.socket() as listener:
             try:
-                end.bind(("", port))
+                listener.bind(("", port))
             except OSError:
                 continue
         ports.append(port)

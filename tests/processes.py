@@ -1,4 +1,4 @@
-"""Processes of this machine, pids by a variable in their environment, which their children inherit."""
+"""Processes of this machine by a variable in their environment, which their children inherit."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ def started_with(name: str, value: object) -> list[int]:
     variable = f"{name}={value}".encode()
     pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        with contextlib.suppress(OSError):  # the process has ended or belongs to another user
             if variable in path.read_bytes().split(b"\0"):
                 pids.append(int(path.parent.name))
     return pids

@@ -1,4 +1,4 @@
-"""Reports as a runner sends them, for tests that report through the service."""
+"""Reports of a runner, for tests that report through the service."""
 
 from typing import Any
 

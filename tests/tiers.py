@@ -1,4 +1,4 @@
-"""The table of tests that only `make verify` runs, each with the reason; docs/testing.md says what each tier protects.
+"""Table of the tests that only `make verify` runs, each with the reason; docs/testing.md describes the tiers.
 
 The entries of a file are `function`, `[parameter]`, `function[parameter]`, or `*` for every test in it.
 """
@@ -47,7 +47,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/cluster/test_cluster.py": {"*": "the tests' own cluster; every test on it would fail with it"},
     "tests/cluster/test_faults.py": {"*": "the tests' own cluster; every test on it would fail with it"},
-    "tests/cluster/test_traces.py": {"*": "the tests' own cluster: what a killed session leaves"},
+    "tests/cluster/test_traces.py": {"*": "the tests' own cluster: leftovers of a killed session"},
     "tests/cluster/test_kueue.py": {"*": "needs Kueue"},
     "tests/cluster/test_mpi_operator.py": {"*": "needs the MPI operator"},
     "tests/cluster/test_policies.py": {"*": "needs kube-router"},
@@ -96,8 +96,8 @@ _ENTRY = re.compile(r"(?P<function>\w*)(\[(?P<parameter>.+)\])?")
 
 def is_verify(node: str, table: Mapping[str, Mapping[str, str]] = VERIFY) -> bool:
     """Return whether a pytest node id (`file::function[parameters]`) is in the table."""
-    file, _, rest = node.partition("::")
-    function, _, parameters = rest.removesuffix("]").partition("[")
+    file, _, test_name = node.partition("::")
+    function, _, parameters = test_name.removesuffix("]").partition("[")
     return any(
         entry == "*"
         or (entry_function in ("", function) and (not entry_parameter or f"-{entry_parameter}-" in f"-{parameters}-"))

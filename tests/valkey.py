@@ -1,4 +1,4 @@
-"""A Valkey server of a test's own, which the test may kill and start again."""
+"""Valkey server for a single test, which may kill and restart it."""
 
 import subprocess
 from pathlib import Path

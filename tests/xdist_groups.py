@@ -1,4 +1,4 @@
-"""The table of test files that share a server: xdist runs each group in one process, one test after the other.
+"""Table of test files that share a server: xdist runs each group in a single process, a test at a time.
 
 A platform has seven processes, and each simulation on it five more: two cores can run two such groups at a time.
 """
@@ -28,7 +28,7 @@ GROUPS: Mapping[str, str] = {
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Sends a group's tests to one process, and each other test to a free process; the largest groups come first.
+    """Sends all tests of a group to the same process, and other tests to free processes; the largest groups come first.
 
     xdist's own ``loadgroup`` writes groups into node ids, which pytest no longer permits (xdist 3.8, pytest 9.2).
     """
