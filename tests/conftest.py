@@ -16,7 +16,7 @@ from tests.s3_servers import swift as swift
 from tests.tiers import is_verify
 from tests.xdist_groups import GroupScheduling
 
-# No example has a deadline: a busy machine is not a failure. `make verify` runs with --hypothesis-profile=thorough.
+# Examples have no deadline: tests must pass on a busy machine. `make verify` runs with --hypothesis-profile=thorough.
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("quick")
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the platform's settings from the environment, so that tests do not depend on it."""
     for name in [name for name in os.environ if name.startswith("WINDTUNNEL_")]:
         monkeypatch.delenv(name)
@@ -67,8 +67,8 @@ def postgres() -> Iterator[str]:
 def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Database]:
     """A database without rows, on each engine."""
     if request.param == "sqlite":
-        opened = sqlite_database(tmp_path / "test.db", clock=clock)
+        database = sqlite_database(tmp_path / "test.db", clock=clock)
     else:
-        opened = Database(postgres_url(request.getfixturevalue("postgres"), request.node.nodeid), clock=clock)
-    yield opened
-    opened.close()
+        database = Database(postgres_url(request.getfixturevalue("postgres"), request.node.nodeid), clock=clock)
+    yield database
+    database.close()

@@ -1,4 +1,4 @@
-"""Admission: first come, first served, without starvation."""
+"""Admission of queued simulations to executors: first come, first served, without starvation."""
 
 from hypothesis import given
 from hypothesis import strategies as st

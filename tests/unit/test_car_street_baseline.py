@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "runtimes/baselines/car_street"
 
 
-def test_the_records_digests_match_the_files() -> None:
+def test_the_digests_in_the_training_record_match_the_files() -> None:
     record = json.loads((FOLDER / "car_street.json").read_text())
     assert set(record["files"]) == {"car_street.keras", "car_street.onnx", "car_street.tflite"}
     for name, digest in record["files"].items():

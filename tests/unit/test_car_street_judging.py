@@ -45,7 +45,7 @@ def test_fault_follows_the_rules_of_the_road(crash: Crash, expected: bool) -> No
 
 @pytest.mark.parametrize("kind", ["collision", "frontal", "side", "junction", "crossing"])
 def test_a_standing_ego_is_never_at_fault(kind: str) -> None:
-    struck = Crash(
+    crash = Crash(
         kind=kind,
         ego_is_collider=True,
         ego_speed=0.0,
@@ -54,7 +54,7 @@ def test_a_standing_ego_is_never_at_fault(kind: str) -> None:
         entered_on="r",
         had_to_yield=True,
     )
-    assert not at_fault(struck)
+    assert not at_fault(crash)
 
 
 def test_on_a_junction_sumos_collider_does_not_determine_the_fault() -> None:

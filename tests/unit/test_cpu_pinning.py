@@ -10,7 +10,7 @@ def test_an_unpinned_worker_is_pinned_to_an_idle_core() -> None:
     assert {choose(None, busy, chance / 10) for chance in range(10)} == {1, 2}
 
 
-def test_a_worker_on_a_saturated_core_moves_to_an_idle_core_at_times() -> None:
+def test_a_worker_on_a_saturated_core_moves_to_an_idle_core_with_a_probability() -> None:
     busy = {0: 1.0, 1: 0.1}
     assert [choose(0, busy, chance) for chance in (0.0, 0.49, 0.51, 0.99)] == [1, 1, 0, 0]
 
@@ -20,7 +20,7 @@ def test_a_worker_stays_on_its_core_if_a_move_gains_nothing() -> None:
         assert {choose(0, busy, chance / 10) for chance in range(10)} == {0}
 
 
-def test_a_core_that_is_no_longer_available_is_left() -> None:
+def test_a_worker_leaves_a_core_that_is_no_longer_available() -> None:
     assert choose(7, {0: 0.5, 1: 0.1}, 0.3) == 1
 
 

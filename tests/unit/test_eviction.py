@@ -71,7 +71,7 @@ def test_items_of_the_least_keys_are_evicted_and_no_more_than_necessary() -> Non
 
 
 def test_a_new_item_that_can_never_fit_evicts_nothing() -> None:
-    class Unread:
+    class UnreadableCandidates:
         def by_key(self, group: str, below: float) -> Iterator[Candidate]:
             raise AssertionError("no candidate has to be read")
 
@@ -79,8 +79,8 @@ def test_a_new_item_that_can_never_fit_evicts_nothing() -> None:
             raise AssertionError("no candidate has to be read")
 
     groups = {"g": Group(LRU, 30, 40), "h": Group(LRU, 0, 9)}
-    assert decide(groups, Unread(), Newcomer(group="g", size=41), 40, 4.0).full == "g"
-    assert decide(groups, Unread(), Newcomer(group="h", size=10), 40, 4.0).full == "h"
+    assert decide(groups, UnreadableCandidates(), Newcomer(group="g", size=41), 40, 4.0).full == "g"
+    assert decide(groups, UnreadableCandidates(), Newcomer(group="h", size=10), 40, 4.0).full == "h"
 
 
 def test_the_present_version_of_the_new_item_is_evicted_first() -> None:
@@ -198,8 +198,8 @@ def test_a_decision_from_ordered_candidates_equals_the_decision_of_a_full_scan(
         elif id not in cache.pinned:
             groups = {name: Group(policy, cache.used(name), quota) for name, (policy, quota) in cache.groups.items()}
             evictable = [item for item in cache.held.values() if item.id not in cache.pinned]
-            present = cache.held.get(id)
-            replaces = None if present is None else Candidate(id, present.size, present.key)
+            present_item = cache.held.get(id)
+            replaces = None if present_item is None else Candidate(id, present_item.size, present_item.key)
             newcomer = Newcomer(group=group, size=size, replaces=replaces, required=required)
             decision = decide(groups, ListedCandidates(*evictable), newcomer, capacity, now)
             floors = cache.floors

@@ -25,7 +25,7 @@ def config_file(folder: Path, *entries: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def more_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def kinds_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A second folder of the package, for modules of a test."""
     folder = tmp_path / "executors"
     folder.mkdir()
@@ -92,8 +92,8 @@ def test_reading_the_configuration_imports_no_client_of_any_kind(tmp_path: Path)
     }
 
 
-def test_a_module_that_is_put_into_the_package_is_a_kind(more_kinds: Path, tmp_path: Path) -> None:
-    (more_kinds / "nowhere.py").write_text(
+def test_a_module_that_is_put_into_the_package_is_a_kind(kinds_folder: Path, tmp_path: Path) -> None:
+    (kinds_folder / "nowhere.py").write_text(
         "from dataclasses import dataclass\n"
         "from workers.executors.base import ExecutorKind\n"
         "@dataclass(frozen=True)\n"
@@ -105,14 +105,14 @@ def test_a_module_that_is_put_into_the_package_is_a_kind(more_kinds: Path, tmp_p
     file = config_file(tmp_path, {"kind": "nowhere", "options": {"region": "west"}})
     (config,) = registry.load_executor_configs(file, 1)
     paths: Any = None
-    opened: Any = registry.open_executor(config, paths)
-    assert opened == ("e0", "west")
+    executor: Any = registry.open_executor(config, paths)
+    assert executor == ("e0", "west")
     with pytest.raises(ValueError, match="missing required field `region`"):
         registry.load_executor_configs(config_file(tmp_path, {"kind": "nowhere"}), 1)
 
 
-def test_a_module_without_a_kind_is_an_error_with_its_name(more_kinds: Path, tmp_path: Path) -> None:
-    (more_kinds / "empty.py").write_text("")
+def test_a_module_without_a_kind_is_an_error_with_its_name(kinds_folder: Path, tmp_path: Path) -> None:
+    (kinds_folder / "empty.py").write_text("")
     with pytest.raises(ValueError, match=r"workers\.executors\.empty is not an executor kind: it has no KIND"):
         registry.load_executor_configs(config_file(tmp_path, {"kind": "empty"}), 1)
 

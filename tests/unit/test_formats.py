@@ -139,7 +139,7 @@ def test_every_format_of_the_package_belongs_to_a_runtime_and_has_an_environment
 
 
 @pytest.fixture
-def more_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def formats_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A second folder of the package, for modules of a test."""
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     caches = (formats.formats, catalogue.runtimes)
@@ -158,9 +158,9 @@ def module(**changes: object) -> str:
     return f"from .base import ModelFormat\nFORMAT = ModelFormat(load=lambda assignment: None, {arguments})\n"
 
 
-def test_a_module_that_is_put_into_the_package_is_a_format(more_formats: Path) -> None:
-    (more_formats / "table.py").write_text(module(suffixes=(".table",), max_size=10))
-    (more_formats / "shared.py").write_text("NOTHING = 0\n")
+def test_a_module_that_is_put_into_the_package_is_a_format(formats_folder: Path) -> None:
+    (formats_folder / "table.py").write_text(module(suffixes=(".table",), max_size=10))
+    (formats_folder / "shared.py").write_text("NOTHING = 0\n")
     assert set(formats.formats()) == {"keras", "onnx", "python", "savedmodel", "table", "tflite"}
     assert catalogue.runtime("r").formats["table"].environment.name == "python"
     assert ".table" in formats.suffixes() and "table (.table)" in formats.listed()
@@ -177,15 +177,15 @@ def test_a_module_that_is_put_into_the_package_is_a_format(more_formats: Path) -
     ],
 )
 def test_a_format_that_contradicts_the_others_is_an_error(
-    changes: dict[str, object], message: str, more_formats: Path
+    changes: dict[str, object], message: str, formats_folder: Path
 ) -> None:
-    (more_formats / "table.py").write_text(module(**changes))
+    (formats_folder / "table.py").write_text(module(**changes))
     with pytest.raises(ValueError, match=message):
         catalogue.runtimes()
 
 
-def test_two_formats_cannot_require_different_packages_in_the_same_environment(more_formats: Path) -> None:
-    (more_formats / "table.py").write_text(module(environment="litert", packages=("pandas",)))
+def test_two_formats_cannot_require_different_packages_in_the_same_environment(formats_folder: Path) -> None:
+    (formats_folder / "table.py").write_text(module(environment="litert", packages=("pandas",)))
     with pytest.raises(ValueError, match="the environment litert has other packages"):
         formats.packages()
 

@@ -123,7 +123,7 @@ def test_equal_parts_give_equal_bills_of_materials() -> None:
     assert bill["serialNumber"] != sbom.bill("w", "2", "description", [])["serialNumber"]
 
 
-def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_facts_are_equal_after_writing_and_reading(tmp_path: Path) -> None:
     facts = Facts((Component("library", "thing", "1", "pkg:pypi/thing@1"),), ("libthing.so.1",))
     facts.write(tmp_path / "facts.json")
     assert Facts.read(tmp_path / "facts.json") == facts

@@ -12,7 +12,7 @@ from workers.executors.kubernetes.options import Share, parse
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
 
-def test_options_have_defaults_and_are_read_at_every_depth() -> None:
+def test_options_have_defaults_and_nested_options_are_parsed() -> None:
     options = parse({"images": {"tag": "abc"}, "model_server": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
     assert (options.images.tag, options.images.prefix) == ("abc", "windtunnel-")
     assert options.model_server == Share(cpu="2", memory="4Gi")
@@ -98,7 +98,7 @@ def test_a_refusal_names_the_remedy(status: int, message: str, kind: type[Platfo
         (4, 4),
     ],
 )
-def test_quantities_are_read_as_kubernetes_writes_them(text: str | int, value: float) -> None:
+def test_quantities_of_kubernetes_are_parsed(text: str | int, value: float) -> None:
     assert quantity(text) == pytest.approx(value)
 
 

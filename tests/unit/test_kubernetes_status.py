@@ -80,7 +80,7 @@ def test_a_launch_that_waits_has_a_single_sentence_as_its_reason(name: str, phas
         ("quota", False),
     ],
 )
-def test_only_a_lasting_failure_is_hopeless_and_only_after_its_patience(name: str, hopeless: bool) -> None:
+def test_only_a_permanent_failure_is_hopeless_and_only_after_the_executors_patience(name: str, hopeless: bool) -> None:
     status = recorded_status(name, seconds_after_creation=PATIENCE + 60)
     assert status.hopeless is hopeless
     assert not hopeless or status.reason == status.notes[0].words
@@ -283,10 +283,8 @@ def failed_pod(*exit_codes: int, name: str = "main", deleted: bool = False, **st
     ("pods", "text"),
     [
         ([failed_pod(143, **DISRUPTED)], "as in a drain"),
-        (
-            [failed_pod(143, **DISRUPTED), failed_pod(1)],
-            "as in a drain",
-        ),  # exit code 1 follows from the loss of the peer
+        # Exit code 1 follows from the loss of the peer.
+        ([failed_pod(143, **DISRUPTED), failed_pod(1)], "as in a drain"),
         ([failed_pod(reason="Evicted", message="low on memory")], "evicted from its node"),
     ],
 )
@@ -320,7 +318,7 @@ def test_a_launch_past_its_deadline_has_the_deadline_as_its_reason() -> None:
     assert (status.exit, status.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
 
 
-def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
+def mpi_job(*conditions: tuple[str, str], reason: str = "") -> Owner:
     roles = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
     return owner(*conditions, reason=reason, mpiReplicaSpecs=roles)
 
@@ -344,10 +342,8 @@ FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
     ("pods", "exit"),
     [
         ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 10)], 3),
-        (
-            [mpi_pod("lead", 20, 1), FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)],
-            3,
-        ),  # restarted after the loss of a worker
+        # Restarted after the loss of a worker.
+        ([mpi_pod("lead", 20, 1), FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)], 3),
         (
             [FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, 137)],
             3,
@@ -359,7 +355,7 @@ FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
     ],
 )
 def test_an_mpi_program_has_an_exit_code_only_if_no_worker_was_replaced(pods: list[Pod], exit: int | None) -> None:
-    status = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
+    status = launch_status(mpi_job(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert status.exit == exit
     assert exit or status.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
 
@@ -376,7 +372,7 @@ def test_an_mpi_program_has_an_exit_code_only_if_no_worker_was_replaced(pods: li
 def test_an_mpi_program_that_lost_a_worker_has_not_succeeded_even_if_mpirun_returns_0(
     pods: list[Pod], exit: int | None
 ) -> None:
-    job = mpijob(("Succeeded", "True"))
+    job = mpi_job(("Succeeded", "True"))
     assert not settled(job)
     status = launch_status(job, pods, now=NOW, patience=PATIENCE)
     assert (status.phase, status.exit) == (Phase.ENDED, exit)
@@ -385,7 +381,7 @@ def test_an_mpi_program_that_lost_a_worker_has_not_succeeded_even_if_mpirun_retu
 
 def test_an_mpi_program_past_its_deadline_was_ended_and_not_evicted() -> None:
     workers = [mpi_pod("replica", 12), mpi_pod("replica", 12)]  # the operator deleted the launcher at the deadline
-    status = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
+    status = launch_status(mpi_job(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
     assert (status.exit, [note.key for note in status.notes]) == (1, ["DeadlineExceeded"])
 
 
@@ -394,12 +390,12 @@ def test_mpi_workers_that_fail_before_the_launcher_starts_end_the_launch() -> No
         "replica", 5, 128, terminated={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'}
     )
     status = launch_status(
-        mpijob(("Created", "True")), [failed_worker, mpi_pod("replica", 5)], now=NOW, patience=PATIENCE
+        mpi_job(("Created", "True")), [failed_worker, mpi_pod("replica", 5)], now=NOW, patience=PATIENCE
     )
     assert (status.phase, status.exit) == (Phase.ENDED, 128) and "sshd" in str(status.reason)
     evicted_worker = mpi_pod("replica", 5, 143, reason="Evicted")
-    assert launch_status(mpijob(("Created", "True")), [evicted_worker], now=NOW, patience=PATIENCE).exit is None
-    running_job = mpijob(("Created", "True"), ("Running", "True"))
+    assert launch_status(mpi_job(("Created", "True")), [evicted_worker], now=NOW, patience=PATIENCE).exit is None
+    running_job = mpi_job(("Created", "True"), ("Running", "True"))
     assert launch_status(running_job, [failed_worker], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, (
         "the launcher decides"
     )
@@ -418,7 +414,7 @@ def messages_of_suspended(queued: bool, *conditions: tuple[str, str, str, str]) 
     return [note.words for note in status.notes]
 
 
-def test_a_launch_queued_by_kueue_has_the_reason_of_kueue() -> None:
+def test_a_launch_queued_by_kueue_has_the_message_of_kueue() -> None:
     no_quota = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
     assert messages_of_suspended(True, no_quota) == ["The launch waits in Kueue: couldn't assign flavors to pod set w."]
     [message] = messages_of_suspended(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
@@ -435,7 +431,7 @@ def test_a_suspended_launch_waits_for_its_turn_in_kueue_or_for_a_person() -> Non
     ]
 
 
-def test_a_preempted_launch_reports_the_preemption_once_and_then_why_it_waits() -> None:
+def test_a_preempted_launch_reports_the_preemption_once_and_then_its_reason_to_wait() -> None:
     preempted = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
     preemption = "Kueue evicted the launch (Preempted to accommodate a workload)."
     [message] = messages_of_suspended(True, ("QuotaReserved", "False", "Pending", preempted[3]), preempted)
@@ -481,7 +477,7 @@ def test_the_message_of_the_scheduler_names_the_missing_resource() -> None:
     assert scheduling_problems("a message of an unknown form") == "none fits"
 
 
-def test_events_go_to_the_launch_whose_name_their_objects_begin_with() -> None:
+def test_events_are_assigned_to_the_launch_whose_name_is_a_prefix_of_their_object() -> None:
     events = [
         msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}}, ClusterEvent)
         for name in ("wt-a-w-0-0-x", "wt-ab-w-0-0-x", "wt-a", "other")

@@ -160,7 +160,7 @@ def test_the_program_of_a_gang_does_not_reach_the_runner_api():
     assert not reaches(pod(GANG), service("runner-api"), 8001)
 
 
-def test_runner_and_leader_of_a_gang_reach_the_runner_api():
+def test_the_leader_of_a_gang_reaches_the_runner_api():
     assert reaches(pod(GANG, part="lead"), service("runner-api"), 8001)
     assert not reaches(pod(GANG, part="lead"), Endpoint("169.254.169.254"), 80)
 

@@ -46,7 +46,7 @@ def pair() -> Iterator[tuple[ModelServerClient, socket.socket]]:
 
 
 @pytest.fixture
-def late() -> Iterator[tuple[ModelServerClient, socket.socket]]:
+def pair_with_short_deadline() -> Iterator[tuple[ModelServerClient, socket.socket]]:
     """A client with a short deadline, and the model server's socket."""
     with connected(0.5) as client_and_socket:
         yield client_and_socket
@@ -154,10 +154,12 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
 
 @pytest.mark.parametrize("case", INVALID_REPLIES)
 def test_an_invalid_reply_is_a_named_fault(
-    pair: tuple[ModelServerClient, socket.socket], late: tuple[ModelServerClient, socket.socket], case: str
+    pair: tuple[ModelServerClient, socket.socket],
+    pair_with_short_deadline: tuple[ModelServerClient, socket.socket],
+    case: str,
 ) -> None:
     make_reply, fault, message = INVALID_REPLIES[case]
-    model_server, remote = late if fault is TimedOut else pair
+    model_server, remote = pair_with_short_deadline if fault is TimedOut else pair
     invalid_reply = make_reply(model_server)
     with answering(remote, partial(send, invalid_reply)), pytest.raises(fault, match=re.escape(message)):
         model_server.act(OBSERVATION)
@@ -172,15 +174,19 @@ def test_a_valid_reply_before_its_request_is_garbage(
         model_server.act(OBSERVATION)
 
 
-def test_bytes_that_cannot_become_a_reply_are_refused_at_once(pair: tuple[ModelServerClient, socket.socket]) -> None:
+def test_bytes_that_cannot_start_a_reply_are_refused_without_waiting(
+    pair: tuple[ModelServerClient, socket.socket],
+) -> None:
     model_server, remote = pair
     shifted_reply = b"\x01" + reply(model_server)
     with answering(remote, partial(send, shifted_reply)), pytest.raises(Garbage):
         model_server.act(OBSERVATION)
 
 
-def test_the_deadline_applies_to_the_last_byte_of_a_reply(late: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, remote = late
+def test_the_deadline_applies_to_the_last_byte_of_a_reply(
+    pair_with_short_deadline: tuple[ModelServerClient, socket.socket],
+) -> None:
+    model_server, remote = pair_with_short_deadline
     long_reply = framed(("error", model_server.seq + 1, "x" * 5000))
     stop = threading.Event()
 

@@ -121,8 +121,8 @@ def test_a_manifest_is_read_from_any_path_onwards(tmp_path: Path) -> None:
         ManifestEntry(f"d{index // 100:03}/f{index:05}", index, "sha256:" + "0" * 64, "store:p")
         for index in range(3500)
     ]
-    written = manifest_object.write(store, "manifests/v/1", entries)
-    assert (written.files, written.bytes, written.digest) == (3500, sum(range(3500)), digest_of(entries))
+    manifest = manifest_object.write(store, "manifests/v/1", entries)
+    assert (manifest.files, manifest.bytes, manifest.digest) == (3500, sum(range(3500)), digest_of(entries))
     for index in (0, 1, 998, 999, 1000, 1001, 2500, 3498, 3499):
         assert list(manifest_object.read(store, "manifests/v/1", entries[index].path)) == entries[index + 1 :]
         assert manifest_object.find(store, "manifests/v/1", entries[index].path) == entries[index]

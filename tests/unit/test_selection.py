@@ -30,7 +30,7 @@ def test_a_sweep_accepts_known_parameters_with_valid_values(sweep: dict[str, obj
         checked_sweep(DECLARED, sweep, "d")
 
 
-def test_no_selection_selects_all_scenarios() -> None:
+def test_a_submission_without_a_selection_has_all_scenarios() -> None:
     assert checked_selection(None, 288, 288, "d") == {"range": [0, 288]}
 
 

@@ -75,8 +75,8 @@ def test_scenarios_are_numbered_and_have_the_members_that_they_are_grouped_by(da
 
 def test_files_match_the_published_sizes_and_digests(dataset: Dataset) -> None:
     dataset.verify()
-    listed = {entry["path"] for entry in dataset.definition["files"]}
-    assert dataset.definition["scenarios"] is None or dataset.definition["scenarios"] in listed
+    listed_paths = {entry["path"] for entry in dataset.definition["files"]}
+    assert dataset.definition["scenarios"] is None or dataset.definition["scenarios"] in listed_paths
     for entry in dataset.definition["files"]:
         content = (dataset.folder / entry["path"]).read_bytes()
         assert entry["size"] == len(content)

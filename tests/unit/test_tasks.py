@@ -33,7 +33,7 @@ def test_the_sweep_changes_slowest_then_the_repetition_then_the_scenario() -> No
     assert tasks[0].swept == {"a": 1, "b": "x"}
 
 
-def test_a_sweeps_last_name_changes_fastest() -> None:
+def test_the_last_parameter_of_a_sweep_changes_fastest() -> None:
     document = plan(select={"tasks": [5]}, sweep={"a": [1, 2], "b": [3, 4]})
     assert [tuple(locate(document, task).swept.values()) for task in range(4)] == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
@@ -43,7 +43,7 @@ def test_values_of_a_parameter_are_compared_on_equal_scenarios() -> None:
     assert [locate(document, task).seed for task in range(5)] == [locate(document, task).seed for task in range(5, 10)]
 
 
-def test_seeds_never_change() -> None:
+def test_seeds_are_the_same_in_every_release() -> None:
     task_plan = TaskPlan(plan())
     assert task_plan.seed(0, 0) == 2692588299579401904
     assert task_plan.seed(1, 0) == 8187410382097042979
@@ -59,7 +59,7 @@ def test_seeds_are_positive_and_differ_from_the_model_servers(index: int, repeat
     assert task_plan.seed(index, repeat) != task_plan.model_server_seed(index)
 
 
-def test_another_seed_dataset_scenario_or_repetition_gives_another_scenario_seed() -> None:
+def test_the_seed_of_a_scenario_depends_on_seed_dataset_scenario_and_repetition() -> None:
     seeds = [
         TaskPlan(plan(seed=seed, dataset=dataset)).seed(index, repeat)
         for seed in (1, 11)

@@ -147,7 +147,7 @@ def test_other_images_or_options_make_warm_pods_outdated(changed_options: dict[s
     assert targets().keys() == targets().keys() and targets().keys() == targets(ENTRY | {"pods": 7}).keys()
 
 
-def test_equal_entries_of_the_configuration_are_added() -> None:
+def test_the_pods_of_equal_entries_are_added_up() -> None:
     (target,) = targets(ENTRY, ENTRY | {"pods": 3, "format": "python"}).values()
     assert target.pods == 5
 

@@ -48,7 +48,7 @@ def with_zip64_records(data: bytes) -> bytes:
 
 
 @given(NAMES, st.binary(max_size=100), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
-def test_entries_are_read_as_zipfile_wrote_them(names: list[str], comment: bytes, method: int) -> None:
+def test_entries_equal_the_entries_that_zipfile_wrote(names: list[str], comment: bytes, method: int) -> None:
     data = zip_of(names, comment=comment.replace(b"PK", b"--"), method=method)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
@@ -130,7 +130,7 @@ def test_a_zip64_record_beyond_the_file_is_refused_before_it_is_read(offset: int
     assert reads == [0], "only the end of the file is read, not the offset beyond it"
 
 
-def test_the_ratio_counts_only_beyond_some_bytes() -> None:
+def test_the_compression_ratio_is_checked_only_above_a_number_of_bytes() -> None:
     entry = ZipEntry(name=b"a", method=8, crc32=0, packed=10, size=2001, at=0)
     check_ratio([entry], unchecked=2001)
     with pytest.raises(BadArchive, match="200 times"):

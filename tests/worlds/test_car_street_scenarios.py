@@ -252,7 +252,7 @@ def test_the_dataset_can_be_generated_again_to_the_byte(tmp_path: Path) -> None:
 
 
 def test_the_standalone_run_prints_episodes_seconds_and_score() -> None:
-    standalone = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -268,7 +268,7 @@ def test_the_standalone_run_prints_episodes_seconds_and_score() -> None:
         capture_output=True,
         text=True,
     )
-    summary = json.loads(standalone.stdout.splitlines()[-1])
+    summary = json.loads(process.stdout.splitlines()[-1])
     assert summary["episodes"] == 3
     assert summary["seconds"] > 0
     assert 0 <= summary["score"] <= 100

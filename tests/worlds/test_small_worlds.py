@@ -135,9 +135,9 @@ def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
     ],
 )
 def test_a_dataset_with_a_wrong_definition_cannot_be_set_up(changes: dict[str, Any], text: str, tmp_path: Path) -> None:
-    broken = set_up(dict(datasets()["cartpole"].definition) | changes, tmp_path)
-    assert isinstance(broken, framed_socket.Broken)
-    assert text in broken.reason
+    reply = set_up(dict(datasets()["cartpole"].definition) | changes, tmp_path)
+    assert isinstance(reply, framed_socket.Broken)
+    assert text in reply.reason
 
 
 def test_a_dataset_cannot_import_a_package_that_is_not_allowed(tmp_path: Path) -> None:
