@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtimes.harness.simulators.base import SimulatorBroken
-from tests.worlds.street_world import (
+from tests.simulators.car_street import (
     DATASET,
     begin,
     empty,

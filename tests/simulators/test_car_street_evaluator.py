@@ -13,8 +13,8 @@ from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Scenario
 from tests.contracts.harness_processes import evaluator_pair, play_of
-from tests.worlds.street_world import BASELINES, SPECS, model, simulator
-from tests.worlds.test_small_worlds import site, spec_of
+from tests.simulators.car_street import BASELINES, SPECS, model, simulator
+from tests.simulators.test_gymnasium import site, spec_of
 
 IDM_MODEL = (BASELINES / "idm.py").read_bytes()
 #: Indices of scenarios of every street.

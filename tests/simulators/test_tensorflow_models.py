@@ -10,7 +10,7 @@ import pytest
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
-from tests.worlds.test_small_worlds import site, spec_of
+from tests.simulators.test_gymnasium import site, spec_of
 
 #: Program that saves action = 2 * observation + 1 of a given width, as a .keras file and as a zipped SavedModel.
 SAVE_MODELS = """

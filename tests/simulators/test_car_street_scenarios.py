@@ -16,7 +16,7 @@ import pytest
 from runtimes.environments import Environment, prepare
 from runtimes.harness.simulators.base import Interface, Scenario
 from tests.cached import ENVIRONMENTS
-from tests.worlds.street_world import (
+from tests.simulators.car_street import (
     DATASET,
     NAMES,
     ROOT,
@@ -144,7 +144,7 @@ def test_equal_seeds_give_bitwise_equal_results_in_any_order_and_in_another_proc
     shuffled = {seed: digest(line, seed) for seed, line in order}
     assert [shuffled[seed] for seed in range(len(DIGEST_SCENARIOS))] == in_order
     other_process = subprocess.run(
-        [sys.executable, "-c", "from tests.worlds.test_car_street_scenarios import print_digests; print_digests()"],
+        [sys.executable, "-c", "from tests.simulators.test_car_street_scenarios import print_digests; print_digests()"],
         cwd=ROOT,
         capture_output=True,
         text=True,
