@@ -39,7 +39,7 @@ def postgres_url(server: str, name: str, *, migrated: bool = True) -> str:
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """Run a PostgreSQL in a temporary folder and yield its URL; without fsync, as no test simulates a power failure."""
-    # Not under pytest's own folder, which is closed to the server's user.
+    # Outside pytest's temporary folder, which the server's user may not enter.
     with (
         tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder,
         tempfile.TemporaryDirectory(prefix="windtunnel-runtime-") as runtime,
@@ -85,5 +85,5 @@ def _url_of(server: str, database: str) -> str:
     return f"{base}/{database}" + (f"?{query}" if query else "")
 
 
-#: Removed when the process ends.
+#: Temporary folders of templates, removed when the process ends.
 _folders: list[tempfile.TemporaryDirectory[str]] = []

@@ -185,7 +185,7 @@ class Proxy:
         self.endpoint = f"http{'s' if tls else ''}://127.0.0.1:{self._listening.getsockname()[1]}"
         self.next: deque[Fault | None] = deque()
         self.always: Fault | None = None
-        #: First lines and ranges of all requests.
+        #: Request line and Range header of each request.
         self.requests: list[tuple[str, str]] = []
         self._threads: list[threading.Thread] = []
         self._clients: list[socket.socket] = []

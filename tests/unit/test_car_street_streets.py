@@ -81,7 +81,7 @@ def test_a_path_has_its_crosswalk_and_the_distance_along_the_crosswalk() -> None
     kerbside, inner = (crosswalk_areas(crosswalk, crosswalk.paths[(lane, "kl")])[0] for lane in crosswalk.edges["wk"])
     assert kerbside.crosswalk.id == ":k_c0"
     assert kerbside.entry == 0.0
-    # From pavement to pavement it is 12.8 m; lanes are numbered from the other side.
+    # The crosswalk is 12.8 m long from pavement to pavement; lanes are numbered from its opposite side.
     assert kerbside.across > inner.across > 6.4
     assert project(kerbside.crosswalk.shape, 110.0, -4.8) == pytest.approx(11.2)
 

@@ -154,7 +154,7 @@ def test_different_inputs_have_different_names(first, second):
 
 @pytest.mark.parametrize("value", ["Straße 1", "straße 1", "a" * 64, "-a", "a-0123456789"])
 def test_a_generated_name_cannot_be_chosen_by_a_user(value):
-    """A name in the form of a generated name is generated again, so that no user can take another's name."""
+    """A name in the form of a generated name is generated again, so that no user can choose it for another user."""
     generated = names.label(value)
     assert names.label(generated) != generated
 

@@ -344,10 +344,8 @@ FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
         ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 10)], 3),
         # Restarted after the loss of a worker.
         ([mpi_pod("lead", 20, 1), FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)], 3),
-        (
-            [FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, 137)],
-            3,
-        ),  # the worker ended by itself, no replacement
+        # The worker ended by itself and is not replaced.
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, 137)], 3),
         ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 5)], None),  # a worker was replaced
         ([FAILED_LAUNCHER, mpi_pod("replica", 12)], None),
         ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, **DISRUPTED)], None),

@@ -31,7 +31,7 @@ def objects_of(name: str):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_objects_of_a_launch_equal_the_golden_files(name):
-    """To accept a change, delete the golden file, run this test twice and read the diff."""
+    """To accept a change, delete the golden file, run this test twice and review the diff."""
     path = GOLDEN / f"{name}.yaml"
     text = yaml.dump_all(objects_of(name), Dumper=DumperWithoutAliases, sort_keys=False, width=120)
     if not path.exists():
