@@ -10,7 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("api", "app.py", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
+PRODUCT = (
+    "api",
+    "app.py",
+    "cli",
+    "core",
+    "datasets",
+    "errors.py",
+    "group_commit.py",
+    "kube",
+    "runtimes",
+    "server",
+    "workers",
+)
 #: Scripts of the Makefile, the demo and the generators of pages are callers too.
 CALLERS = (*PRODUCT, "scripts")
 #: Modules that are run or imported by path: migrations by alembic, models by model servers, training by hand.
