@@ -17,7 +17,7 @@ PROGRAMS = Path(__file__).parent / "pod_programs"
 SANDBOX_PROGRAMS = Path(__file__).parents[1] / "sandbox" / "inside"
 #: Modules in the order of their imports.
 MODULES = (
-    *(SANDBOX_PROGRAMS / f"{name}.py" for name in ("registry", "driver")),
+    *(SANDBOX_PROGRAMS / f"{name}.py" for name in ("registry", "runner_stub")),
     *(SANDBOX_PROGRAMS / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
     *(PROGRAMS / f"{name}.py" for name in ("on_pod", "attack_runner", "victim", "secret_search")),
 )

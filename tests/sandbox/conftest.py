@@ -49,7 +49,7 @@ def attack_runner(request: pytest.FixtureRequest, sandbox_files: SandboxFiles) -
                 os.chown(path, USERS[user], USERS[user])
         with sandbox_files.start(
             user,
-            "driver.py",
+            "runner_stub.py",
             str(folder / "driver"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import driver
+import runner_stub as driver
 
 
 def main(stage: dict[str, Any]) -> None:
