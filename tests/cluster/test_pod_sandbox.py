@@ -23,7 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 FOLDER = "/tmp/stage"
 #: The suite's stage for a process of the same container; the attacked process is the first process of the container.
 STAGE = {
-    "driver": 1,
+    "runner": 1,
     "tmp": "/tmp",
     "folder": FOLDER,
     "ready": f"{FOLDER}/ready",

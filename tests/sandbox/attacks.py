@@ -1,4 +1,4 @@
-"""Attacks on the sandbox: users, files that every user may read, and a runner of attacks against a driver process."""
+"""Running attacks on the sandbox: users, files that every user may read, and the attacking model process."""
 
 import json
 import os
@@ -30,14 +30,14 @@ class SandboxFiles:
 
     def start(self, user: str, script: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a script of ``inside/``, or code, as a user, in the way model servers are started."""
-        becoming = {"user": USERS[user], "group": USERS[user], "extra_groups": []} if os.geteuid() == 0 else {}
+        identity = {"user": USERS[user], "group": USERS[user], "extra_groups": []} if os.geteuid() == 0 else {}
         program = [str(self.folder / "inside" / script)] if script.endswith(".py") else ["-c", self.prelude + script]
         environment = {"PATH": "/usr/bin:/bin", **options.pop("env", {})}
         command = [str(self.python), "-I", "-S", "-B", *program, *arguments]
-        return subprocess.Popen(command, env=environment, **becoming, **options)
+        return subprocess.Popen(command, env=environment, **identity, **options)
 
     def run(self, user: str, code: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        """Run code to its end; the names of ``sandbox`` are imported."""
+        """Run code until it ends; the names of ``sandbox`` are imported."""
         with self.start(user, code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(code, process.returncode, out, err)
@@ -58,8 +58,8 @@ def python_for_all(folder: Path) -> Path:
     if readable_by_all(prefix) and readable_by_all(executable.parent):
         return executable
     library = Path(f"lib/python{sys.version_info.major}.{sys.version_info.minor}")
-    leave = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "config-*")
-    shutil.copytree(prefix / library, folder / library, ignore=leave, symlinks=True)
+    omitted = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "config-*")
+    shutil.copytree(prefix / library, folder / library, ignore=omitted, symlinks=True)
     for shared in (prefix / "lib").glob("libpython*.so*"):
         shutil.copy2(shared, folder / "lib", follow_symlinks=False)
     (folder / "bin").mkdir()
@@ -77,25 +77,25 @@ class Outcome(NamedTuple):
 
 @dataclass
 class AttackRunner:
-    """Runs attacks against a driver process of the same user."""
+    """Runs attacks against the runner stub, a process of the same user."""
 
     sandbox_files: SandboxFiles
     folder: Path
     user: str
-    stage: dict[str, Any] = field(default_factory=dict)
+    targets: dict[str, Any] = field(default_factory=dict)
 
     def run(self, level: int | None, attacks: Sequence[str] = ()) -> dict[str, Outcome]:
         """Run the named attacks, or all, confined at a level or unconfined; return their outcomes by name."""
-        seen: dict[str, Outcome] = {}
+        outcomes: dict[str, Outcome] = {}
         while True:
-            names, outcomes, code = self._run_until_killed(level, attacks)
-            seen |= outcomes
-            if not (rest := names[len(outcomes) :]):
+            names, new_outcomes, code = self._run_until_killed(level, attacks)
+            outcomes |= new_outcomes
+            if not (remaining := names[len(new_outcomes) :]):
                 assert code == 0
-                return seen
-            seen[rest[0]] = Outcome("contained", f"killed ({code})", "it ends its own process")
-            if not (attacks := rest[1:]):
-                return seen
+                return outcomes
+            outcomes[remaining[0]] = Outcome("contained", f"killed ({code})", "it ends its own process")
+            if not (attacks := remaining[1:]):
+                return outcomes
 
     def _run_until_killed(self, level: int | None, attacks: Sequence[str]) -> tuple[list[str], dict[str, Outcome], int]:
         """Run attacks until the model ends; return the planned names, the outcomes so far and the exit code."""
@@ -105,11 +105,11 @@ class AttackRunner:
             "confinement": level
             and {
                 "level": level,
-                "readonly": [self.stage["environment"], self.stage["model"], inside],
+                "readonly": [self.targets["environment"], self.targets["model"], inside],
                 "memory": 1 << 30,
             },
             "attacks": list(attacks),
-            "stage": self.stage | {"tmp": "/tmp" if level else str(self.folder / "tmp")},
+            "targets": self.targets | {"tmp": "/tmp" if level else str(self.folder / "tmp")},
         }
         inherited = os.open("/dev/null", os.O_RDONLY)
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -120,4 +120,4 @@ class AttackRunner:
             out, err = model.communicate(b"typed by the starter", timeout=120)
         lines = [json.loads(line) for line in out.splitlines()]
         assert lines, err.decode()
-        return lines[0], {name: Outcome(*said) for name, *said in lines[1:]}, model.returncode
+        return lines[0], {name: Outcome(*values) for name, *values in lines[1:]}, model.returncode

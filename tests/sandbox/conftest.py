@@ -1,4 +1,4 @@
-"""Fixtures of sandbox tests: a driver to attack, shared files, and a Python that every user may run."""
+"""Fixtures of sandbox tests: a runner stub to attack, shared files, and a Python that every user may run."""
 
 import json
 import os
@@ -35,11 +35,11 @@ def best_levels(sandbox_files: SandboxFiles) -> dict[str, int]:
 
 @pytest.fixture
 def attack_runner(request: pytest.FixtureRequest, sandbox_files: SandboxFiles) -> Iterator[AttackRunner]:
-    """Attack runner with a driver, a shared environment and a stored model of the user in the test's parameter."""
+    """Attack runner with a runner stub, a shared environment and a stored model of the user in the test's parameter."""
     user: str = request.param
-    folder = Path(tempfile.mkdtemp(prefix="windtunnel-stage-"))
+    folder = Path(tempfile.mkdtemp(prefix="windtunnel-attacks-"))
     try:
-        for name in ("driver", "environment", "models", "tmp"):
+        for name in ("runner", "environment", "models", "tmp"):
             (folder / name).mkdir()
         (folder / "environment" / "module.py").write_text("answer = 42\n")
         (folder / "models" / "model.bin").write_bytes(b"weights")
@@ -50,18 +50,18 @@ def attack_runner(request: pytest.FixtureRequest, sandbox_files: SandboxFiles) -
         with sandbox_files.start(
             user,
             "runner_stub.py",
-            str(folder / "driver"),
+            str(folder / "runner"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"TOKEN": "wt-secret"},
-        ) as driver:
-            assert driver.stdout is not None and driver.stdin is not None
-            stage = json.loads(driver.stdout.readline()) | {
+        ) as runner:
+            assert runner.stdout is not None and runner.stdin is not None
+            targets = json.loads(runner.stdout.readline()) | {
                 "environment": str(folder / "environment"),
                 "module": str(folder / "environment" / "module.py"),
                 "model": str(folder / "models" / "model.bin"),
             }
-            yield AttackRunner(sandbox_files, folder, user, stage)
-            driver.stdin.close()
+            yield AttackRunner(sandbox_files, folder, user, targets)
+            runner.stdin.close()
     finally:
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""Confined processes apart from attacks: with which process they die, what they keep, which errors they report."""
+"""Confined processes: exit codes, end with their parent, seals, resource limits, visible files, error messages."""
 
 import os
 import select
@@ -51,29 +51,29 @@ def output(finished: subprocess.CompletedProcess[bytes]) -> str:
     return finished.stdout.decode().strip()
 
 
-def everybody_has_left(pipe: IO[bytes]) -> bool:
-    """Return whether all other ends of the pipe are closed in time."""
+def all_writers_ended(pipe: IO[bytes]) -> bool:
+    """Return whether every process that can write to the pipe ends in time."""
     return bool(select.select([pipe], [], [], 10)[0]) and pipe.read() == b""
 
 
-# --- life and death
+# --- ends of processes
 
 
-def test_the_exit_code_is_that_of_the_confined_process(confined: Confined) -> None:
+def test_the_outer_process_exits_with_the_exit_code_of_the_confined_process(confined: Confined) -> None:
     assert confined("sys.exit(7)").returncode == 7
 
 
 def test_a_signal_that_ends_the_confined_process_is_reported_outside(confined: Confined, case: tuple[str, int]) -> None:
-    died = confined("os.kill(os.getpid(), 11); os.abort()")
-    # Level 2 has nobody in between; at level 3 the process that waits says it as a shell does.
-    assert died.returncode == (128 + signal.SIGSEGV if case[1] == 3 else -signal.SIGSEGV)
+    killed = confined("os.kill(os.getpid(), 11); os.abort()")
+    # At level 2 there is no outer process; at level 3 the outer process exits like a shell, with 128 plus the signal.
+    assert killed.returncode == (128 + signal.SIGSEGV if case[1] == 3 else -signal.SIGSEGV)
 
 
-#: setsid, the other half of becoming a daemon, is refused; the first fork's end is enough to lose the parent.
+#: A daemon without setsid, which is refused: the end of its parent is enough to be orphaned.
 DAEMON = """
 if os.fork() == 0:
     if os.fork() == 0:
-        os.write(1, b"I live on")
+        os.write(1, b"daemon up")
         import time; time.sleep(120)
     os._exit(0)
 os.wait()
@@ -86,15 +86,15 @@ def test_killing_the_outer_process_kills_a_daemonised_grandchild(
     for user in [user for user in USERS if best_levels[user] == 3]:
         code = f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}\nimport time; time.sleep(120)"
         with sandbox_files.start(user, code, stdout=subprocess.PIPE) as outer:
-            assert outer.stdout.read(9) == b"I live on"
+            assert outer.stdout.read(9) == b"daemon up"
             outer.kill()
-            assert everybody_has_left(outer.stdout)
+            assert all_writers_ended(outer.stdout)
 
 
 def test_the_end_of_a_zygote_ends_its_daemons(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
     for user in [user for user in USERS if best_levels[user] == 3]:
-        left = sandbox_files.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
-        assert left.stdout == b"I live on"  # and communicate returned, long before the minute was over
+        finished = sandbox_files.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
+        assert finished.stdout == b"daemon up"  # communicate returns only when the daemon has closed the pipe
 
 
 def test_killing_a_zygote_kills_its_sealed_children(case: tuple[str, int], sandbox_files: SandboxFiles) -> None:
@@ -107,7 +107,7 @@ import time; time.sleep(120)"""
         assert zygote.stdout is not None
         assert zygote.stdout.read(1) == b"x"
         zygote.kill()
-        assert everybody_has_left(zygote.stdout)
+        assert all_writers_ended(zygote.stdout)
 
 
 def test_a_confined_process_dies_with_its_parent(case: tuple[str, int], sandbox_files: SandboxFiles) -> None:
@@ -121,7 +121,7 @@ import time; time.sleep(120)"""
         assert starter.stdout is not None
         assert starter.stdout.read(1) == b"x"
         starter.kill()
-        assert everybody_has_left(starter.stdout)
+        assert all_writers_ended(starter.stdout)
 
 
 # --- sealing
@@ -185,8 +185,8 @@ except BlockingIOError:
     print(len(children))
 for child in children: os.kill(child, 9)
 """
-    most = 20 if case[1] == 3 or case[0] == "root" else 512  # with what is just ending
-    assert 10 < int(output(confined(code, may_fork=True, processes=20))) <= most
+    limit = 20 if case[1] == 3 or case[0] == "root" else 512  # the user's other processes count too, also ending ones
+    assert 10 < int(output(confined(code, may_fork=True, processes=20))) <= limit
 
 
 def test_a_child_cannot_read_its_zygotes_memory(confined: Confined) -> None:
@@ -220,7 +220,7 @@ seal(); go.set(); t.join()"""
     assert output(confined(TRY_EXECVE + code)) == "1"
 
 
-# --- what it has
+# --- resources, files and identity of a confined process
 
 
 def test_too_much_memory_is_a_memory_error(confined: Confined) -> None:
@@ -231,7 +231,7 @@ except MemoryError: print("MemoryError")"""
 
 
 def test_standard_input_is_empty_and_only_the_named_descriptors_are_open(confined: Confined) -> None:
-    before = "kept = os.open('/dev/zero', os.O_RDONLY); other = os.open('/dev/zero', os.O_RDONLY); assert kept == 3"
+    before = "named = os.open('/dev/zero', os.O_RDONLY); other = os.open('/dev/zero', os.O_RDONLY); assert named == 3"
     code = """
 def is_open(n):
     try: os.fstat(n)
@@ -243,13 +243,13 @@ print(os.read(0, 1), [n for n in range(100) if is_open(n)])"""
 
 def test_the_environment_is_the_requested_one(confined: Confined) -> None:
     before = "os.environ['TOKEN'] = 'secret'"
-    words = output(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
-    assert "TOKEN" not in words and "'MODEL': 'x'" in words and "'OMP_NUM_THREADS': '2'" in words
+    printed = output(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
+    assert "TOKEN" not in printed and "'MODEL': 'x'" in printed and "'OMP_NUM_THREADS': '2'" in printed
 
 
 def test_a_confined_process_is_killed_first_and_scheduled_last(confined: Confined) -> None:
-    read = "print(open('/proc/self/oom_score_adj').read().strip(), os.getpriority(os.PRIO_PROCESS, 0))"
-    assert output(confined(read)) == "1000 5"
+    code = "print(open('/proc/self/oom_score_adj').read().strip(), os.getpriority(os.PRIO_PROCESS, 0))"
+    assert output(confined(code)) == "1000 5"
 
 
 def test_a_bound_path_is_visible_through_its_symbolic_link(confined: Confined, open_folder: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_path_that_may_not_be_read_is_named_in_the_error(
     closed = open_folder / "closed"
     closed.mkdir(mode=0)
     failed = confined("print('confined')", readonly=(str(closed),))
-    closed.chmod(0o700)  # so that an ordinary user's test can clear it away
+    closed.chmod(0o700)  # so that an ordinary user's test can delete it
     assert failed.returncode != 0 and not failed.stdout
     assert str(closed).encode() in failed.stderr and b"chmod" in failed.stderr
 
@@ -295,7 +295,7 @@ def test_as_root_every_process_gets_its_own_user(confined: Confined, case: tuple
         assert first == second == [str(USERS["user"])] * 3
 
 
-def test_without_scratch_no_path_is_writable_and_tmp_exists(
+def test_without_a_writable_tmp_no_path_is_writable_and_tmp_exists(
     sandbox_files: SandboxFiles, best_levels: dict[str, int]
 ) -> None:
     code = """confine(Confinement(level=3, writable_tmp_mb=0))
@@ -306,7 +306,7 @@ except OSError as error: print(tempfile.gettempdir(), error.errno)"""
         assert output(sandbox_files.run(user, code)) in ("/tmp 13", "/tmp 30")
 
 
-def test_scratch_belongs_to_one_process(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
+def test_each_confined_process_has_its_own_tmp(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
     code = "confine(Confinement(level=3)); print(os.path.exists('/tmp/note')); open('/tmp/note', 'w').write('x')"
     for user in [user for user in USERS if best_levels[user] == 3]:
         assert [output(sandbox_files.run(user, code)) for _ in range(2)] == ["False", "False"]

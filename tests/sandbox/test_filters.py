@@ -1,4 +1,4 @@
-"""Seccomp filters, interpreted without being installed: of this machine's architecture and of the other one."""
+"""Seccomp filters of every architecture, interpreted without being installed; mounts of the private root."""
 
 import errno
 import signal
@@ -16,91 +16,101 @@ ALLOWED, KILLED = seccomp.ALLOW, seccomp.KILL
 REFUSED = seccomp.REFUSE | errno.EPERM
 ABSENT = seccomp.REFUSE | errno.ENOSYS
 
-MACHINES = pytest.mark.parametrize("here", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+EVERY_ARCHITECTURE = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 
 
-def verdict(program: bytes, number: int, *arguments: int, word: int) -> int:
+def run_filter(program: bytes, number: int, *arguments: int, audit_arch: int) -> int:
     """Run a filter as the kernel does, for the instructions that the filters use."""
-    data = struct.pack("=IIQ6Q", number, word, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
-    code = list(struct.iter_unpack("=HBBI", program))
-    at = accumulator = 0
+    data = struct.pack("=IIQ6Q", number, audit_arch, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    position = accumulator = 0
     while True:
-        operation, yes, no, operand = code[at]
-        at += 1
+        operation, if_true, if_false, operand = instructions[position]
+        position += 1
         if operation == seccomp.LOAD:
             (accumulator,) = struct.unpack_from("=I", data, operand)
         elif operation == seccomp.RETURN:
             return int(operand)
         elif operation == seccomp.JUMP:
-            at += operand
+            position += operand
         else:
-            tests = {
+            conditions = {
                 seccomp.EQUAL: accumulator == operand,
                 seccomp.AT_LEAST: accumulator >= operand,
                 seccomp.ANY_BIT: bool(accumulator & operand),
             }
-            at += yes if tests[operation] else no
+            position += if_true if conditions[operation] else if_false
 
 
-def asks(here: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
-    return verdict(seccomp.confining(here, may_fork=may_fork), here.numbers[name], *arguments, word=here.word)
+def action(architecture: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
+    return run_filter(
+        seccomp.confining(architecture, may_fork=may_fork),
+        architecture.numbers[name],
+        *arguments,
+        audit_arch=architecture.word,
+    )
 
 
-def asks_sealed(here: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
-    return verdict(seccomp.sealing(here, may_fork=may_fork), here.numbers[name], *arguments, word=here.word)
+def sealed_action(architecture: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
+    return run_filter(
+        seccomp.sealing(architecture, may_fork=may_fork),
+        architecture.numbers[name],
+        *arguments,
+        audit_arch=architecture.word,
+    )
 
 
-@MACHINES
-def test_every_system_call_gets_the_verdict_of_its_table(here: Architecture) -> None:
-    program = seccomp.confining(here, may_fork=False)
-    wanted = seccomp.call_blocks(here, may_fork=False)
+@EVERY_ARCHITECTURE
+def test_every_system_call_gets_the_action_of_its_table(architecture: Architecture) -> None:
+    program = seccomp.confining(architecture, may_fork=False)
+    checked = seccomp.call_blocks(architecture, may_fork=False)
     for number in range(syscalls.NEWEST + 1):
-        actual = verdict(program, number, word=here.word)
-        if number in here.allowed:
+        actual = run_filter(program, number, audit_arch=architecture.word)
+        if number in architecture.allowed:
             assert actual == ALLOWED, number
-        elif number not in wanted:
+        elif number not in checked:
             assert actual == REFUSED, number
-    assert verdict(program, syscalls.NEWEST + 1, word=here.word) == ABSENT
+    assert run_filter(program, syscalls.NEWEST + 1, audit_arch=architecture.word) == ABSENT
 
 
-@MACHINES
-def test_another_architecture_is_killed(here: Architecture) -> None:
-    for program in (seccomp.confining(here, may_fork=False), seccomp.sealing(here, may_fork=False)):
-        assert verdict(program, here.numbers["read"], word=0x40000003) == KILLED
+@EVERY_ARCHITECTURE
+def test_another_architecture_is_killed(architecture: Architecture) -> None:
+    for program in (seccomp.confining(architecture, may_fork=False), seccomp.sealing(architecture, may_fork=False)):
+        assert run_filter(program, architecture.numbers["read"], audit_arch=0x40000003) == KILLED
 
 
-@MACHINES
-def test_system_calls_of_x32_are_killed(here: Architecture) -> None:
-    program = seccomp.confining(here, may_fork=False)
-    assert verdict(program, 0x40000000 + here.numbers["read"], word=here.word) == KILLED
+@EVERY_ARCHITECTURE
+def test_system_calls_of_x32_are_killed(architecture: Architecture) -> None:
+    program = seccomp.confining(architecture, may_fork=False)
+    assert run_filter(program, 0x40000000 + architecture.numbers["read"], audit_arch=architecture.word) == KILLED
 
 
 THREAD, FORK = 0x3D0F00, 0x1200011  # what the C library passes to clone
 
 
-@MACHINES
+@EVERY_ARCHITECTURE
 @pytest.mark.parametrize("namespace", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
-def test_clone_never_creates_a_namespace(here: Architecture, namespace: int) -> None:
+def test_clone_never_creates_a_namespace(architecture: Architecture, namespace: int) -> None:
     for may_fork in (False, True):
         for flags in (THREAD, FORK):
-            assert asks(here, "clone", flags | namespace, may_fork=may_fork) == REFUSED
+            assert action(architecture, "clone", flags | namespace, may_fork=may_fork) == REFUSED
 
 
-@MACHINES
-def test_clone_creates_threads_and_children_only_where_permitted(here: Architecture) -> None:
-    assert asks(here, "clone", THREAD) == ALLOWED
-    assert asks(here, "clone", FORK) == REFUSED
-    assert asks(here, "clone", FORK, may_fork=True) == ALLOWED
-    assert asks_sealed(here, "clone", FORK) == REFUSED
-    assert asks_sealed(here, "clone", THREAD) == ALLOWED
-    assert asks_sealed(here, "clone", FORK, may_fork=True) == ALLOWED
+@EVERY_ARCHITECTURE
+def test_clone_creates_threads_and_children_only_where_permitted(architecture: Architecture) -> None:
+    assert action(architecture, "clone", THREAD) == ALLOWED
+    assert action(architecture, "clone", FORK) == REFUSED
+    assert action(architecture, "clone", FORK, may_fork=True) == ALLOWED
+    assert sealed_action(architecture, "clone", FORK) == REFUSED
+    assert sealed_action(architecture, "clone", THREAD) == ALLOWED
+    assert sealed_action(architecture, "clone", FORK, may_fork=True) == ALLOWED
 
 
-@MACHINES
-def test_the_parent_death_signal_can_only_be_kill(here: Architecture) -> None:
-    assert asks(here, "prctl", 1, signal.SIGKILL) == ALLOWED
-    assert asks(here, "prctl", 1, 0) == REFUSED
-    assert asks(here, "prctl", 1, signal.SIGCHLD) == REFUSED
+@EVERY_ARCHITECTURE
+def test_the_parent_death_signal_can_only_be_kill(architecture: Architecture) -> None:
+    assert action(architecture, "prctl", 1, signal.SIGKILL) == ALLOWED
+    assert action(architecture, "prctl", 1, 0) == REFUSED
+    assert action(architecture, "prctl", 1, signal.SIGCHLD) == REFUSED
 
 
 CHECKED: Sequence[tuple[str, tuple[int, ...], int]] = (
@@ -132,30 +142,30 @@ CHECKED: Sequence[tuple[str, tuple[int, ...], int]] = (
 )
 
 
-@MACHINES
+@EVERY_ARCHITECTURE
 @pytest.mark.parametrize(("name", "arguments", "expected"), CHECKED)
 def test_arguments_of_system_calls_are_checked(
-    here: Architecture, name: str, arguments: tuple[int, ...], expected: int
+    architecture: Architecture, name: str, arguments: tuple[int, ...], expected: int
 ) -> None:
-    assert asks(here, name, *arguments) == expected
+    assert action(architecture, name, *arguments) == expected
 
 
-@MACHINES
-def test_the_seal_removes_execve_and_then_forks_and_filters(here: Architecture) -> None:
+@EVERY_ARCHITECTURE
+def test_the_seal_removes_execve_and_then_forks_and_filters(architecture: Architecture) -> None:
     for name in ("execve", "execveat"):
-        assert asks_sealed(here, name, may_fork=True) == REFUSED
-        assert asks_sealed(here, name) == REFUSED
-    assert asks_sealed(here, "seccomp", may_fork=True) == ALLOWED
-    assert asks_sealed(here, "seccomp") == REFUSED
-    assert asks_sealed(here, "read") == ALLOWED
+        assert sealed_action(architecture, name, may_fork=True) == REFUSED
+        assert sealed_action(architecture, name) == REFUSED
+    assert sealed_action(architecture, "seccomp", may_fork=True) == ALLOWED
+    assert sealed_action(architecture, "seccomp") == REFUSED
+    assert sealed_action(architecture, "read") == ALLOWED
 
 
-@MACHINES
-def test_no_two_system_calls_have_the_same_number(here: Architecture) -> None:
-    assert len(set(here.numbers.values())) == len(here.numbers)
+@EVERY_ARCHITECTURE
+def test_no_two_system_calls_have_the_same_number(architecture: Architecture) -> None:
+    assert len(set(architecture.numbers.values())) == len(architecture.numbers)
 
 
-# --- what is bound where
+# --- the mounts of the private root
 
 
 def test_nested_paths_are_bound_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sandbox levels: detection on a machine, and the messages about missing features."""
+"""Sandbox levels: detection on a machine, and messages that name missing kernel features."""
 
 import pytest
 from attacks import USERS, SandboxFiles
@@ -7,9 +7,9 @@ from runtimes.harness.sandbox import Level, Unconfined
 from runtimes.harness.sandbox.levels import Trial, level_from
 from runtimes.harness.sandbox.recipe import LAYERS
 
-WORDS = dict.fromkeys(LAYERS, "in force")
+LAYER_STATES = dict.fromkeys(LAYERS, "in force")
 
-#: Puts a filter under which these calls are refused, as a container's profile does.
+#: Installs a filter that refuses the named system calls, like a container's seccomp profile.
 FORBID = """
 from sandbox import kernel, seccomp, syscalls
 def forbid(*names):
@@ -23,12 +23,12 @@ def forbid(*names):
 
 
 def test_a_machine_with_namespaces_is_at_level_3() -> None:
-    level = level_from(Trial(layers=WORDS), Trial())
+    level = level_from(Trial(layers=LAYER_STATES), Trial())
     assert (level.number, level.missing, level.refusal) == (3, (), None)
 
 
 def test_without_namespaces_a_machine_is_at_level_2_with_the_reason() -> None:
-    level = level_from(Trial(error="unshare: no"), Trial(layers=WORDS))
+    level = level_from(Trial(error="unshare: no"), Trial(layers=LAYER_STATES))
     assert level.number == 2 and level.refusal is None and "unshare: no" in level.missing[0]
 
 
@@ -57,17 +57,20 @@ except ChildProcessError: print("no child left")"""
 def test_every_layer_of_level_3_is_reported(
     user: str, sandbox_files: SandboxFiles, best_levels: dict[str, int]
 ) -> None:
-    code = "r = confine(Confinement()); print(r.level, *[name for name, words in r.layers.items() if words])"
+    code = "r = confine(Confinement()); print(r.level, *[name for name, state in r.layers.items() if state])"
     layers = set(LAYERS) if best_levels[user] == 3 else set(LAYERS) - {"files", "network"}
-    level, *named = sandbox_files.run(user, code).stdout.decode().split()
-    assert int(level) == best_levels[user] and set(named) == layers
+    level, *reported = sandbox_files.run(user, code).stdout.decode().split()
+    assert int(level) == best_levels[user] and set(reported) == layers
 
 
 @pytest.mark.parametrize("user", USERS)
 def test_without_namespaces_a_process_is_confined_at_level_2(user: str, sandbox_files: SandboxFiles) -> None:
-    code = FORBID + "forbid('unshare'); f = level(); print(f.number, confine(Confinement()).level, *f.missing)"
-    words = sandbox_files.run(user, code).stdout.decode()
-    assert words.startswith("2 2 namespaces and a private root") and "unshare" in words
+    code = """
+forbid("unshare")
+detected = level()
+print(detected.number, confine(Confinement()).level, *detected.missing)"""
+    printed = sandbox_files.run(user, FORBID + code).stdout.decode()
+    assert printed.startswith("2 2 namespaces and a private root") and "unshare" in printed
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -85,5 +88,5 @@ print(confine(Confinement(level=1)).level)"""
 
 def test_a_refusal_is_an_exception_and_a_level_is_a_value() -> None:
     assert issubclass(Unconfined, RuntimeError)
-    level = Level(number=3, layers=WORDS, missing=())
-    assert level == Level(number=3, layers=WORDS, missing=())
+    level = Level(number=3, layers=LAYER_STATES, missing=())
+    assert level == Level(number=3, layers=LAYER_STATES, missing=())

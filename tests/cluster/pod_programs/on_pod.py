@@ -8,7 +8,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from registry import LIBC, Stage, attack, checked
+from registry import LIBC, attack, checked
+from registry import Targets as Stage
 
 TIMEOUT = 3.0
 RUN = Path("/run/windtunnel")

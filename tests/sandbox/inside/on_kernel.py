@@ -1,4 +1,4 @@
-"""Attacks on the kernel's own surfaces: namespaces, mounts, modules, rings, keys."""
+"""Attacks on the kernel: namespaces, mounts, modules, io_uring, keys, memory, other system calls."""
 
 import ctypes
 import fcntl
@@ -8,24 +8,24 @@ import socket
 import struct
 import time
 
-from registry import LIBC, Stage, attack, call, checked
+from registry import LIBC, Targets, attack, call, checked
 
 
 @attack
-def executable_memory(stage: Stage) -> object:
+def executable_memory(targets: Targets) -> object:
     """writable and executable anonymous memory"""
     return mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) and "mapped"
 
 
 @attack
-def new_user_namespace(stage: Stage) -> object:
+def new_user_namespace(targets: Targets) -> object:
     """unshare a user namespace"""
     checked(LIBC.unshare(0x10000000))
     return "created"
 
 
 @attack
-def new_namespaces_by_clone3(stage: Stage) -> object:
+def new_namespaces_by_clone3(targets: Targets) -> object:
     """clone3 with a user namespace"""
     arguments = ctypes.create_string_buffer(struct.pack("QQQQQQQQ", 0x10000000, 0, 0, 0, 17, 0, 0, 0))
     child = call("clone3", arguments, 64)
@@ -35,131 +35,131 @@ def new_namespaces_by_clone3(stage: Stage) -> object:
 
 
 @attack
-def mount_something(stage: Stage) -> object:
+def mount_something(targets: Targets) -> object:
     """mount a tmpfs"""
-    checked(LIBC.mount(b"x", stage["tmp"].encode(), b"tmpfs", ctypes.c_ulong(0), None))
+    checked(LIBC.mount(b"x", targets["tmp"].encode(), b"tmpfs", ctypes.c_ulong(0), None))
     return "mounted"
 
 
 @attack
-def mount_by_new_calls(stage: Stage) -> object:
+def mount_by_new_calls(targets: Targets) -> object:
     """fsopen a tmpfs"""
     return call("fsopen", b"tmpfs", 0) + 1
 
 
 @attack
-def clone_a_mount(stage: Stage) -> object:
+def clone_a_mount(targets: Targets) -> object:
     """open_tree a copy of the root"""
     return call("open_tree", -100, b"/", 1) + 1
 
 
 @attack
-def make_mounts_writable(stage: Stage) -> object:
+def make_mounts_writable(targets: Targets) -> object:
     """mount_setattr without read-only"""
     attributes = ctypes.create_string_buffer(struct.pack("QQQQ", 0, 1, 0, 0))
-    call("mount_setattr", -100, stage["environment"].encode(), 0, attributes, 32)
+    call("mount_setattr", -100, targets["environment"].encode(), 0, attributes, 32)
     return "writable"
 
 
 @attack
-def unmount_the_root(stage: Stage) -> object:
+def unmount_the_root(targets: Targets) -> object:
     """unmount /proc"""
     checked(LIBC.umount2(b"/proc", 2))
     return "unmounted"
 
 
 @attack
-def change_root(stage: Stage) -> object:
+def change_root(targets: Targets) -> object:
     """chroot and climb out of it"""
-    os.chroot(stage["tmp"])
+    os.chroot(targets["tmp"])
     return "changed"
 
 
 @attack
-def rename_the_machine(stage: Stage) -> object:
+def rename_the_machine(targets: Targets) -> object:
     """sethostname"""
     socket.sethostname(socket.gethostname())
     return "renamed"
 
 
 @attack
-def set_the_clock(stage: Stage) -> object:
+def set_the_clock(targets: Targets) -> object:
     """clock_settime"""
     time.clock_settime(time.CLOCK_REALTIME, time.time())
     return "set"
 
 
 @attack
-def programs_in_the_kernel(stage: Stage) -> object:
+def programs_in_the_kernel(targets: Targets) -> object:
     """bpf"""
     attributes = ctypes.create_string_buffer(struct.pack("IIII", 2, 4, 4, 1) + bytes(112))
     return call("bpf", 0, attributes, 128) + 1
 
 
 @attack
-def ring(stage: Stage) -> object:
+def io_uring(targets: Targets) -> object:
     """io_uring, whose calls no filter sees"""
     return call("io_uring_setup", 4, ctypes.create_string_buffer(120)) + 1
 
 
 @attack
-def performance_counters(stage: Stage) -> object:
+def performance_counters(targets: Targets) -> object:
     """perf_event_open"""
     attributes = ctypes.create_string_buffer(struct.pack("IIQ", 1, 128, 0) + bytes(112))
     return call("perf_event_open", attributes, 0, -1, -1, 0) + 1
 
 
 @attack
-def handle_page_faults(stage: Stage) -> object:
+def handle_page_faults(targets: Targets) -> object:
     """userfaultfd"""
     return call("userfaultfd", 1) + 1
 
 
 @attack
-def read_keyring(stage: Stage) -> object:
+def read_keyring(targets: Targets) -> object:
     """keyctl on the session's keys"""
     return call("keyctl", 0, -3, 0) + 1
 
 
 @attack
-def add_a_key(stage: Stage) -> object:
+def add_a_key(targets: Targets) -> object:
     """add_key"""
     return call("add_key", b"user", b"windtunnel", b"x", 1, -2) + 1
 
 
 @attack
-def load_a_module(stage: Stage) -> object:
-    """finit_module: EPERM is refusal, anything else is the kernel looking at the file"""
+def load_a_module(targets: Targets) -> object:
+    """finit_module: EPERM is a refusal; with any other error the kernel has read the file"""
     try:
-        call("finit_module", os.open(stage["module"], os.O_RDONLY), b"", 0)
+        call("finit_module", os.open(targets["module"], os.O_RDONLY), b"", 0)
     except PermissionError:
         raise
     except OSError as error:
-        return f"the kernel looked: {error}"
+        return f"the kernel read the file: {error}"
 
 
 @attack
-def replace_the_kernel(stage: Stage) -> object:
+def replace_the_kernel(targets: Targets) -> object:
     """kexec_load"""
     call("kexec_load", 0, 0, 0, 0)
     return "emptied"
 
 
 @attack
-def disk_quotas(stage: Stage) -> object:
+def disk_quotas(targets: Targets) -> object:
     """quotactl"""
     call("quotactl", 0x800001 << 8, 0, 0, 0)
-    return "asked"
+    return "called"
 
 
 @attack
-def read_kernel_log(stage: Stage) -> object:
+def read_kernel_log(targets: Targets) -> object:
     """syslog"""
     return checked(LIBC.klogctl(10, None, 0)) + 1
 
 
 @attack
-def switch_personality(stage: Stage) -> object:
+def switch_personality(targets: Targets) -> object:
     """personality without address randomisation"""
     before = checked(LIBC.personality(0xFFFFFFFF))
     checked(LIBC.personality(before | 0x0040000))
@@ -167,33 +167,33 @@ def switch_personality(stage: Stage) -> object:
 
 
 @attack
-def memory_files(stage: Stage) -> object:
+def memory_files(targets: Targets) -> object:
     """memfd_create, memory outside the address space limit"""
     return os.memfd_create("x")
 
 
 @attack
-def secret_memory(stage: Stage) -> object:
+def secret_memory(targets: Targets) -> object:
     """memfd_secret"""
     return call("memfd_secret", 0) + 1
 
 
 @attack
-def shared_segments(stage: Stage) -> object:
-    """a System V segment, which outlives its maker"""
+def shared_segments(targets: Targets) -> object:
+    """a System V segment, which outlives its process"""
     segment = checked(LIBC.shmget(0, 1 << 20, 0o1600))
     LIBC.shmctl(segment, 0, None)
-    return "made"
+    return "created"
 
 
 @attack
-def message_queues(stage: Stage) -> object:
-    """a POSIX message queue, which outlives its maker"""
+def message_queues(targets: Targets) -> object:
+    """a POSIX message queue, which outlives its process"""
     return call("mq_open", b"windtunnel", os.O_CREAT | os.O_RDWR, 0o600, 0) + 1
 
 
 @attack
-def third_filter(stage: Stage) -> object:
+def third_filter(targets: Targets) -> object:
     """a system call filter of its own, with a listener"""
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
@@ -203,21 +203,21 @@ def third_filter(stage: Stage) -> object:
 
 
 @attack
-def type_into_the_terminal(stage: Stage) -> object:
-    """TIOCSTI on its standard streams: ENOTTY from a filter, or from there being no terminal"""
+def type_into_the_terminal(targets: Targets) -> object:
+    """TIOCSTI on a terminal: ENOTTY from a filter, or because there is no terminal"""
     terminal, _ = os.openpty()
     fcntl.ioctl(terminal, 0x5412, b"i")
     return "typed"
 
 
 @attack
-def open_the_terminal(stage: Stage) -> object:
+def open_the_terminal(targets: Targets) -> object:
     """open a terminal device"""
     return os.open("/dev/ptmx", os.O_RDWR)
 
 
 @attack
-def lock_memory(stage: Stage) -> object:
+def lock_memory(targets: Targets) -> object:
     """mlockall"""
     checked(LIBC.mlockall(1))
     LIBC.munlockall()
@@ -225,6 +225,6 @@ def lock_memory(stage: Stage) -> object:
 
 
 @attack
-def calls_of_another_kind(stage: Stage) -> object:
-    """getpid by its x32 number, past a filter that knows x86_64's"""
+def calls_of_another_kind(targets: Targets) -> object:
+    """getpid by its x32 number, past a filter of x86_64's numbers"""
     return checked(LIBC.syscall(ctypes.c_long(0x40000000 + 39))) and "answered"

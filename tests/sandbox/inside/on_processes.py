@@ -1,4 +1,4 @@
-"""Attacks on other processes: the driver, the parents, and the machine's scheduler."""
+"""Attacks on other processes: the runner, the parents, the scheduler; and attempts to start further processes."""
 
 import ctypes
 import fcntl
@@ -8,96 +8,96 @@ import signal
 import struct
 from pathlib import Path
 
-from registry import LIBC, NUMBERS, Stage, attack, call, checked
+from registry import LIBC, NUMBERS, Targets, attack, call, checked
 
 
 @attack
-def list_processes(stage: Stage) -> object:
-    """find the driver in /proc"""
-    return str(stage["driver"]) in os.listdir("/proc") and "found"
+def list_processes(targets: Targets) -> object:
+    """find the runner in /proc"""
+    return str(targets["runner"]) in os.listdir("/proc") and "found"
 
 
 @attack
-def see_that_the_driver_exists(stage: Stage) -> object:
-    """stat the driver's folder in /proc"""
-    return os.stat(f"/proc/{stage['driver']}").st_uid + 1
+def see_that_the_runner_exists(targets: Targets) -> object:
+    """stat the runner's folder in /proc"""
+    return os.stat(f"/proc/{targets['runner']}").st_uid + 1
 
 
 @attack
-def driver_command_line(stage: Stage) -> object:
-    """read the driver's command line"""
-    return Path(f"/proc/{stage['driver']}/cmdline").read_text()
+def runner_command_line(targets: Targets) -> object:
+    """read the runner's command line"""
+    return Path(f"/proc/{targets['runner']}/cmdline").read_text()
 
 
 @attack
-def driver_environment(stage: Stage) -> object:
-    """read the driver's token from its environment"""
-    return b"wt-secret" in Path(f"/proc/{stage['driver']}/environ").read_bytes() and "token"
+def runner_environment(targets: Targets) -> object:
+    """read the runner's token from its environment"""
+    return b"wt-secret" in Path(f"/proc/{targets['runner']}/environ").read_bytes() and "token"
 
 
 @attack
-def driver_memory(stage: Stage) -> object:
-    """open the driver's memory"""
-    return os.open(f"/proc/{stage['driver']}/mem", os.O_RDONLY)
+def runner_memory(targets: Targets) -> object:
+    """open the runner's memory"""
+    return os.open(f"/proc/{targets['runner']}/mem", os.O_RDONLY)
 
 
 @attack
-def driver_descriptors(stage: Stage) -> object:
-    """list the driver's descriptors"""
-    return os.listdir(f"/proc/{stage['driver']}/fd")
+def runner_descriptors(targets: Targets) -> object:
+    """list the runner's descriptors"""
+    return os.listdir(f"/proc/{targets['runner']}/fd")
 
 
 @attack
-def driver_executable(stage: Stage) -> object:
-    """read the link to the driver's executable"""
-    return os.readlink(f"/proc/{stage['driver']}/exe")
+def runner_executable(targets: Targets) -> object:
+    """read the link to the runner's executable"""
+    return os.readlink(f"/proc/{targets['runner']}/exe")
 
 
 @attack
-def trace_driver(stage: Stage) -> object:
-    """ptrace the driver"""
-    checked(LIBC.ptrace(0x4206, stage["driver"], 0, 0))  # SEIZE
-    LIBC.ptrace(17, stage["driver"], 0, 0)  # DETACH
+def trace_runner(targets: Targets) -> object:
+    """ptrace the runner"""
+    checked(LIBC.ptrace(0x4206, targets["runner"], 0, 0))  # SEIZE
+    LIBC.ptrace(17, targets["runner"], 0, 0)  # DETACH
     return "seized"
 
 
 @attack
-def read_driver_memory(stage: Stage) -> object:
-    """process_vm_readv of the driver"""
-    here = (ctypes.c_uint64 * 2)(ctypes.addressof(room := ctypes.create_string_buffer(8)), 8)
-    there = (ctypes.c_uint64 * 2)(0x400000, 8)
-    count = LIBC.process_vm_readv(stage["driver"], here, 1, there, 1, 0)
-    if count < 0 and ctypes.get_errno() == 14:  # a wrong address, and no refusal
+def read_runner_memory(targets: Targets) -> object:
+    """process_vm_readv of the runner"""
+    local = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer := ctypes.create_string_buffer(8)), 8)
+    remote = (ctypes.c_uint64 * 2)(0x400000, 8)
+    count = LIBC.process_vm_readv(targets["runner"], local, 1, remote, 1, 0)
+    if count < 0 and ctypes.get_errno() == 14:  # EFAULT: the address is wrong, but the call is permitted
         return "permitted"
-    return f"{checked(count)} bytes of {len(room)}"
+    return f"{checked(count)} bytes of {len(buffer)}"
 
 
 @attack
-def steal_driver_descriptor(stage: Stage) -> object:
-    """pidfd_getfd of the driver"""
-    handle = call("pidfd_open", stage["driver"], 0)
+def steal_runner_descriptor(targets: Targets) -> object:
+    """pidfd_getfd of the runner"""
+    handle = call("pidfd_open", targets["runner"], 0)
     return call("pidfd_getfd", handle, 0, 0) + 1
 
 
 @attack
-def hold_driver(stage: Stage) -> object:
-    """pidfd_open the driver"""
-    return call("pidfd_open", stage["driver"], 0) + 1
+def open_runner_by_pidfd(targets: Targets) -> object:
+    """pidfd_open the runner"""
+    return call("pidfd_open", targets["runner"], 0) + 1
 
 
 @attack
-def signal_driver(stage: Stage) -> object:
-    """send the driver a signal"""
-    os.kill(stage["driver"], signal.SIGWINCH)
+def signal_runner(targets: Targets) -> object:
+    """send the runner a signal"""
+    os.kill(targets["runner"], signal.SIGWINCH)
     return "sent"
 
 
 @attack
-def queue_signal_to_driver(stage: Stage) -> object:
-    """rt_sigqueueinfo to the driver"""
+def queue_signal_to_runner(targets: Targets) -> object:
+    """rt_sigqueueinfo to the runner"""
     call(
         "rt_sigqueueinfo",
-        stage["driver"],
+        targets["runner"],
         signal.SIGWINCH,
         ctypes.create_string_buffer(struct.pack("iii", 28, 0, -1), 128),
     )
@@ -105,27 +105,27 @@ def queue_signal_to_driver(stage: Stage) -> object:
 
 
 @attack
-def signal_driver_by_descriptor(stage: Stage) -> object:
-    """have the kernel signal the driver when a pipe fills (F_SETOWN)"""
+def signal_runner_by_descriptor(targets: Targets) -> object:
+    """have the kernel signal the runner when a pipe fills (F_SETOWN)"""
     reading, writing = os.pipe()
     fcntl.fcntl(reading, 10, signal.SIGWINCH)  # F_SETSIG
-    fcntl.fcntl(reading, 8, stage["driver"])  # F_SETOWN
+    fcntl.fcntl(reading, 8, targets["runner"])  # F_SETOWN
     fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
     os.write(writing, b"x")
     return "armed"
 
 
 @attack
-def signal_own_group(stage: Stage) -> object:
+def signal_own_group(targets: Targets) -> object:
     """signal the process group it was started in"""
     if os.getpgrp() == os.getpid():
-        return None  # nobody else is in it
+        return None  # the group has no other process
     os.killpg(0, signal.SIGWINCH)
     return "sent"
 
 
 @attack
-def signal_parent(stage: Stage) -> object:
+def signal_parent(targets: Targets) -> object:
     """signal the process that started it"""
     if os.getppid() == 0:
         return None
@@ -134,7 +134,7 @@ def signal_parent(stage: Stage) -> object:
 
 
 @attack
-def read_parent_memory(stage: Stage) -> object:
+def read_parent_memory(targets: Targets) -> object:
     """open the memory of the process that started it"""
     for folder in ("/proc", "/proc/own"):
         if os.path.isdir(f"{folder}/{os.getppid()}"):
@@ -143,77 +143,77 @@ def read_parent_memory(stage: Stage) -> object:
 
 
 @attack
-def limit_driver(stage: Stage) -> object:
-    """prlimit of the driver"""
-    resource.prlimit(stage["driver"], resource.RLIMIT_CORE, (0, 0))
+def limit_runner(targets: Targets) -> object:
+    """prlimit of the runner"""
+    resource.prlimit(targets["runner"], resource.RLIMIT_CORE, (0, 0))
     return "limited"
 
 
 @attack
-def slow_driver(stage: Stage) -> object:
-    """renice the driver"""
-    os.setpriority(os.PRIO_PROCESS, stage["driver"], 19)
+def slow_runner(targets: Targets) -> object:
+    """renice the runner"""
+    os.setpriority(os.PRIO_PROCESS, targets["runner"], 19)
     return "slowed"
 
 
 @attack
-def pin_driver(stage: Stage) -> object:
-    """pin the driver to one processor"""
-    os.sched_setaffinity(stage["driver"], {0})
+def pin_runner(targets: Targets) -> object:
+    """pin the runner to one processor"""
+    os.sched_setaffinity(targets["runner"], {0})
     return "pinned"
 
 
 @attack
-def idle_driver(stage: Stage) -> object:
-    """put the driver's disk access last"""
-    call("ioprio_set", 1, stage["driver"], 3 << 13)
+def idle_runner(targets: Targets) -> object:
+    """put the runner's disk access last"""
+    call("ioprio_set", 1, targets["runner"], 3 << 13)
     return "last"
 
 
 @attack
-def migrate_driver(stage: Stage) -> object:
-    """move the driver's memory"""
+def migrate_runner(targets: Targets) -> object:
+    """move the runner's memory"""
     nodes = ctypes.create_string_buffer(struct.pack("Q", 1))
-    call("migrate_pages", stage["driver"], 2, nodes, nodes)
+    call("migrate_pages", targets["runner"], 2, nodes, nodes)
     return "moved"
 
 
 @attack
-def compare_with_driver(stage: Stage) -> object:
-    """kcmp with the driver"""
-    return call("kcmp", os.getpid(), stage["driver"], 0, 0, 0) + 1
+def compare_with_runner(targets: Targets) -> object:
+    """kcmp with the runner"""
+    return call("kcmp", os.getpid(), targets["runner"], 0, 0, 0) + 1
 
 
 @attack
-def advise_driver(stage: Stage) -> object:
-    """process_madvise of the driver"""
-    handle = call("pidfd_open", stage["driver"], 0)
+def advise_runner(targets: Targets) -> object:
+    """process_madvise of the runner"""
+    handle = call("pidfd_open", targets["runner"], 0)
     return call("process_madvise", handle, (ctypes.c_uint64 * 2)(0x400000, 4096), 1, 20, 0) + 1
 
 
 @attack
-def join_driver_namespaces(stage: Stage) -> object:
-    """setns into the driver's namespaces"""
-    call("setns", os.open(f"/proc/{stage['driver']}/ns/net", os.O_RDONLY), 0)
+def join_runner_namespaces(targets: Targets) -> object:
+    """setns into the runner's namespaces"""
+    call("setns", os.open(f"/proc/{targets['runner']}/ns/net", os.O_RDONLY), 0)
     return "joined"
 
 
 @attack
-def outlive_parent(stage: Stage) -> object:
+def outlive_parent(targets: Targets) -> object:
     """take the parent-death signal off"""
     checked(LIBC.prctl(1, 0, 0, 0, 0))
     return "off"
 
 
 @attack
-def outlive_parent_by_another_signal(stage: Stage) -> object:
-    """make the parent-death signal a harmless one"""
+def outlive_parent_by_another_signal(targets: Targets) -> object:
+    """replace the parent-death signal by a harmless signal"""
     checked(LIBC.prctl(1, int(signal.SIGWINCH), 0, 0, 0))
     return "changed"
 
 
 @attack
-def fork_a_child(stage: Stage) -> object:
+def fork_a_child(targets: Targets) -> object:
     """fork"""
     if (child := os.fork()) == 0:
         os._exit(0)
@@ -221,7 +221,7 @@ def fork_a_child(stage: Stage) -> object:
 
 
 @attack
-def fork_by_number(stage: Stage) -> object:
+def fork_by_number(targets: Targets) -> object:
     """the old fork call, or clone without a thread"""
     child = call("fork", 17, 0, 0, 0, 0) if NUMBERS["fork"] != 57 else call("fork")
     if child == 0:
@@ -230,7 +230,7 @@ def fork_by_number(stage: Stage) -> object:
 
 
 @attack
-def daemonise(stage: Stage) -> object:
+def daemonise(targets: Targets) -> object:
     """fork twice and leave the session"""
     if child := os.fork():
         return os.waitpid(child, 0)
@@ -241,54 +241,54 @@ def daemonise(stage: Stage) -> object:
 
 
 @attack
-def spawn_a_shell(stage: Stage) -> object:
+def spawn_a_shell(targets: Targets) -> object:
     """run /bin/sh"""
     return os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "exit 0"], {}), 0)
 
 
 @attack
-def become_a_shell(stage: Stage) -> object:
-    """execve Python's own executable"""
-    # An executable that is there but is told to do nothing we would notice is no proof, so a file that is no program
-    # is executed: the kernel's answer is ENOEXEC where execve is possible, and EPERM where it is not.
+def execute_another_program(targets: Targets) -> object:
+    """execve, with a file that is not a program"""
+    # A real program would replace this process, and its outcome could not be reported. With a file that is not a
+    # program the kernel fails with ENOEXEC (or EACCES) where execve is possible, and with EPERM where it is not.
     try:
-        os.execv(stage["module"], ["module"])
+        os.execv(targets["module"], ["module"])
     except OSError as error:
-        return error.errno in (8, 13) and "execve answers"
+        return error.errno in (8, 13) and "execve is possible"
 
 
 @attack
-def become_by_descriptor(stage: Stage) -> object:
+def execute_by_descriptor(targets: Targets) -> object:
     """execveat"""
     try:
-        call("execveat", os.open(stage["module"], os.O_RDONLY), b"", 0, 0, 0x1000)
+        call("execveat", os.open(targets["module"], os.O_RDONLY), b"", 0, 0, 0x1000)
     except OSError as error:
-        return error.errno in (8, 13) and "execveat answers"
+        return error.errno in (8, 13) and "execveat is possible"
 
 
 @attack
-def raise_priority(stage: Stage) -> object:
-    """run before others"""
+def raise_priority(targets: Targets) -> object:
+    """run before other processes"""
     os.nice(-5)
     return "raised"
 
 
 @attack
-def run_in_real_time(stage: Stage) -> object:
+def run_in_real_time(targets: Targets) -> object:
     """real-time scheduling"""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     return "raised"
 
 
 @attack
-def leave_its_processors(stage: Stage) -> object:
+def leave_its_processors(targets: Targets) -> object:
     """choose its own processors"""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     return "chosen"
 
 
 @attack
-def escape_the_killer(stage: Stage) -> object:
+def avoid_the_oom_killer(targets: Targets) -> object:
     """ask not to be killed when memory is short"""
     with open("/proc/self/oom_score_adj", "r+") as file:
         before = int(file.read())
@@ -299,14 +299,14 @@ def escape_the_killer(stage: Stage) -> object:
 
 
 @attack
-def become_dumpable(stage: Stage) -> object:
-    """let others read its memory"""
+def become_dumpable(targets: Targets) -> object:
+    """let other processes read its memory"""
     checked(LIBC.prctl(4, 1, 0, 0, 0))
     return "dumpable"
 
 
 @attack
-def become_root(stage: Stage) -> object:
+def become_root(targets: Targets) -> object:
     """setuid(0)"""
     if os.getuid() == 0:
         return "is root"

@@ -1,4 +1,4 @@
-"""Attacks that use up what is shared: memory, tasks, disk, descriptors; and what was left lying about."""
+"""Attacks on shared resources (memory, tasks, disk, descriptors) and on descriptors and tokens left by the starter."""
 
 import fcntl
 import mmap
@@ -7,67 +7,67 @@ import resource
 import threading
 import time
 
-from registry import Stage, attack
+from registry import Targets, attack
 
 
 @attack
-def inherited_descriptors(stage: Stage) -> object:
-    """descriptors it was not given"""
-    found = []
+def inherited_descriptors(targets: Targets) -> object:
+    """descriptors that it inherits by accident"""
+    inherited = []
     for descriptor in range(3, 4096):
         try:
             os.fstat(descriptor)
         except OSError:
             continue
-        found.append(descriptor)
-    return found or None
+        inherited.append(descriptor)
+    return inherited or None
 
 
 @attack
-def standard_input(stage: Stage) -> object:
-    """read the starter's standard input"""
+def standard_input(targets: Targets) -> object:
+    """read the standard input of the process that started it"""
     return os.read(0, 10)
 
 
 @attack
-def token_in_environment(stage: Stage) -> object:
+def token_in_environment(targets: Targets) -> object:
     """a token in its environment"""
     return [name for name in os.environ if "TOKEN" in name] or None
 
 
 @attack
-def raise_limits(stage: Stage) -> object:
+def raise_limits(targets: Targets) -> object:
     """raise its own limit"""
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return "raised"
 
 
 def map_four_gigabytes(flags: int) -> str:
-    """Map memory and leave it untouched: the limit is on addresses, and the test machine needs its memory."""
-    held = []
+    """Map memory without writing to it: the limit is on addresses, and the test machine needs its memory."""
+    mappings = []
     try:
         for _ in range(64):
-            held.append(mmap.mmap(-1, 64 << 20, flags=flags))
+            mappings.append(mmap.mmap(-1, 64 << 20, flags=flags))
     finally:
-        for mapping in held:
+        for mapping in mappings:
             mapping.close()
     return "4 GB"
 
 
 @attack
-def memory_bomb(stage: Stage) -> object:
-    """map 4 GB where 1 was given"""
+def memory_bomb(targets: Targets) -> object:
+    """map 4 GB with a limit of 1 GB"""
     return map_four_gigabytes(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 @attack
-def shared_memory_bomb(stage: Stage) -> object:
+def shared_memory_bomb(targets: Targets) -> object:
     """the same with shared mappings, which RLIMIT_DATA leaves out"""
     return map_four_gigabytes(mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
 
 
 @attack
-def thread_bomb(stage: Stage) -> object:
+def thread_bomb(targets: Targets) -> object:
     """1,000 threads with small stacks"""
     end, started = threading.Event(), 0
     threading.stack_size(64 << 10)
@@ -82,7 +82,7 @@ def thread_bomb(stage: Stage) -> object:
 
 
 @attack
-def fork_bomb(stage: Stage) -> object:
+def fork_bomb(targets: Targets) -> object:
     """200 children"""
     children: list[int] = []
     try:
@@ -100,9 +100,9 @@ def fork_bomb(stage: Stage) -> object:
 
 
 @attack
-def fill_disk(stage: Stage) -> object:
+def fill_disk(targets: Targets) -> object:
     """write 256 MB to /tmp"""
-    paths = [f"{stage['tmp']}/fill{index}" for index in range(32)]
+    paths = [f"{targets['tmp']}/fill{index}" for index in range(32)]
     try:
         for path in paths:
             with open(path, "wb") as file:
@@ -115,9 +115,9 @@ def fill_disk(stage: Stage) -> object:
 
 
 @attack
-def one_large_file(stage: Stage) -> object:
+def one_large_file(targets: Targets) -> object:
     """a sparse file of 1 TB"""
-    path = f"{stage['tmp']}/sparse"
+    path = f"{targets['tmp']}/sparse"
     try:
         with open(path, "wb") as file:
             file.truncate(1 << 40)
@@ -128,43 +128,43 @@ def one_large_file(stage: Stage) -> object:
 
 
 @attack
-def fill_inodes(stage: Stage) -> object:
+def fill_inodes(targets: Targets) -> object:
     """5,000 empty files"""
-    made: list[str] = []
+    paths: list[str] = []
     try:
         for index in range(5000):
-            path = f"{stage['tmp']}/inode{index}"
+            path = f"{targets['tmp']}/inode{index}"
             with open(path, "w"):
-                made.append(path)
+                paths.append(path)
     finally:
-        for path in made:
+        for path in paths:
             os.unlink(path)
     return "5,000 files"
 
 
 @attack
-def hoard_descriptors(stage: Stage) -> object:
+def hoard_descriptors(targets: Targets) -> object:
     """1,000 open files"""
-    held: list[int] = []
+    descriptors: list[int] = []
     try:
         for _ in range(1000):
-            held.append(os.open("/dev/null", os.O_RDONLY))
+            descriptors.append(os.open("/dev/null", os.O_RDONLY))
     finally:
-        for descriptor in held:
+        for descriptor in descriptors:
             os.close(descriptor)
     return "1,000 descriptors"
 
 
 @attack
-def hoard_pipe_memory(stage: Stage) -> object:
+def hoard_pipe_memory(targets: Targets) -> object:
     """256 MB of kernel memory in pipes"""
-    held: list[int] = []
+    descriptors: list[int] = []
     try:
         for _ in range(256):
             reading, writing = os.pipe()
-            held += [reading, writing]
+            descriptors += [reading, writing]
             fcntl.fcntl(writing, 1031, 1 << 20)
     finally:
-        for descriptor in held:
+        for descriptor in descriptors:
             os.close(descriptor)
     return "256 MB"

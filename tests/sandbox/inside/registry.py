@@ -1,4 +1,4 @@
-"""The list of attacks: each is a function that returns what it achieved, or raises, or returns None."""
+"""Registry of attacks: functions that return a true value if they succeed, and otherwise raise or return None."""
 
 import ctypes
 import os
@@ -6,14 +6,15 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Stage = Mapping[str, Any]
-Attack = Callable[[Stage], object]
+#: The paths, ports and process ids that attacks aim at, by name.
+Targets = Mapping[str, Any]
+Attack = Callable[[Targets], object]
 
 ATTACKS: dict[str, Attack] = {}
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-#: Calls the C library has no name for, by machine.
+#: Numbers of system calls for which the C library has no function, by machine.
 NUMBERS: Mapping[str, int] = {
     "x86_64": {
         "ioprio_set": 251,
@@ -72,19 +73,19 @@ NUMBERS: Mapping[str, int] = {
 
 
 def attack(function: Attack) -> Attack:
-    """Add a function to the list; its docstring is what the documented table says it tries."""
+    """Register a function; its docstring stands in the documented table, in the column "what it tries"."""
     ATTACKS[function.__name__] = function
     return function
 
 
 def checked(result: int) -> int:
-    """Raise what a C function reported."""
+    """Return a C function's result; raise OSError with its errno if it failed."""
     if result < 0:
         raise OSError(error := ctypes.get_errno(), os.strerror(error))
     return result
 
 
 def call(name: str, *arguments: Any) -> int:
-    """Make a system call by name; integers travel as longs."""
-    words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    return checked(LIBC.syscall(ctypes.c_long(NUMBERS[name]), *words))
+    """Make a system call by name; integers are passed as C longs."""
+    values = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    return checked(LIBC.syscall(ctypes.c_long(NUMBERS[name]), *values))

@@ -1,4 +1,4 @@
-"""The victim: what a driver has, its sockets, its token and its files; it ends when its standard input does."""
+"""Stand-in for a runner: a process with sockets, a token and files, which attacks aim at; ends with standard input."""
 
 import json
 import os
@@ -8,34 +8,34 @@ import threading
 from pathlib import Path
 
 
-def greet(listening: socket.socket) -> None:
-    """Say hello to whoever connects, for as long as there is a socket."""
+def greet(server: socket.socket) -> None:
+    """Send a greeting on every connection, until the process ends."""
     while True:
-        connection, _ = listening.accept()
+        connection, _ = server.accept()
         connection.sendall(b"hello")
         connection.close()
 
 
-def echo(bound: socket.socket) -> None:
-    """Send datagrams back."""
+def echo(server: socket.socket) -> None:
+    """Send every datagram back to its sender."""
     while True:
-        said, sender = bound.recvfrom(100)
+        datagram, sender = server.recvfrom(100)
         if sender:
-            bound.sendto(said, sender)
+            server.sendto(datagram, sender)
 
 
-def serve(bound: socket.socket) -> socket.socket:
-    if bound.type == socket.SOCK_STREAM:
-        bound.listen()
-    work = greet if bound.type == socket.SOCK_STREAM else echo
-    threading.Thread(target=work, args=[bound], daemon=True).start()
-    return bound
+def serve(server: socket.socket) -> socket.socket:
+    if server.type == socket.SOCK_STREAM:
+        server.listen()
+    target = greet if server.type == socket.SOCK_STREAM else echo
+    threading.Thread(target=target, args=[server], daemon=True).start()
+    return server
 
 
 def bound(family: int, kind: int, address: object) -> socket.socket:
-    made = socket.socket(family, kind)
-    made.bind(address)
-    return serve(made)
+    server = socket.socket(family, kind)
+    server.bind(address)
+    return serve(server)
 
 
 def main(folder: Path) -> None:
@@ -49,8 +49,8 @@ def main(folder: Path) -> None:
     bound(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{folder}")
     for name in ("agent", "log"):
         (folder / name).chmod(0o666)
-    stage = {
-        "driver": os.getpid(),
+    targets = {
+        "runner": os.getpid(),
         "key": str(folder / "key"),
         "database": str(folder / "database"),
         "tcp": tcp.getsockname()[1],
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
         "datagram_socket": str(folder / "log"),
         "abstract_socket": str(folder),
     }
-    print(json.dumps(stage), flush=True)
+    print(json.dumps(targets), flush=True)
     sys.stdin.read()
 
 
