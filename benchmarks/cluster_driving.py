@@ -8,7 +8,7 @@ from benchmarks.driving import MODEL, SCENARIOS
 from benchmarks.figures import busy, spread
 from benchmarks.platform_process import PlatformProcess, running_platform
 from benchmarks.processes import tree
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 from tests.cluster import cgroups
 from tests.cluster.cluster import Cluster
 
@@ -16,7 +16,7 @@ REPEAT = 3
 RUNS = 4
 
 
-def drive(wire: Wire, repeat: int) -> dict[str, float]:
+def drive(wire: PlatformClient, repeat: int) -> dict[str, float]:
     """Return episodes per second between the first results and the last durable one, and seconds from the POST to it.
 
     The connection is new: the server closes a connection that is idle during the other measurement.

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.cluster_size import launch
 from benchmarks.figures import busy, tail
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 from kube.access import access_of
 from kube.client import KubernetesClient
 from tests.cluster.cluster import Cluster
@@ -54,10 +54,10 @@ def install(installed: PlatformRelease) -> None:
     installed.install(executors={"cluster": {"workers": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
 
 
-def service(cluster: Cluster) -> Wire:
+def service(cluster: Cluster) -> PlatformClient:
     """Open a connection to the API's Service, without port forwarding."""
     address = cluster.kubectl("get", "service", "-n", NAMESPACE, "windtunnel-api", "-o", "jsonpath={.spec.clusterIP}")
-    return Wire(5000, address)
+    return PlatformClient(5000, address)
 
 
 class Steps:
@@ -117,7 +117,7 @@ def _of_pod(pod: dict[str, Any]) -> list[str]:
     return ["pod is created", *placed]
 
 
-def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
+def first(cluster: Cluster, wire: PlatformClient) -> dict[str, float]:
     """Submit and read the results on the same request; return seconds to each step."""
     steps = Steps(cluster)
     with steps.noted() as seen:

@@ -4,11 +4,11 @@ import json
 import time
 from typing import Any
 
-from benchmarks import bystanders
+from benchmarks import peer_systems
 from benchmarks.figures import spread
 from benchmarks.platform_process import PlatformProcess, running_platform
 from benchmarks.processes import metered
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 
 TASKS = 200_000
 RUNS = 3
@@ -40,7 +40,7 @@ def once(platform: PlatformProcess, batch: int, tasks: int) -> dict[str, float]:
     }
 
 
-def read_back(wire: Wire, id: str) -> int:
+def read_back(wire: PlatformClient, id: str) -> int:
     """Fetch all results and check that each task occurs once, in order."""
     answer = wire.open("GET", f"/v1/simulations/{id}/results")
     count, rest = 0, b""
@@ -70,7 +70,7 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
                 for name, value in seconds.items():
                     spent[batch][name] = spent[batch].get(name, 0.0) + value
                 print(f"{batch:>2} tasks a frame: {json.dumps(rounded(found[batch][-1]))}", flush=True)
-            for name, version, rate in bystanders.rates():
+            for name, version, rate in peer_systems.rates():
                 peers.setdefault(name, {"version": version, "rates": []})["rates"].append(rate)
                 print(f"{name}: {rate:,.0f}", flush=True)
     batches = {
@@ -79,7 +79,7 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
         for batch, each in found.items()
     }
     others = {
-        name: {"version": peer["version"], "tasks": bystanders.TASKS, **spread(peer["rates"])}
+        name: {"version": peer["version"], "tasks": peer_systems.TASKS, **spread(peer["rates"])}
         for name, peer in peers.items()
     }
     return {"tasks": tasks, "workers": 2, "batches": batches, "peers": others}

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.figures import spread, tail
 from benchmarks.platform_process import PlatformProcess, fresh_home, running_platform
 from benchmarks.processes import memory, total
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 
 STARTS = 5
 CLIENTS = 4
@@ -54,7 +54,7 @@ def submissions(platform: PlatformProcess, count: int = SUBMISSIONS) -> dict[str
     return {"clients": CLIENTS, "rate": len(latencies) / seconds, "latency": tail(latencies)}
 
 
-def looks(wire: Wire, path: str, count: int = 300) -> dict[str, float]:
+def looks(wire: PlatformClient, path: str, count: int = 300) -> dict[str, float]:
     """Time a single GET, a few times per second."""
     seconds = []
     for _ in range(count):

@@ -3,10 +3,10 @@
 import time
 from typing import Any
 
-from benchmarks import bystanders
+from benchmarks import peer_systems
 from benchmarks.figures import tail
 from benchmarks.platform_process import running_platform
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 
 POSTS = 100
 #: Seconds between the end of a simulation and the next POST, in which a warm runner starts, as between requests of a
@@ -23,7 +23,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
+def first_result(wire: PlatformClient, asked: dict[str, Any]) -> tuple[float, float]:
     """Submit and read the results on the same request; return seconds to the first and to the last result."""
     began = time.perf_counter()
     lines = wire.lines(asked)
@@ -54,7 +54,7 @@ def measure(posts: int = POSTS, pause: float = PAUSE) -> dict[str, Any]:
                 "back_to_back": tail([first for first, _ in hasty]),
             }
             print(f"{name}: {figures['kinds'][name]}", flush=True)
-    job = bystanders.ask("ray_job", "10")
+    job = peer_systems.ask("ray_job", "10")
     figures["ray_job"] = {"version": job["version"], **tail(job["seconds"])}
     print(f"Ray job: {figures['ray_job']}", flush=True)
     return figures

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.wire import Wire
+from benchmarks.platform_client import PlatformClient
 
 #: Environments are built once and shared by all home folders: no benchmark includes their preparation.
 ENVIRONMENTS = Path("var/environments")
@@ -63,9 +63,9 @@ class PlatformProcess:
         self.stop()
         raise RuntimeError(f"The platform did not start: {(self.home / 'bench.log').read_text()[-2000:]}")
 
-    def wire(self) -> Wire:
+    def wire(self) -> PlatformClient:
         """Open a connection."""
-        return Wire(self.port)
+        return PlatformClient(self.port)
 
     def stop(self) -> None:
         """Stop the platform like Ctrl-C."""

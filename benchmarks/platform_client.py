@@ -14,7 +14,7 @@ class Unexpected(Exception):
     """Unexpected answer of the platform; the text is its body."""
 
 
-class Wire:
+class PlatformClient:
     """Client of the platform at a port, on this machine unless another host is named."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
