@@ -1,4 +1,4 @@
-"""Values that tests of the API send, and assertions about responses."""
+"""Helpers of API tests: a model, result lines, and an assertion about problem documents."""
 
 import json
 from typing import Any

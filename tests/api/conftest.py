@@ -90,7 +90,7 @@ class LeasingWorker:
         assert isinstance(lease, Lease)
         return lease
 
-    def play(self, id: str, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
+    def run_to_end(self, id: str, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
         """Launch a simulation and run it to its end."""
         self.finish(self.launch(id), artifacts=artifacts)
 
@@ -152,7 +152,7 @@ def submit(client: FlaskClient, model: str) -> Submit:
 def finished(submit: Submit, worker: LeasingWorker) -> str:
     """Id of a simulation of 20 tasks that has ended; two tasks failed."""
     id: str = submit().json["id"]
-    worker.play(
+    worker.run_to_end(
         id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (3, "deep/x.bin", "text/html"): b"<script>"}
     )
     return id

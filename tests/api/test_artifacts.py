@@ -36,11 +36,11 @@ def test_artifacts_are_listed_in_pages(client: FlaskClient, finished: str) -> No
 
 
 def test_an_artifact_is_an_attachment_that_runs_no_scripts(client: FlaskClient, finished: str) -> None:
-    answer = client.get(f"/v1/simulations/{finished}/artifacts/3/deep/x.bin")
-    assert answer.data == b"<script>" and answer.mimetype == "text/html"
-    assert answer.headers["Content-Disposition"] == "attachment; filename=\"x.bin\"; filename*=UTF-8''x.bin"
-    assert answer.headers["Content-Security-Policy"].startswith("sandbox")
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    response = client.get(f"/v1/simulations/{finished}/artifacts/3/deep/x.bin")
+    assert response.data == b"<script>" and response.mimetype == "text/html"
+    assert response.headers["Content-Disposition"] == "attachment; filename=\"x.bin\"; filename*=UTF-8''x.bin"
+    assert response.headers["Content-Security-Policy"].startswith("sandbox")
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_a_range_of_an_artifact_is_served(client: FlaskClient, finished: str) -> None:
@@ -87,27 +87,27 @@ def test_every_range_of_an_archive_equals_a_slice(client: FlaskClient, finished:
     assert part.data == response.data[first : last + 1]
 
 
-@pytest.mark.parametrize("played", [0, 3])
+@pytest.mark.parametrize("reported", [0, 3])
 def test_the_archive_of_a_simulation_that_ended_early_is_complete(
-    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, played: int
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, reported: int
 ) -> None:
     id = submit(tasks=288).json["id"]
     launch = worker.launch(id)
     lease = worker.lease(launch)
-    if played:
-        worker.report(launch, lease, 0, played)
+    if reported:
+        worker.report(launch, lease, 0, reported)
     assert client.post(f"/v1/simulations/{id}/cancel").json["state"] == "cancelling"
     dispatch = worker.dispatch
     (busy,) = dispatch.snapshot().busy
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
     platform.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json
-    assert simulation["state"] == "cancelled" and simulation["tasks"] == {"total": 288, "done": played, "failed": 0}
+    assert simulation["state"] == "cancelled" and simulation["tasks"] == {"total": 288, "done": reported, "failed": 0}
     response = client.get(f"/v1/simulations/{id}/archive")
     assert response.headers["Content-Length"] == str(len(response.data))
     with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
         assert archive.testzip() is None
-        assert archive.read("results.ndjson").count(b"\n") == played
+        assert archive.read("results.ndjson").count(b"\n") == reported
         assert msgspec.json.decode(archive.read("summary.json"))["tasks"] == simulation["tasks"]
 
 
@@ -130,7 +130,7 @@ def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile
 
     resizing_results = ResizingResults(platform.database, platform.store, platform.changes)
     finalization = Finalization(platform.database, platform.store, platform.notifier, resizing_results)
-    LeasingWorker(replace(platform, finalization=finalization)).play(id)
+    LeasingWorker(replace(platform, finalization=finalization)).run_to_end(id)
     assert resizing_results.resized
     response = client.get(f"/v1/simulations/{id}/archive")
     assert response.headers["Content-Length"] == str(len(response.data))
@@ -159,7 +159,7 @@ def test_a_replay_is_computed_on_request(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
-    worker.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
@@ -178,7 +178,7 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
-    worker.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
     platform.notifier.jobs.clear()  # type: ignore[attr-defined]
@@ -202,11 +202,11 @@ def test_control_characters_in_logs_are_escaped(
 ) -> None:
     id = submit(tasks=3).json["id"]
     log(platform, worker, id, b"hello\n", b"\x1b[2Jred\xe2\x80\xaetxet\xff\n")
-    answer = client.get(f"/v1/simulations/{id}/logs")
-    assert answer.content_type == "text/plain; charset=utf-8"
-    assert answer.data.decode() == "host-0 | hello\nhost-0 | \\x1b[2Jred\\u202etxet\\xff\n"
+    response = client.get(f"/v1/simulations/{id}/logs")
+    assert response.content_type == "text/plain; charset=utf-8"
+    assert response.data.decode() == "host-0 | hello\nhost-0 | \\x1b[2Jred\\u202etxet\\xff\n"
     assert b"\x1b[2J" in client.get(f"/v1/simulations/{id}/logs?raw=true").data
-    assert client.get(f"/v1/simulations/{id}/logs?follow=true").data == answer.data
+    assert client.get(f"/v1/simulations/{id}/logs?follow=true").data == response.data
     assert b"\x1b[2J" in client.get(f"/v1/simulations/{id}/logs?raw=1").data
     problem(client.get(f"/v1/simulations/{id}/logs?raw=yes"), 422, "invalid")
 
@@ -219,5 +219,5 @@ def test_escaped_logs_have_no_terminal_control_characters(data: bytes) -> None:
 
 
 def test_text_of_any_language_is_not_escaped() -> None:
-    words = "日本語 ÄÖÜ 😀\tok\n".encode()
-    assert b"".join(escaped([words])) == words
+    text = "日本語 ÄÖÜ 😀\tok\n".encode()
+    assert b"".join(escaped([text])) == text

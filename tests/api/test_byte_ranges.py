@@ -38,16 +38,16 @@ def test_a_range_outside_the_content_is_not_satisfiable(header: str) -> None:
 @given(first=st.integers(0, 1100), last=st.integers(0, 1100))
 def test_any_range_equals_a_slice(first: int, last: int) -> None:
     expected = CONTENT[first : last + 1]
-    answer = fetch(Range=f"bytes={first}-{last}")
+    response = fetch(Range=f"bytes={first}-{last}")
     if first >= len(CONTENT):
-        assert answer.status_code == (416 if last >= first else 200)
+        assert response.status_code == (416 if last >= first else 200)
     elif last < first:
-        assert answer.status_code == 200
+        assert response.status_code == 200
     else:
-        assert answer.status_code == 206
-        assert answer.data == expected
-        assert answer.headers["Content-Length"] == str(len(expected))
-        assert answer.headers["Content-Range"] == f"bytes {first}-{min(last, 1023)}/1024"
+        assert response.status_code == 206
+        assert response.data == expected
+        assert response.headers["Content-Length"] == str(len(expected))
+        assert response.headers["Content-Range"] == f"bytes {first}-{min(last, 1023)}/1024"
 
 
 def fetch(method: str = "GET", **headers: str) -> Response:
@@ -91,16 +91,16 @@ def test_if_range_serves_a_range_only_of_the_same_content(tag: str, status: int)
 
 @pytest.mark.parametrize(("tag", "status"), [('"abc"', 304), ('"x", W/"abc"', 304), ("*", 304), ('"old"', 200)])
 def test_a_current_copy_is_not_sent_again(tag: str, status: int) -> None:
-    answer = fetch(If_None_Match=tag)
-    assert answer.status_code == status
-    assert answer.headers["ETag"] == '"abc"'
-    assert (answer.data == b"") == (status == 304)
+    response = fetch(If_None_Match=tag)
+    assert response.status_code == status
+    assert response.headers["ETag"] == '"abc"'
+    assert (response.data == b"") == (status == 304)
 
 
 @pytest.mark.parametrize(
     ("tags", "status"), [('"abc"', 206), ('"x", "abc"', 206), ("*", 206), ('"x"', 412), ('W/"abc"', 412)]
 )
 def test_if_match_refuses_another_content(tags: str, status: int) -> None:
-    answer = fetch(Range="bytes=5-6", If_Match=tags)
-    assert answer.status_code == status
-    assert answer.headers["ETag"] == '"abc"'
+    response = fetch(Range="bytes=5-6", If_Match=tags)
+    assert response.status_code == status
+    assert response.headers["ETag"] == '"abc"'

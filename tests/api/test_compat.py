@@ -23,17 +23,17 @@ def test_the_request_of_the_readme_creates_a_simulation(
     client: FlaskClient, body: dict[str, Any], path: str, headers: dict[str, str]
 ) -> None:
     host = {"Host": "karrozzeria:5000"}
-    answer = client.post(path, data=json.dumps(body), headers=headers | host)
-    assert answer.status_code == 201, answer.data
-    assert answer.json["runtime"]["name"] == "python" and answer.json["dataset"]["name"] == "noop"
-    assert answer.headers["Location"] == f"/v1/simulations/{answer.json['id']}"
-    assert client.get(answer.headers["Location"]).json["state"] == "queued"
+    response = client.post(path, data=json.dumps(body), headers=headers | host)
+    assert response.status_code == 201, response.data
+    assert response.json["runtime"]["name"] == "python" and response.json["dataset"]["name"] == "noop"
+    assert response.headers["Location"] == f"/v1/simulations/{response.json['id']}"
+    assert client.get(response.headers["Location"]).json["state"] == "queued"
 
 
 def test_characters_that_a_form_parser_changes_are_kept(client: FlaskClient, body: dict[str, Any]) -> None:
     labels = {"note": "a=b&c=d+e%20f;g"}
-    answer = client.post(PATHS[0], data=json.dumps(body | {"labels": labels}), headers=FORM)
-    assert answer.json["labels"] == labels
+    response = client.post(PATHS[0], data=json.dumps(body | {"labels": labels}), headers=FORM)
+    assert response.json["labels"] == labels
 
 
 def test_a_url_encoded_body_is_decoded(client: FlaskClient, body: dict[str, Any]) -> None:
@@ -41,13 +41,13 @@ def test_a_url_encoded_body_is_decoded(client: FlaskClient, body: dict[str, Any]
 
     for encode in (quote, quote_plus):
         encoded = encode(json.dumps(body | {"labels": {"note": "1+1 = 2"}}))
-        answer = client.post(PATHS[0], data=encoded, headers=FORM)
-        assert answer.status_code == 201 and answer.json["labels"] == {"note": "1+1 = 2"}
+        response = client.post(PATHS[0], data=encoded, headers=FORM)
+        assert response.status_code == 201 and response.json["labels"] == {"note": "1+1 = 2"}
 
 
 def test_field_names_of_v1_are_accepted(client: FlaskClient, model: str) -> None:
-    answer = client.post(PATHS[0], data=json.dumps({"runtime": "python", "dataset": "noop", "model": model}))
-    assert answer.status_code == 201
+    response = client.post(PATHS[0], data=json.dumps({"runtime": "python", "dataset": "noop", "model": model}))
+    assert response.status_code == 201
 
 
 def test_an_invalid_1_0_request_is_a_problem(client: FlaskClient) -> None:

@@ -19,20 +19,20 @@ from tests.local_notifier import LocalNotifier
 def upload(platform: Platform) -> Callable[[bytes], str]:
     """Function that creates a finished upload and returns its id."""
 
-    def bring(body: bytes) -> str:
+    def create_upload(body: bytes) -> str:
         record = platform.uploads.create(len(body))
         if body:
             platform.uploads.append(record.id, 0, iter([body]))
         return record.id
 
-    return bring
+    return create_upload
 
 
 @pytest.fixture
 def work(platform: Platform) -> Callable[[], None]:
     """Function that runs the enqueued jobs."""
 
-    def do() -> None:
+    def run_jobs() -> None:
         notifier = platform.notifier
         assert isinstance(notifier, LocalNotifier)
         while notifier.jobs:
@@ -42,7 +42,7 @@ def work(platform: Platform) -> Callable[[], None]:
             elif job == "prefetch":
                 platform.staging.prefetch(id)
 
-    return do
+    return run_jobs
 
 
 @pytest.fixture
@@ -51,16 +51,16 @@ def register(
 ) -> Callable[..., dict[str, Any]]:
     """Function that registers files under a name, waits for the end and returns the version."""
 
-    def go(name: str, files: Files | bytes, **extra: Any) -> dict[str, Any]:
+    def register_files(name: str, files: Files | bytes, **extra: Any) -> dict[str, Any]:
         body = files if isinstance(files, bytes) else tar(files)
         document = {"name": name, "source": {"upload": upload(body)}, **extra}
-        answer = client.post("/v1/datasets", json=document)
-        assert answer.status_code == 202, answer.data
+        response = client.post("/v1/datasets", json=document)
+        assert response.status_code == 202, response.data
         work()
-        version: dict[str, Any] = client.get(answer.headers["Location"]).json
+        version: dict[str, Any] = client.get(response.headers["Location"]).json
         return version
 
-    return go
+    return register_files
 
 
 Register = Callable[..., dict[str, Any]]
@@ -93,9 +93,9 @@ def test_a_zip_and_a_tar_of_the_same_files_are_the_same_version(client: FlaskCli
 
 def test_single_uploads_become_files(client: FlaskClient, upload: Callable[[bytes], str], work: Any) -> None:
     files = [{"path": path, "upload": upload(body)} for path, body in PLAIN.items()]
-    answer = client.post("/v1/datasets", json={"name": "loose", "source": {"uploads": files}})
+    response = client.post("/v1/datasets", json={"name": "loose", "source": {"uploads": files}})
     work()
-    version = client.get(answer.headers["Location"]).json
+    version = client.get(response.headers["Location"]).json
     assert version["state"] == "ready" and version["file_count"] == 3
     assert client.get("/v1/datasets/loose/files/a.txt").data == b"alpha"
 
@@ -105,10 +105,10 @@ def test_an_upload_is_named_by_its_id_or_its_address(
 ) -> None:
     for name, address in (("one", "/v1/uploads/{}"), ("two", "http://localhost:5000/v1/uploads/{}")):
         source = {"upload": address.format(upload(tar(PLAIN)))}
-        answer = client.post("/v1/datasets", json={"name": name, "source": source})
-        assert answer.status_code == 202, answer.data
+        response = client.post("/v1/datasets", json={"name": name, "source": source})
+        assert response.status_code == 202, response.data
         work()
-        assert client.get(answer.headers["Location"]).json["file_count"] == 3
+        assert client.get(response.headers["Location"]).json["file_count"] == 3
     files = [{"path": "a.txt", "upload": address.format(upload(b"alpha"))}]
     assert client.post("/v1/datasets", json={"name": "three", "source": {"uploads": files}}).status_code == 202
     problem(client.post("/v1/datasets", json={"name": "x", "source": {"upload": "http://elsewhere/"}}), 422, "invalid")
@@ -117,18 +117,18 @@ def test_an_upload_is_named_by_its_id_or_its_address(
 def test_an_upload_is_kept_while_a_registration_needs_it(
     client: FlaskClient, upload: Callable[[bytes], str], work: Any
 ) -> None:
-    speaks = {"Tus-Resumable": "1.0.0"}
+    tus_version = {"Tus-Resumable": "1.0.0"}
     for body, state in ((tar(PLAIN), "ready"), (b"no archive", "failed")):
         address = f"/v1/uploads/{upload(body)}"
-        answer = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": address}})
-        problem(client.delete(address, headers=speaks), 409, "in-use")
+        response = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": address}})
+        problem(client.delete(address, headers=tus_version), 409, "in-use")
         work()
-        assert client.get(answer.headers["Location"]).json["state"] == state
-        assert client.delete(address, headers=speaks).status_code == 204
+        assert client.get(response.headers["Location"]).json["state"] == state
+        assert client.delete(address, headers=tus_version).status_code == 204
     address = f"/v1/uploads/{upload(tar(PLAIN))}"
-    given_up = client.post("/v1/datasets", json={"name": "other", "source": {"upload": address}})
-    assert client.delete(given_up.headers["Location"]).status_code == 204
-    assert client.delete(address, headers=speaks).status_code == 204
+    withdrawn = client.post("/v1/datasets", json={"name": "other", "source": {"upload": address}})
+    assert client.delete(withdrawn.headers["Location"]).status_code == 204
+    assert client.delete(address, headers=tus_version).status_code == 204
     work()
 
 
@@ -201,31 +201,31 @@ def test_a_manifest_refers_to_stored_content(
     client: FlaskClient, register: Register, upload: Callable[[bytes], str], work: Any
 ) -> None:
     register("drives", PLAIN)
-    known = {item["path"]: item for item in client.get("/v1/datasets/drives/files").json["items"]}
-    lines = [{"path": f"copy/{path}", "digest": item["digest"], "size": item["size"]} for path, item in known.items()]
-    answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": lines}})
+    stored = {item["path"]: item for item in client.get("/v1/datasets/drives/files").json["items"]}
+    lines = [{"path": f"copy/{path}", "digest": item["digest"], "size": item["size"]} for path, item in stored.items()]
+    response = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": lines}})
     work()
-    assert client.get(answer.headers["Location"]).json["state"] == "ready"
+    assert client.get(response.headers["Location"]).json["state"] == "ready"
     assert client.delete("/v1/datasets/drives").status_code == 204
     assert client.get("/v1/datasets/other/files/copy/a.txt").data == b"alpha"
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    answer = client.post("/v1/datasets", json={"name": "third", "source": {"manifest": {"upload": upload(body)}}})
+    response = client.post("/v1/datasets", json={"name": "third", "source": {"manifest": {"upload": upload(body)}}})
     work()
-    assert client.get(answer.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
+    assert client.get(response.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
 
 
 def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any) -> None:
     line = {"path": "x", "digest": "sha256:" + "0" * 64, "size": 1}
-    answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": [line]}})
+    response = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": [line]}})
     work()
-    version = client.get(answer.headers["Location"]).json
+    version = client.get(response.headers["Location"]).json
     assert version["state"] == "failed" and "0000" in version["reason"]
     problem(client.get("/v1/datasets/other"), 404, "unknown-dataset")
     problem(client.get(f"/v1/datasets/{version['id']}/files"), 409, "not-ready")
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "fragment"),
     [
         (tar({"../x": b""}), "leads out"),
         (tar({"/etc/x": b""}), "leads out"),
@@ -240,10 +240,10 @@ def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_archive_that_cannot_be_stored_is_refused_with_the_reason(
-    register: Register, body: bytes, words: str
+    register: Register, body: bytes, fragment: str
 ) -> None:
     version = register("drives", body)
-    assert version["state"] == "failed" and words in version["reason"], version
+    assert version["state"] == "failed" and fragment in version["reason"], version
 
 
 def test_a_failed_registration_leaves_no_objects(platform: Platform, register: Register) -> None:
@@ -269,17 +269,17 @@ def test_a_failed_registration_leaves_no_objects(platform: Platform, register: R
     ],
 )
 def test_an_invalid_registration_is_refused_immediately(client: FlaskClient, document: dict[str, Any]) -> None:
-    answer = client.post("/v1/datasets", json=document)
-    assert answer.status_code == 422, answer.data
+    response = client.post("/v1/datasets", json=document)
+    assert response.status_code == 422, response.data
 
 
-PLAYED = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
+EXTENSION_FILES = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
 
 
 def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     client: FlaskClient, platform: Platform, register: Register, worker: LeasingWorker
 ) -> None:
-    version = register("mine", PLAYED)
+    version = register("mine", EXTENSION_FILES)
     assert (version["simulator"], version["extends"], version["tasks"], version["title"]) == ("noop", "noop", 5, "Mine")
     scenarios = client.get("/v1/datasets/mine/scenarios?limit=2").json
     assert [item["name"] for item in scenarios["items"]] == ["case-0", "case-1"] and scenarios["next"] == 2
@@ -313,20 +313,20 @@ def test_blank_lines_are_not_scenarios(client: FlaskClient, register: Register) 
 def test_a_rerun_uses_the_version_of_the_first_run(
     client: FlaskClient, platform: Platform, register: Register, worker: LeasingWorker
 ) -> None:
-    register("mine", PLAYED)
+    register("mine", EXTENSION_FILES)
     client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
     sent = client.post("/v1/simulations", json={"dataset": "mine", "runtime": "python", "model": "m"}).json
-    worker.play(sent["id"], artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.run_to_end(sent["id"], artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     replay = f"/v1/simulations/{sent['id']}/tasks/0/replay"
     assert client.get(replay).status_code == 202
     archived = {"spec": sent["spec"], "provenance": sent["provenance"]}
     assert client.delete("/v1/datasets/mine").status_code == 204
-    register("mine", PLAYED | {"more.txt": b"the same name, something else"})
+    register("mine", EXTENSION_FILES | {"more.txt": b"the same name, something else"})
     refused = client.post("/v1/simulations", json=archived)
     problem(refused, 422, "unknown-dataset")
     assert sent["dataset"]["digest"] in refused.json["detail"]
     problem(client.get(replay), 404, "unknown-dataset")
-    register("again", PLAYED)
+    register("again", EXTENSION_FILES)
     rerun = client.post("/v1/simulations", json=archived)
     assert rerun.status_code == 201, rerun.data
     assert rerun.json["dataset"]["digest"] == sent["dataset"]["digest"]
@@ -343,7 +343,7 @@ def test_a_dataset_without_a_description_cannot_be_simulated(
 
 
 @pytest.mark.parametrize(
-    ("description", "lines", "words"),
+    ("description", "lines", "fragment"),
     [
         ({"extends": "noop"}, LINES, "scenarios"),
         (MINE | {"simulator": "sumo"}, LINES, "simulator"),
@@ -358,10 +358,10 @@ def test_a_dataset_without_a_description_cannot_be_simulated(
     ],
 )
 def test_scenarios_with_forbidden_members_are_refused(
-    register: Register, description: dict[str, Any], lines: bytes, words: str
+    register: Register, description: dict[str, Any], lines: bytes, fragment: str
 ) -> None:
     version = register("mine", {"dataset.json": json.dumps(description).encode(), "lines.ndjson": lines})
-    assert version["state"] == "failed" and words in version["reason"], version
+    assert version["state"] == "failed" and fragment in version["reason"], version
 
 
 def test_a_prefetch_reports_its_progress(

@@ -24,10 +24,10 @@ def events_of(data: bytes) -> list[tuple[int, str, dict[str, Any]]]:
 
 
 def test_events_are_streamed_until_the_last(client: FlaskClient, finished: str) -> None:
-    answer = client.get(f"/v1/simulations/{finished}/events")
-    assert answer.status_code == 200 and answer.content_type == "text/event-stream"
-    assert answer.data.startswith(b"retry: 2000\n\n")
-    events = events_of(answer.data)
+    response = client.get(f"/v1/simulations/{finished}/events")
+    assert response.status_code == 200 and response.content_type == "text/event-stream"
+    assert response.data.startswith(b"retry: 2000\n\n")
+    events = events_of(response.data)
     assert [number for number, _, _ in events] == list(range(1, len(events) + 1))
     states = [body["state"] for _, kind, body in events if kind == "state"]
     assert states == ["queued", "staging", "launching", "running", "succeeded"]
@@ -46,15 +46,15 @@ def test_a_browser_with_all_events_gets_a_204(client: FlaskClient, finished: str
     path = f"/v1/simulations/{finished}/events"
     last = events_of(client.get(path).data)[-1][0]
     for number in (last, last + 5):
-        answer = client.get(path, headers={"Last-Event-ID": str(number)})
-        assert answer.status_code == 204 and answer.data == b""
+        response = client.get(path, headers={"Last-Event-ID": str(number)})
+        assert response.status_code == 204 and response.data == b""
 
 
 def test_a_browser_with_all_events_of_a_running_simulation_gets_a_stream(client: FlaskClient, submit: Submit) -> None:
     id = submit().json["id"]
-    answer = client.get(f"/v1/simulations/{id}/events?after=1", buffered=False)
-    assert answer.status_code == 200
-    answer.close()
+    response = client.get(f"/v1/simulations/{id}/events?after=1", buffered=False)
+    assert response.status_code == 200
+    response.close()
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", "٣", "9" * 30])
@@ -76,15 +76,15 @@ def test_heartbeats_keep_the_connection_open(platform: Platform, settings: Setti
         ("results?follow=true", b"\n"),
         ("logs?follow=true", b"\n"),
     ):
-        answer = client.get(f"/v1/simulations/{id}/{path}", buffered=False)
-        pieces = iter(answer.response)
+        response = client.get(f"/v1/simulations/{id}/{path}", buffered=False)
+        pieces = iter(response.response)
         assert beat in [next(pieces), next(pieces)]
-        answer.close()
+        response.close()
     assert platform.changes.waiting == 0
 
 
 def test_head_does_not_open_a_stream(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
-    answer = client.head(f"/v1/simulations/{submit().json['id']}/events")
-    assert answer.status_code == 200 and answer.data == b"" and platform.changes.waiting == 0
+    response = client.head(f"/v1/simulations/{submit().json['id']}/events")
+    assert response.status_code == 200 and response.data == b"" and platform.changes.waiting == 0

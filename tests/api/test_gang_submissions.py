@@ -54,9 +54,9 @@ def ask(client: FlaskClient, **changes: Any) -> Any:
 
 
 def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskClient, platform: Platform) -> None:
-    answer = ask(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
-    assert answer.status_code == 201, answer.json
-    assert (answer.json["tasks"]["total"], answer.json["workers"]) == (6, 2)
+    response = ask(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
+    assert response.status_code == 201, response.json
+    assert (response.json["tasks"]["total"], response.json["workers"]) == (6, 2)
     dispatch = Dispatch(
         platform.database,
         platform.notifier,
@@ -74,7 +74,7 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "fragment"),
     [
         ({"gang": None}, "is for gangs"),
         ({"dataset": "noop"}, "is not a dataset for gangs"),
@@ -89,10 +89,10 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
     ],
 )
 def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(
-    client: FlaskClient, changes: dict[str, Any], words: str
+    client: FlaskClient, changes: dict[str, Any], fragment: str
 ) -> None:
     refused = ask(client, **changes)
-    assert refused.status_code == 422 and words in refused.json["detail"], refused.json
+    assert refused.status_code == 422 and fragment in refused.json["detail"], refused.json
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def queued(worker: LeasingWorker, submitted: str) -> str:
 @pytest.fixture
 def submitted(client: Any, model: str) -> str:
     document = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, 10]}}
-    answer = client.post("/v1/simulations", json=document)
-    assert answer.status_code == HTTPStatus.CREATED, answer.json
-    id: str = answer.json["id"]
+    response = client.post("/v1/simulations", json=document)
+    assert response.status_code == HTTPStatus.CREATED, response.json
+    id: str = response.json["id"]
     return id
 
 
@@ -71,12 +71,12 @@ def launched(worker: LeasingWorker, offered: WarmLaunch | None = None) -> Launch
 
 @contextmanager
 def waiting(leases: Leases, ask: Ask, **options: Any) -> Iterator[list[Any]]:
-    """Wait in a thread; the list has the response after the thread has ended."""
-    answers: list[Any] = []
-    thread = threading.Thread(target=lambda: answers.append(ask(**options)), daemon=True)
+    """Send a waiting request in a thread; the yielded list has its response after the block."""
+    responses: list[Any] = []
+    thread = threading.Thread(target=lambda: responses.append(ask(**options)), daemon=True)
     thread.start()
     until(lambda: leases.waiting)
-    yield answers
+    yield responses
     thread.join(30.0)
     assert not thread.is_alive()
 
@@ -84,10 +84,10 @@ def waiting(leases: Leases, ask: Ask, **options: Any) -> Iterator[list[Any]]:
 def test_a_waiting_runner_gets_the_description_of_its_launch(
     platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, ask) as answers:
+    with waiting(platform.leases, ask) as responses:
         launch = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "the platform does not know the token of a warm launch"
-    ((status, _, body),) = answers
+    ((status, _, body),) = responses
     assert status == 200 and body == ask(f"/v1/launches/{ID}")[2]
     assert body["simulation"] == queued and body["model"]["format"] == "python"
     assert ask()[0] == 200, "a later request is answered immediately"
@@ -96,9 +96,9 @@ def test_a_waiting_runner_gets_the_description_of_its_launch(
 def test_a_launch_with_another_token_is_not_described(
     platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, ask, token="guessed") as answers:
+    with waiting(platform.leases, ask, token="guessed") as responses:
         launched(worker, WarmLaunch(ID, hashed(TOKEN)))
-    assert answers[0][0] == 401 and ask(token="guessed")[0] == 401
+    assert responses[0][0] == 401 and ask(token="guessed")[0] == 401
 
 
 def test_a_warm_launch_that_is_offered_twice_is_used_once(
@@ -112,7 +112,7 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token
     assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued
-    assert ask()[0] == 410, "the first launch is over"
+    assert ask()[0] == 410, "the first launch has ended"
 
 
 def test_a_runner_that_waits_in_vain_repeats_its_request(platform: Platform) -> None:
@@ -124,10 +124,10 @@ def test_the_number_of_waiting_runners_is_limited_and_others_get_retry_after(pla
     launch_waiters = LaunchWaiters(platform.database, ChangeNotifier(platform.database, platform.notifier), slots=1)
     leases = Leases(platform.database, platform.store, platform.notifier, launch_waiters=launch_waiters)
     ask = client_of(leases, wait=5.0)
-    with waiting(leases, ask) as answers:
+    with waiting(leases, ask) as responses:
         status, headers, body = ask(f"/v1/launches/{ID}0/wait")
         assert status == 429 and headers["Retry-After"] == "2" and "Try again" in body["detail"]
-    assert answers[0][2] == {"retry_after": 0.0}
+    assert responses[0][2] == {"retry_after": 0.0}
     assert launch_waiters.wait(ID, 0.01) is False, "the slot is free again"
 
 
@@ -170,7 +170,7 @@ def test_a_stream_misses_no_wake_up_because_runners_wait_in_the_same_process(pla
         for _ in range(20):
             version = changes.version(queued)
             platform.notifier.publish(queued)
-            assert changes.wait(queued, version, 5.0), "nothing was written, so polling does not wake it"
+            assert changes.wait(queued, version, 5.0), "nothing was written, so polling cannot wake the stream"
 
 
 def test_slots_are_released_however_a_wait_ends(platform: Platform) -> None:
@@ -200,6 +200,6 @@ def test_warm_launches_have_the_same_rows_as_any_launch(platform: Platform, work
 
 
 def test_a_process_that_shuts_down_ends_all_waits(ask: Ask, platform: Platform) -> None:
-    with waiting(platform.leases, ask) as answers:
+    with waiting(platform.leases, ask) as responses:
         platform.leases.stop_waiting()
-    assert answers[0][0] == 429 and ask()[0] == 429
+    assert responses[0][0] == 429 and ask()[0] == 429

@@ -85,15 +85,15 @@ def test_a_truncated_form_is_refused(client: FlaskClient) -> None:
 
 
 def test_a_full_disk_is_reported_and_deletion_frees_space(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = client.put("/v1/models/kept.py", data=MODEL, headers=BYTES)
+    stored = client.put("/v1/models/stored.py", data=MODEL, headers=BYTES)
     assert stored.status_code == 201
-    full = SimpleNamespace(f_bavail=100, f_frsize=4096, f_blocks=1 << 20)  # some space is left, for the rows
+    full = SimpleNamespace(f_bavail=100, f_frsize=4096, f_blocks=1 << 20)  # enough space for rows, but not for models
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", lambda _: full)
         problem(client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES), 507, "storage-full")
         form = {"file": (io.BytesIO(MODEL + b"#"), "more.py")}
         problem(client.post("/v1/models", data=form), 507, "storage-full")
-        assert client.delete("/v1/models/kept.py").status_code == 204
+        assert client.delete("/v1/models/stored.py").status_code == 204
     assert client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES).status_code == 201
 
 
@@ -151,12 +151,12 @@ def test_an_invalid_form_is_refused(client: FlaskClient, form: dict[str, Any]) -
 
 
 def test_bytes_of_an_unknown_format_are_refused(client: FlaskClient) -> None:
-    problem(client.put("/v1/models/what", data=b"\x00\x01\x02\x03" * 9, headers=BYTES), 422, "unknown-format")
+    problem(client.put("/v1/models/unrecognised", data=b"\x00\x01\x02\x03" * 9, headers=BYTES), 422, "unknown-format")
 
 
 def test_the_problem_of_an_unknown_runtime_has_similar_names(client: FlaskClient) -> None:
-    answer = client.put("/v1/models/x?runtime=pyhton", data=MODEL, headers=BYTES)
-    assert problem(answer, 422, "unknown-runtime")["nearest"] == ["python"]
+    response = client.put("/v1/models/x?runtime=pyhton", data=MODEL, headers=BYTES)
+    assert problem(response, 422, "unknown-runtime")["nearest"] == ["python"]
 
 
 @pytest.mark.parametrize("ref", ["nobody", "nobody@1", "nobody@x", "sha256:" + "0" * 64, "01jd0000000000000000000000"])

@@ -31,9 +31,9 @@ def test_an_unavailable_database_makes_the_process_unready(client: FlaskClient, 
         raise OSError("/home/someone/windtunnel.db")
 
     platform.database.read = broken  # type: ignore[method-assign, assignment]
-    answer = client.get("/readyz")
-    assert answer.status_code == 503 and answer.json["ready"] is False
-    assert answer.json["checks"]["database"] == "the database (DATABASE_URL) does not answer (OSError)"
+    response = client.get("/readyz")
+    assert response.status_code == 503 and response.json["ready"] is False
+    assert response.json["checks"]["database"] == "the database (DATABASE_URL) does not answer (OSError)"
 
 
 def test_metrics_are_labelled_by_route_and_not_by_id(client: FlaskClient, submit: Submit) -> None:

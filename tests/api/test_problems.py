@@ -71,9 +71,9 @@ def test_addresses_are_not_normalized(client: FlaskClient, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "BREW"])
 def test_a_wrong_method_gets_the_allowed_methods(client: FlaskClient, method: str) -> None:
-    answer = client.open("/v1/simulations", method=method)
-    problem(answer, 405, "method-not-allowed")
-    assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS", "POST"}
+    response = client.open("/v1/simulations", method=method)
+    problem(response, 405, "method-not-allowed")
+    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 def test_options_lists_the_allowed_methods(client: FlaskClient) -> None:
@@ -101,8 +101,8 @@ def test_head_equals_get_without_the_body(client: FlaskClient) -> None:
 )  # fmt: skip
 def test_a_body_that_is_not_a_json_object_is_refused(client: FlaskClient, body: bytes) -> None:
     for path in ("/v1/simulations", "/1.0/simluation/tests"):
-        answer = client.post(path, data=body, headers={"Content-Type": "application/json"})
-        assert len(problem(answer, 400, "bad-request")["detail"]) > 20
+        response = client.post(path, data=body, headers={"Content-Type": "application/json"})
+        assert len(problem(response, 400, "bad-request")["detail"]) > 20
 
 
 def test_a_json_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
@@ -114,8 +114,8 @@ def test_a_json_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
 def test_another_content_type_is_refused_and_the_accepted_one_named(
     client: FlaskClient, content_type: str | None
 ) -> None:
-    answer = client.post("/v1/simulations", data=b'{"dataset": "noop"}', content_type=content_type)
-    assert "application/json" in problem(answer, 415, "unsupported-media-type")["detail"]
+    response = client.post("/v1/simulations", data=b'{"dataset": "noop"}', content_type=content_type)
+    assert "application/json" in problem(response, 415, "unsupported-media-type")["detail"]
 
 
 def test_an_unexpected_exception_is_a_500_without_details(application: Flask, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,8 +123,8 @@ def test_an_unexpected_exception_is_a_500_without_details(application: Flask, ca
         raise RuntimeError("the secret path is /home/someone")
 
     application.add_url_rule("/broken", "broken", broken)
-    answer = application.test_client().get("/broken")
-    body = problem(answer, 500, "internal")
+    response = application.test_client().get("/broken")
+    body = problem(response, 500, "internal")
     assert "secret" not in str(body)
     assert "the secret path" in caplog.text
 
@@ -144,7 +144,7 @@ def test_a_problem_has_the_members_of_its_error_and_its_retry_after(application:
         raise StoreUnavailable(retry_after=7, nearest=["a"], status=1)
 
     application.add_url_rule("/busy", "busy", busy)
-    answer = application.test_client().get("/busy")
-    body = problem(answer, 503, "store-unavailable")
+    response = application.test_client().get("/busy")
+    body = problem(response, 503, "store-unavailable")
     assert body["nearest"] == ["a"]
-    assert answer.headers["Retry-After"] == "7"
+    assert response.headers["Retry-After"] == "7"

@@ -1,4 +1,4 @@
-"""A report's header is one message for runner and server; a body that has none is refused, and nothing is stored."""
+"""Headers of reports: packed by runners, unpacked by the runner API; a body without a valid header is refused."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def test_a_report_is_unpacked_as_it_was_packed(header: ReportHeader, lines: byte
 
 
 class Reporter:
-    """A runner with a lease of a real simulation, which sends bodies of its own to the runner API."""
+    """A runner with a lease of a real simulation, which sends any body to the runner API."""
 
     def __init__(self, worker: LeasingWorker, launch: CachedLaunch, token: str) -> None:
         self.lease: Lease = worker.lease(launch)
@@ -51,7 +51,7 @@ class Reporter:
         self._path, self._token = f"/v1/launches/{launch.id}/report", token
 
     def body(self, **changes: Any) -> bytes:
-        """Return the body of a report of the whole lease; its header has these members (``...``: it lacks them)."""
+        """Return the body of a report of the whole lease, with changed members of its header (``...``: removed)."""
         since, to = self.lease.cursor, self.lease.stop
         lines = b"".join(line(task) for task in range(since, to))
         header = json.loads(msgspec.json.encode(report_of(self.lease, since, to, lines).header)) | changes
@@ -61,9 +61,9 @@ class Reporter:
     def send(self, body: bytes) -> tuple[int, Any]:
         status: list[str] = []
         environ = {"PATH_INFO": self._path, "REQUEST_METHOD": "POST", "HTTP_AUTHORIZATION": f"Bearer {self._token}"}
-        about = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
-        answer = b"".join(self._application(environ | about, lambda line, _: status.append(line)))
-        return int(status[0].split()[0]), json.loads(answer)
+        request = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
+        response = b"".join(self._application(environ | request, lambda line, _: status.append(line)))
+        return int(status[0].split()[0]), json.loads(response)
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
 
 
 def test_a_member_that_the_server_does_not_know_is_ignored(reporter: Reporter) -> None:
-    status, answer = reporter.send(reporter.body(unknown="member"))
-    assert (status, answer["cursor"]) == (200, reporter.lease.stop)
+    status, response = reporter.send(reporter.body(unknown="member"))
+    assert (status, response["cursor"]) == (200, reporter.lease.stop)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,13 @@ def test_a_header_that_is_wrong_is_refused_with_its_position(
 
 def test_a_body_without_a_whole_header_is_refused(reporter: Reporter) -> None:
     assert reporter.send(b"abc") == (400, {"status": 400, "detail": "The report has no header."})
-    status, answer = reporter.send(reporter.body()[:40])
-    assert status == 400 and "truncated" in answer["detail"]
+    status, response = reporter.send(reporter.body()[:40])
+    assert status == 400 and "truncated" in response["detail"]
 
 
 def test_a_body_with_fewer_lines_than_announced_is_refused(reporter: Reporter) -> None:
     body = reporter.body()
-    status, answer = reporter.send(body[: body.rindex(b'{"task"')])
-    assert status == 400 and f"lines for the tasks [{reporter.lease.cursor}, {reporter.lease.stop})" in answer["detail"]
+    status, response = reporter.send(body[: body.rindex(b'{"task"')])
+    assert (
+        status == 400 and f"lines for the tasks [{reporter.lease.cursor}, {reporter.lease.stop})" in response["detail"]
+    )

@@ -27,9 +27,9 @@ def lines_of(data: bytes) -> list[dict[str, Any]]:
 
 
 def test_results_are_in_task_order(client: FlaskClient, finished: str) -> None:
-    answer = client.get(f"/v1/simulations/{finished}/results")
-    assert answer.content_type == "application/x-ndjson"
-    assert [result["task"] for result in lines_of(answer.data)] == list(range(20))
+    response = client.get(f"/v1/simulations/{finished}/results")
+    assert response.content_type == "application/x-ndjson"
+    assert [result["task"] for result in lines_of(response.data)] == list(range(20))
     rest = client.get(f"/v1/simulations/{finished}/results?from=17&format=ndjson")
     assert [result["task"] for result in lines_of(rest.data)] == [17, 18, 19]
 
@@ -45,12 +45,12 @@ def test_present_results_are_served_before_the_end(client: FlaskClient, submit: 
 
 def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     id = submit().json["id"]
-    thread = threading.Thread(target=worker.play, args=(id,))
+    thread = threading.Thread(target=worker.run_to_end, args=(id,))
     thread.start()
-    answer = client.get(f"/v1/simulations/{id}/results?follow=true")
+    response = client.get(f"/v1/simulations/{id}/results?follow=true")
     thread.join()
-    assert sorted(result["task"] for result in lines_of(answer.data)) == list(range(20))
-    assert answer.headers["X-Accel-Buffering"] == "no"
+    assert sorted(result["task"] for result in lines_of(response.data)) == list(range(20))
+    assert response.headers["X-Accel-Buffering"] == "no"
 
 
 def test_a_followed_stream_resumes_after_the_received_results(client: FlaskClient, finished: str) -> None:
@@ -69,11 +69,11 @@ def test_an_incomplete_stream_ends_with_the_reason(client: FlaskClient, submit: 
 
 
 def test_a_followed_stream_may_be_server_sent_events(client: FlaskClient, finished: str) -> None:
-    answer = client.get(
+    response = client.get(
         f"/v1/simulations/{finished}/results?follow=true&skip=18", headers={"Accept": "text/event-stream"}
     )
-    assert answer.content_type == "text/event-stream"
-    blocks = answer.data.decode().strip().split("\n\n")
+    assert response.content_type == "text/event-stream"
+    blocks = response.data.decode().strip().split("\n\n")
     assert blocks[0] == "retry: 2000"
     assert [block.split("\n")[:2] for block in blocks[1:]] == [["id: 19", "event: result"], ["id: 20", "event: result"]]
 
@@ -102,13 +102,13 @@ def test_a_browser_with_all_present_results_gets_a_stream(
     lease = worker.lease(launch)
     worker.report(launch, lease, 0, 3)
     headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
-    answer = client.get(f"/v1/simulations/{id}/results?follow=true", headers=headers, buffered=False)
-    assert answer.status_code == 200
-    pieces = iter(answer.response)
+    response = client.get(f"/v1/simulations/{id}/results?follow=true", headers=headers, buffered=False)
+    assert response.status_code == 200
+    pieces = iter(response.response)
     assert next(pieces) == b"retry: 2000\n\n"
     worker.report(launch, lease, 3, 4)
     assert next(pieces).startswith(b'id: 4\nevent: result\ndata: {"task":3,')
-    answer.close()
+    response.close()
 
 
 def test_a_stream_of_lines_is_resumed_by_its_query(client: FlaskClient, finished: str) -> None:
@@ -138,9 +138,9 @@ def test_the_format_is_negotiated(client: FlaskClient, finished: str) -> None:
 
 
 def test_a_csv_has_a_row_for_each_task(client: FlaskClient, finished: str) -> None:
-    answer = client.get(f"/v1/simulations/{finished}/results?format=csv")
-    assert finished in answer.headers["Content-Disposition"]
-    frame = pandas.read_csv(io.BytesIO(answer.data))
+    response = client.get(f"/v1/simulations/{finished}/results?format=csv")
+    assert finished in response.headers["Content-Disposition"]
+    frame = pandas.read_csv(io.BytesIO(response.data))
     assert list(frame["task"]) == list(range(20))
     assert list(frame.columns[:3]) == ["task", "status", "error"]
     assert {"scenario.name", "metrics.return", "timing.seconds"} <= set(frame.columns)
@@ -148,15 +148,15 @@ def test_a_csv_has_a_row_for_each_task(client: FlaskClient, finished: str) -> No
 
 
 def test_a_parquet_file_has_a_row_for_each_task_and_real_types(client: FlaskClient, finished: str) -> None:
-    answer = client.get(f"/v1/simulations/{finished}/results?format=parquet")
-    frame = pandas.read_parquet(io.BytesIO(answer.data))
+    response = client.get(f"/v1/simulations/{finished}/results?format=parquet")
+    frame = pandas.read_parquet(io.BytesIO(response.data))
     assert len(frame) == 20 and frame["metrics.return"].sum() == sum(range(20)) / 2
     assert frame["task"].dtype == "int64" and frame["metrics.return"].dtype == "float64"
     part = client.get(f"/v1/simulations/{finished}/results?format=parquet", headers={"Range": "bytes=-4"})
     assert part.status_code == 206 and part.data == b"PAR1"
-    assert part.headers["ETag"] == answer.headers["ETag"]
+    assert part.headers["ETag"] == response.headers["ETag"]
     head = client.head(f"/v1/simulations/{finished}/results?format=parquet")
-    assert head.headers["Content-Length"] == str(len(answer.data))
+    assert head.headers["Content-Length"] == str(len(response.data))
 
 
 # -- tables
@@ -238,14 +238,14 @@ def test_results_that_arrive_between_the_passes_do_not_break_a_table() -> None:
 
 
 def test_a_submission_streams_its_own_results(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
-    def play() -> None:
-        worker.play(until(lambda: platform.simulations.list()[0])[0].id)
+    def run() -> None:
+        worker.run_to_end(until(lambda: platform.simulations.list()[0])[0].id)
 
-    thread = threading.Thread(target=play)
+    thread = threading.Thread(target=run)
     thread.start()
-    answer = submit(headers={"Accept": "application/x-ndjson"})
-    assert answer.status_code == 201 and answer.headers["Location"].startswith("/v1/simulations/")
-    assert len(lines_of(answer.data)) == 20
+    response = submit(headers={"Accept": "application/x-ndjson"})
+    assert response.status_code == 201 and response.headers["Location"].startswith("/v1/simulations/")
+    assert len(lines_of(response.data)) == 20
     thread.join()
 
 
@@ -253,12 +253,12 @@ def test_disconnecting_does_not_stop_the_simulation(
     client: FlaskClient, model: str, worker: LeasingWorker, platform: Platform
 ) -> None:
     document = {"dataset": "noop", "model": model, "scenarios": {"range": [0, 20]}}
-    answer = client.post("/v1/simulations", json=document, headers={"Accept": "text/event-stream"}, buffered=False)
-    assert next(iter(answer.response)) == b"retry: 2000\n\n"
-    id = answer.headers["Location"].rpartition("/")[2]
-    answer.close()
+    response = client.post("/v1/simulations", json=document, headers={"Accept": "text/event-stream"}, buffered=False)
+    assert next(iter(response.response)) == b"retry: 2000\n\n"
+    id = response.headers["Location"].rpartition("/")[2]
+    response.close()
     assert platform.changes.waiting == 0
-    worker.play(id)
+    worker.run_to_end(id)
     assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
 
 

@@ -19,7 +19,7 @@ from tests.local_notifier import LocalNotifier
 from tests.s3_servers import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"
-ACCESS = "an-access-key-of-nobody"
+ACCESS = "an-unused-access-key"
 
 
 @pytest.fixture

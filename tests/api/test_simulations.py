@@ -26,13 +26,13 @@ FIELDS = {
 
 
 def test_a_submission_is_answered_with_the_simulation(client: FlaskClient, submit: Submit) -> None:
-    answer = submit(labels={"branch": "main"}, seed=7)
-    assert answer.status_code == 201
-    simulation = answer.json
+    response = submit(labels={"branch": "main"}, seed=7)
+    assert response.status_code == 201
+    simulation = response.json
     assert simulation.keys() >= FIELDS
     assert simulation["state"] == "queued" and simulation["tasks"] == {"total": 20, "done": 0, "failed": 0}
     assert simulation["model"]["name"] == "mine" and simulation["model"]["digest"].startswith("sha256:")
-    assert answer.headers["Location"] == simulation["links"]["self"] == f"/v1/simulations/{simulation['id']}"
+    assert response.headers["Location"] == simulation["links"]["self"] == f"/v1/simulations/{simulation['id']}"
     described = client.get(simulation["links"]["self"]).json
     assert described["position"] == 1 and described["labels"] == {"branch": "main"} and described["spec"]["seed"] == 7
 
@@ -47,22 +47,22 @@ def test_a_form_may_contain_the_model(client: FlaskClient) -> None:
         "model": (io.BytesIO(MODEL), "my.py"), "dataset": "noop", "scenarios": '{"range": [0, 5]}', "repeat": "2",
         "labels": '{"a": "1"}', "dry_run": "False", "workers": "None",
     }  # fmt: skip
-    answer = client.post("/v1/simulations", data=form)
-    assert answer.status_code == 201, answer.data
-    assert answer.json["tasks"]["total"] == 10 and answer.json["model"]["name"] == "my"
-    assert answer.json["runtime"]["name"] == "python"  # determined from the binary
-    assert client.get("/v1/models/my").json["digest"] == answer.json["model"]["digest"]
+    response = client.post("/v1/simulations", data=form)
+    assert response.status_code == 201, response.data
+    assert response.json["tasks"]["total"] == 10 and response.json["model"]["name"] == "my"
+    assert response.json["runtime"]["name"] == "python"  # determined from the binary
+    assert client.get("/v1/models/my").json["digest"] == response.json["model"]["digest"]
 
 
 def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) -> None:
-    answer = client.post(
+    response = client.post(
         "/v1/simulations", data={"model": model, "dataset": "noop"}, content_type="multipart/form-data"
     )
-    assert answer.status_code == 201 and answer.json["model"]["name"] == model
+    assert response.status_code == 201 and response.json["model"]["name"] == model
 
 
 @pytest.mark.parametrize(
-    ("form", "words"),
+    ("form", "fragment"),
     [
         ({"dataset": "noop", "repeat": "two"}, "repeat"),
         ({"dataset": "noop", "labels": "{"}, "labels"),
@@ -73,14 +73,14 @@ def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) ->
         ({"model": (io.BytesIO(MODEL), "a.py")}, "dataset"),
     ],
 )
-def test_an_invalid_form_is_refused_with_the_reason(client: FlaskClient, form: dict[str, Any], words: str) -> None:
-    answer = client.post("/v1/simulations", data=form, content_type="multipart/form-data")
-    assert words in problem(answer, 422, "invalid")["detail"]
+def test_an_invalid_form_is_refused_with_the_reason(client: FlaskClient, form: dict[str, Any], fragment: str) -> None:
+    response = client.post("/v1/simulations", data=form, content_type="multipart/form-data")
+    assert fragment in problem(response, 422, "invalid")["detail"]
     assert client.get("/v1/models").json["items"] == []  # the model was not stored
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "fragment"),
     [
         ({"dataset": None}, "dataset"),
         ({"dataset": 5}, "dataset"),
@@ -109,8 +109,8 @@ def test_an_invalid_form_is_refused_with_the_reason(client: FlaskClient, form: d
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_an_invalid_field_is_named(submit: Submit, changes: dict[str, Any], words: str) -> None:
-    assert words in problem(submit(**changes), 422, "invalid")["detail"]
+def test_an_invalid_field_is_named(submit: Submit, changes: dict[str, Any], fragment: str) -> None:
+    assert fragment in problem(submit(**changes), 422, "invalid")["detail"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_repeated_key_gets_the_first_response_again(
     key = {"Idempotency-Key": "once"}
     first = submit(headers=key)
     assert "Idempotency-Replayed" not in first.headers
-    worker.play(first.json["id"])
+    worker.run_to_end(first.json["id"])
     second = submit(headers=key)
     assert second.status_code == first.status_code and second.data == first.data
     assert second.headers["Location"] == first.headers["Location"]
@@ -173,7 +173,7 @@ def test_a_key_with_another_request_is_refused(submit: Submit) -> None:
 def test_a_key_of_a_deleted_simulation_is_gone(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     key = {"Idempotency-Key": "k"}
     id = submit(headers=key).json["id"]
-    worker.play(id)
+    worker.run_to_end(id)
     client.delete(f"/v1/simulations/{id}")
     problem(submit(headers=key), 410, "gone")
     assert client.get("/v1/simulations").json["items"] == []
@@ -193,47 +193,47 @@ def test_an_invalid_key_is_refused(client: FlaskClient, submit: Submit, key: str
 
 def test_concurrent_requests_with_one_key_create_one_simulation(application: Any, model: str) -> None:
     document = {"dataset": "noop", "model": model}
-    answers: list[Any] = []
+    responses: list[Any] = []
 
     def send() -> None:
         headers = {"Idempotency-Key": "race"}
-        answers.append(application.test_client().post("/v1/simulations", json=document, headers=headers))
+        responses.append(application.test_client().post("/v1/simulations", json=document, headers=headers))
 
     threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.data for answer in answers}) == 1
-    assert sum("Idempotency-Replayed" not in answer.headers for answer in answers) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.data for response in responses}) == 1
+    assert sum("Idempotency-Replayed" not in response.headers for response in responses) == 1
 
 
 # -- Prefer: wait
 
 
 def test_prefer_wait_answers_at_the_end(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
-    def play() -> None:
-        worker.play(until(lambda: platform.simulations.list()[0])[0].id)
+    def run() -> None:
+        worker.run_to_end(until(lambda: platform.simulations.list()[0])[0].id)
 
-    thread = threading.Thread(target=play)
+    thread = threading.Thread(target=run)
     thread.start()
-    answer = submit(headers={"Prefer": "respond-async, wait=30"})
+    response = submit(headers={"Prefer": "respond-async, wait=30"})
     thread.join()
-    assert answer.status_code == 201 and answer.json["state"] == "succeeded"
-    assert answer.headers["Preference-Applied"] == "wait=30"
-    assert answer.json["tasks"] == {"total": 20, "done": 20, "failed": 2}
+    assert response.status_code == 201 and response.json["state"] == "succeeded"
+    assert response.headers["Preference-Applied"] == "wait=30"
+    assert response.json["tasks"] == {"total": 20, "done": 20, "failed": 2}
 
 
 def test_prefer_wait_answers_after_its_seconds(submit: Submit) -> None:
-    answer = submit(headers={"Prefer": "wait=1"})
-    assert answer.json["state"] == "queued" and answer.headers["Preference-Applied"] == "wait=1"
+    response = submit(headers={"Prefer": "wait=1"})
+    assert response.json["state"] == "queued" and response.headers["Preference-Applied"] == "wait=1"
 
 
 @pytest.mark.parametrize("prefer", ["wait", "wait=x", "wait=-1", "waiting=5", "return=minimal"])
 def test_an_unknown_preference_is_ignored(submit: Submit, prefer: str) -> None:
-    answer = submit(headers={"Prefer": prefer})
-    assert answer.status_code == 201 and "Preference-Applied" not in answer.headers
+    response = submit(headers={"Prefer": prefer})
+    assert response.status_code == 201 and "Preference-Applied" not in response.headers
 
 
 # -- list
@@ -241,7 +241,7 @@ def test_an_unknown_preference_is_ignored(submit: Submit, prefer: str) -> None:
 
 def test_the_list_is_filtered_and_has_pages(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     ids = [submit(labels={"n": str(number), "all": "x,y=z"}).json["id"] for number in range(5)]
-    worker.play(ids[0])
+    worker.run_to_end(ids[0])
 
     def ids_of(query: str) -> list[str]:
         response = client.get(f"/v1/simulations?{query}")
@@ -307,8 +307,8 @@ def test_an_invalid_id_is_a_404(client: FlaskClient, id: str) -> None:
 def test_a_second_cancellation_has_no_effect(client: FlaskClient, submit: Submit) -> None:
     id = submit().json["id"]
     for _ in range(2):
-        answer = client.post(f"/v1/simulations/{id}/cancel")
-        assert answer.status_code == 202 and answer.json["state"] == "cancelled"
+        response = client.post(f"/v1/simulations/{id}/cancel")
+        assert response.status_code == 202 and response.json["state"] == "cancelled"
 
 
 def run_one_lease(worker: LeasingWorker, launch: CachedLaunch) -> tuple[int, int]:
@@ -321,22 +321,22 @@ def run_one_lease(worker: LeasingWorker, launch: CachedLaunch) -> tuple[int, int
     return lease.stop - lease.cursor, sum(task % 7 == 6 for task in range(lease.cursor, lease.stop))
 
 
-@pytest.mark.parametrize("most", [0, 1])
+@pytest.mark.parametrize("limit", [0, 1])
 def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
-    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, most: int
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, limit: int
 ) -> None:
-    id = submit(tasks=100, max_failures=most).json["id"]
+    id = submit(tasks=100, max_failures=limit).json["id"]
     launch = worker.launch(id)
     done = failed = 0
-    while failed <= most:
-        count, bad = run_one_lease(worker, launch)
-        done, failed = done + count, failed + bad
-        assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= most)
+    while failed <= limit:
+        count, failures = run_one_lease(worker, launch)
+        done, failed = done + count, failed + failures
+        assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= limit)
     assert done < 100 and worker.dispatch.snapshot().busy == ()
     platform.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
-    assert simulation["reason"] == f"{failed} tasks failed; max_failures is {most}"
+    assert simulation["reason"] == f"{failed} tasks failed; max_failures is {limit}"
 
 
 @pytest.mark.parametrize("options", [{}, {"max_failures": 2}])
@@ -359,23 +359,23 @@ def test_an_ended_simulation_cannot_be_cancelled(client: FlaskClient, finished: 
 
 
 def test_a_retry_repeats_only_failed_tasks(client: FlaskClient, finished: str, worker: LeasingWorker) -> None:
-    answer = client.post(f"/v1/simulations/{finished}/retry")
-    assert answer.status_code == 201 and answer.json["retry_of"] == finished
-    assert answer.headers["Location"] == answer.json["links"]["self"]
-    simulation = client.get(answer.headers["Location"]).json
+    response = client.post(f"/v1/simulations/{finished}/retry")
+    assert response.status_code == 201 and response.json["retry_of"] == finished
+    assert response.headers["Location"] == response.json["links"]["self"]
+    simulation = client.get(response.headers["Location"]).json
     assert simulation["tasks"] == {"total": 20, "done": 18, "failed": 0}
 
 
 def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
     client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
+    def inherit_after_deletion(database: Database, store: ObjectStore, id: str) -> Inheritance:
         inheritance = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
         platform.finalization.remove_deleted(id)
         return inheritance
 
-    monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
+    monkeypatch.setattr("core.services.simulations.simulations.inherit", inherit_after_deletion)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
     assert client.get("/v1/simulations").json["items"] == []
     assert platform.simulations.list() == ([], None)
@@ -390,30 +390,30 @@ def test_a_retry_reads_results_that_are_compacted_meanwhile(
     worker.report(launch, lease, 0, 3)
     worker.report(launch, lease, 3, 5)
     worker.finish(launch)
-    moved: list[str] = []
+    compacted: list[str] = []
 
-    def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
+    def inherit_after_compaction(database: Database, store: ObjectStore, id: str) -> Inheritance:
         inheritance = inherit(database, store, id)
-        if not moved:  # as a concurrent retry does at its end
-            moved.extend(dict.fromkeys(segment.object for segment in inheritance.kept))
-            gathering = Finalization(
+        if not compacted:  # once, like the compaction at the end of a concurrent retry
+            compacted.extend(dict.fromkeys(segment.object for segment in inheritance.kept))
+            finalization = Finalization(
                 platform.database, platform.store, platform.notifier, platform.results, compact_above=1
             )
-            gathering.compact(f"{id}.0")
-            assert not {*moved} & {*platform.store.list(f"results/{id}/")}
+            finalization.compact(f"{id}.0")
+            assert not {*compacted} & {*platform.store.list(f"results/{id}/")}
         return inheritance
 
-    monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
-    answer = client.post(f"/v1/simulations/{id}/retry")
-    assert answer.status_code == 201 and len(moved) > 1
-    results = client.get(f"{answer.headers['Location']}/results").data.splitlines()
+    monkeypatch.setattr("core.services.simulations.simulations.inherit", inherit_after_compaction)
+    response = client.post(f"/v1/simulations/{id}/retry")
+    assert response.status_code == 201 and len(compacted) > 1
+    results = client.get(f"{response.headers['Location']}/results").data.splitlines()
     assert [json.loads(item)["task"] for item in results] == [task for task in range(20) if task % 7 != 6]
     assert len(client.get("/v1/simulations").json["items"]) == 2
 
 
 def test_a_retry_may_repeat_all_tasks(client: FlaskClient, finished: str) -> None:
-    answer = client.post(f"/v1/simulations/{finished}/retry", json={"only_failed": False})
-    assert client.get(answer.headers["Location"]).json["tasks"]["done"] == 0
+    response = client.post(f"/v1/simulations/{finished}/retry", json={"only_failed": False})
+    assert client.get(response.headers["Location"]).json["tasks"]["done"] == 0
 
 
 def test_an_invalid_retry_is_refused(client: FlaskClient, finished: str, submit: Submit) -> None:
@@ -447,9 +447,9 @@ def test_two_simulations_are_compared(
     client: FlaskClient, finished: str, submit: Submit, worker: LeasingWorker
 ) -> None:
     other = submit(seed=1).json["id"]
-    worker.play(other)
-    answer = client.get(f"/v1/simulations/{finished}/comparison?to={other}")
-    assert answer.status_code == 200 and answer.json
+    worker.run_to_end(other)
+    response = client.get(f"/v1/simulations/{finished}/comparison?to={other}")
+    assert response.status_code == 200 and response.json
     problem(client.get(f"/v1/simulations/{finished}/comparison"), 422, "invalid")
     problem(client.get(f"/v1/simulations/{finished}/comparison?to=x"), 422, "invalid")
 
@@ -461,11 +461,11 @@ def test_the_simulation_json_of_an_archive_repeats_the_simulation(
 
     archive = zipfile.ZipFile(io.BytesIO(client.get(f"/v1/simulations/{finished}/archive").data))
     document = json.loads(archive.read("simulation.json"))
-    answer = client.post("/v1/simulations", json=document)
-    assert answer.status_code == 201, answer.data
-    worker.play(answer.json["id"])
+    response = client.post("/v1/simulations", json=document)
+    assert response.status_code == 201, response.data
+    worker.run_to_end(response.json["id"])
     digests = {
-        client.get(f"/v1/simulations/{id}/summary").json["results_digest"] for id in (finished, answer.json["id"])
+        client.get(f"/v1/simulations/{id}/summary").json["results_digest"] for id in (finished, response.json["id"])
     }
     assert len(digests) == 1
 
@@ -482,13 +482,13 @@ def test_an_invalid_simulation_json_is_refused(client: FlaskClient, finished: st
 def test_a_dry_run_reports_whether_the_model_fits(
     submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
-    def play() -> None:
+    def run() -> None:
         worker.finish_unseen(worker.launch(until(lambda: worker.dispatch.snapshot().busy)[0].id))
 
-    thread = threading.Thread(target=play)
+    thread = threading.Thread(target=run)
     thread.start()
-    answer = submit(dry_run=True)
+    response = submit(dry_run=True)
     thread.join()
-    assert answer.status_code == 200 and answer.json == {"fits": True, "reason": None}
+    assert response.status_code == 200 and response.json == {"fits": True, "reason": None}
     assert worker.dispatch.deleted()  # the simulation of a dry run is deleted
     assert client.get("/v1/simulations").json["items"] == []

@@ -94,25 +94,25 @@ def drives(platform: Platform, client: FlaskClient) -> str:
     return str(response.json["id"])
 
 
-class Slow(FilesystemStore):
-    """Store that calls a function first, and answers after the staging has noticed that the dataset is deleted."""
+class SlowStore(FilesystemStore):
+    """Store that calls a function before a read, and reads after the staging has noticed the dataset's deletion."""
 
     def __init__(self, root: Path, first: Callable[[], None], deleted_event: threading.Event) -> None:
         super().__init__(root)
-        self._first, self._gone = first, deleted_event
+        self._first, self._deleted_event = first, deleted_event
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if key.startswith("packs/"):
             self._first()
-            self._gone.wait(TIMEOUT)
+            self._deleted_event.wait(TIMEOUT)
         return super().get(key, start, length)
 
 
-class Watched:
+class WatchedDatasets:
     """Datasets that set an event when a deleted dataset is requested."""
 
     def __init__(self, datasets: Datasets, deleted_event: threading.Event) -> None:
-        self._datasets, self._gone = datasets, deleted_event
+        self._datasets, self._deleted_event = datasets, deleted_event
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._datasets, name)
@@ -121,7 +121,7 @@ class Watched:
         try:
             return self._datasets.get(ref)
         except UnknownDataset:
-            self._gone.set()
+            self._deleted_event.set()
             raise
 
 
@@ -135,11 +135,11 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
             deleted.append(client.delete("/v1/datasets/drives").status_code)
 
     deleted_event = threading.Event()
-    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete, deleted_event))
+    cache = NodeCache(settings.home / "elsewhere", SlowStore(settings.home / "objects", delete, deleted_event))
     staging = Staging(
         platform.database,
         platform.notifier,
-        Watched(platform.datasets, deleted_event),  # type: ignore[arg-type]
+        WatchedDatasets(platform.datasets, deleted_event),  # type: ignore[arg-type]
         cache,
         home=settings.home,
         objects=platform.store,

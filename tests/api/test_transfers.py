@@ -155,7 +155,7 @@ def test_downloads_of_models_and_artifacts_are_redirected_on_request(
     assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(MODEL)))
     document = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 5]}}
     id = s3.post("/v1/simulations", json=document).json["id"]
-    LeasingWorker(distant).play(
+    LeasingWorker(distant).run_to_end(
         id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (1, "a/ü.bin", "text/html"): b"<"}
     )
     for task, name, content in ((0, "note.txt", b"0123456789"), (1, "a/ü.bin", b"<"), (0, "note.txt", b"0123456789")):
@@ -163,10 +163,10 @@ def test_downloads_of_models_and_artifacts_are_redirected_on_request(
         assert s3.get(path).data == content
         moved = s3.get(path + "?redirect=1")
         assert moved.status_code == 307, moved.data
-        answer = fetch(moved.headers["Location"])
-        assert (answer.status_code, answer.content) == (200, content)
-        assert answer.headers["content-disposition"].startswith("attachment")
-        assert answer.headers["content-type"] == "application/octet-stream"
+        response = fetch(moved.headers["Location"])
+        assert (response.status_code, response.content) == (200, content)
+        assert response.headers["content-disposition"].startswith("attachment")
+        assert response.headers["content-type"] == "application/octet-stream"
     assert fetch(moved.headers["Location"], Range="bytes=2-4").content == b"234"
     problem(s3.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
     assert s3.delete(f"/v1/simulations/{id}").status_code == 204

@@ -107,7 +107,7 @@ def test_another_tus_version_is_refused_with_the_supported_one(client: FlaskClie
 
 def test_every_response_has_the_tus_version_including_errors_of_the_request_guard(client: FlaskClient) -> None:
     address = create(client, 3)
-    for answer in (
+    for response in (
         client.get("/v1/uploads"),
         client.get(address),
         client.get("/v1/uploads/nothing"),
@@ -115,7 +115,7 @@ def test_every_response_has_the_tus_version_including_errors_of_the_request_guar
         client.head("/v1/uploads/00000000000000000000000000", headers=TUS),
         append(client, address, 2, b"c"),
     ):
-        assert answer.headers.getlist("Tus-Resumable") == ["1.0.0"]
+        assert response.headers.getlist("Tus-Resumable") == ["1.0.0"]
     assert "Tus-Resumable" not in client.get("/v1/models").headers
 
 
@@ -214,8 +214,8 @@ def test_a_creation_may_contain_the_first_bytes(client: FlaskClient, platform: P
 def test_a_refused_creation_leaves_no_upload(client: FlaskClient) -> None:
     headers = BYTES | {"Upload-Length": "5"}
     problem(client.post("/v1/uploads", data=b"hello world", headers=headers), 413, "too-large")
-    wrong_offset = headers | {"Upload-Checksum": checksum_header("sha1", b"other")}
-    assert client.post("/v1/uploads", data=b"hello", headers=wrong_offset).status_code == 460
+    wrong_checksum = headers | {"Upload-Checksum": checksum_header("sha1", b"other")}
+    assert client.post("/v1/uploads", data=b"hello", headers=wrong_checksum).status_code == 460
     other = TUS | {"Upload-Length": "5", "Content-Type": "text/plain"}
     problem(client.post("/v1/uploads", data=b"hello", headers=other), 415, "unsupported-media-type")
     assert client.get("/v1/uploads").json["items"] == []
@@ -311,12 +311,12 @@ def test_bytes_with_a_checksum_are_stored_completely_or_not_at_all(
     client: FlaskClient, platform: Platform, algorithm: str
 ) -> None:
     address = create(client, 11)
-    wrong_offset = append(client, address, 0, b"hello ", Upload_Checksum=checksum_header(algorithm, b"hullo "))
-    problem(wrong_offset, 460, "checksum-mismatch")
+    mismatch = append(client, address, 0, b"hello ", Upload_Checksum=checksum_header(algorithm, b"hullo "))
+    problem(mismatch, 460, "checksum-mismatch")
     assert offset(client, address) == 0
     assert list(platform.store.list("uploads/")) == []
-    right = append(client, address, 0, b"hello ", Upload_Checksum=checksum_header(algorithm, b"hello "))
-    assert right.status_code == 204 and right.headers["Upload-Offset"] == "6"
+    accepted = append(client, address, 0, b"hello ", Upload_Checksum=checksum_header(algorithm, b"hello "))
+    assert accepted.status_code == 204 and accepted.headers["Upload-Offset"] == "6"
     headers = BYTES | {"Upload-Offset": "6", "Upload-Checksum": checksum_header(algorithm, b"world")}
     assert (
         client.patch(address, data=b"wor", headers=headers, environ_overrides=broken_connection(5)).status_code == 460
