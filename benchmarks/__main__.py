@@ -21,12 +21,12 @@ from benchmarks import (
     staging,
     uploads,
 )
-from benchmarks.figures import busy, keep
+from benchmarks.figures import busy, store
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """A benchmark: its function, and its section of RESULTS.md; ``apart``: it runs only when it is named."""
+class Benchmark:
+    """A benchmark: its function, and its section of RESULTS.md; ``apart``: it runs only if its name is an argument."""
 
     name: str
     title: str
@@ -35,35 +35,35 @@ class Measure:
     apart: bool = False
 
 
-MEASURES = (
-    Measure("fanout", "No-op fan-out", fanout.measure, results.fanout),
-    Measure("latency", "POST to first result", latency.measure, results.latency),
-    Measure("driving", "car_street against a plain loop", driving.measure, results.driving),
-    Measure("footprint", "Footprint", footprint.measure, results.footprint),
-    Measure("scs", "The cache service against nginx", scs.measure, scs.section),
-    Measure("staging", "Staging from S3 against rclone", staging.measure, staging.section),
-    Measure("uploads", "Resumable uploads against tusd", uploads.measure, uploads.section),
-    Measure("eviction", "Eviction", eviction.measure, eviction.section),
-    Measure("ring", "Distribution of keys over nodes", ring.measure, ring.section),
-    Measure("registering", "Registering a million files", registering.measure, registering.section),
-    Measure("archive", "An archive of ten gigabytes", archive.measure, archive.section),
-    Measure("cluster", "On a real Kubernetes", cluster.measure, cluster.section, apart=True),
-    Measure("api_client", "Calls of the Kubernetes API", api_client.measure, api_client.section, apart=True),
+BENCHMARKS = (
+    Benchmark("fanout", "No-op fan-out", fanout.measure, results.fanout),
+    Benchmark("latency", "POST to first result", latency.measure, results.latency),
+    Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
+    Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
+    Benchmark("scs", "The cache service against nginx", scs.measure, scs.section),
+    Benchmark("staging", "Staging from S3 against rclone", staging.measure, staging.section),
+    Benchmark("uploads", "Resumable uploads against tusd", uploads.measure, uploads.section),
+    Benchmark("eviction", "Eviction", eviction.measure, eviction.section),
+    Benchmark("ring", "Distribution of keys over nodes", ring.measure, ring.section),
+    Benchmark("registering", "Registering a million files", registering.measure, registering.section),
+    Benchmark("archive", "An archive of ten gigabytes", archive.measure, archive.section),
+    Benchmark("cluster", "On a real Kubernetes", cluster.measure, cluster.section, apart=True),
+    Benchmark("api_client", "Calls of the Kubernetes API", api_client.measure, api_client.section, apart=True),
 )
 
 
 def main(names: list[str]) -> int:
     """Run the named benchmarks; `results` alone only rewrites the page."""
-    known = {measure.name for measure in MEASURES}
-    if unknown := sorted(set(names) - known - {"results"}):
-        print(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))} and results", file=sys.stderr)
+    all_names = {benchmark.name for benchmark in BENCHMARKS}
+    if unknown := sorted(set(names) - all_names - {"results"}):
+        print(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(all_names))} and results", file=sys.stderr)
         return 2
-    for measure in MEASURES:
-        if measure.name in names or (not names and not measure.apart):
-            print(f"-- {measure.name}", flush=True)
-            others = busy()
-            keep(measure.name, measure.measure(), others)
-        results.write((each.name, each.title, each.section) for each in MEASURES)
+    for benchmark in BENCHMARKS:
+        if benchmark.name in names or (not names and not benchmark.apart):
+            print(f"-- {benchmark.name}", flush=True)
+            load = busy()
+            store(benchmark.name, benchmark.measure(), load)
+        results.write((benchmark.name, benchmark.title, benchmark.section) for benchmark in BENCHMARKS)
     print(f"written: {results.PAGE}")
     return 0
 

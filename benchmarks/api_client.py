@@ -1,4 +1,4 @@
-"""Processor time a call of the Kubernetes API client (`kube/`), beside http.client and the package's typed objects."""
+"""Kubernetes API client (`kube/`): processor time of a call, beside http.client and the package's typed objects."""
 
 import itertools
 import subprocess
@@ -23,12 +23,12 @@ from workers.executors.kubernetes.options import parse
 
 NAMESPACE = "calls"
 PODS = 1000
-#: Rounds, in each of which all clients take their turn, and calls of an operation in a round.
+#: Rounds, in each of which every client is measured, and calls of an operation in a round.
 ROUNDS = 7
 CALLS = {"get": 200, "create": 100, "list": 8}
 #: Clients by name: `kube/`, the standard library alone, the package's typed objects; and `kube/` with metadata only.
-OURS, BARE, TYPED, METADATA = "kube", "http.client", "typed", "metadata"
-CONFIG_MAPS, POD_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/pods"
+KUBE, HTTP, TYPED, METADATA = "kube", "http.client", "typed", "metadata"
+CONFIG_MAPS_PATH, POD_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/pods"
 #: Prints processor seconds and KiB of resident memory that the import of modules costs a process.
 IMPORT = """
 import sys, time
@@ -44,19 +44,20 @@ Operation = Callable[[], object]
 
 
 def measure() -> Figures:
-    """Measure on a real API server: a thousand pods that nobody schedules, each as large as a launch's."""
+    """Measure on a real API server with a thousand pods that are never scheduled, each as large as a launch's pod."""
     with Cluster() as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
         cluster.until(lambda: cluster.get(account) is not None, "the namespace has an account")
-        ours, bare = KubernetesClient(access_of(str(cluster.kubeconfig)), time_out=30.0), ApiClient(cluster.kubeconfig)
+        kube = KubernetesClient(access_of(str(cluster.kubeconfig)), time_out=30.0)
+        plain_client = ApiClient(cluster.kubeconfig)
         typed = new_client_from_config(str(cluster.kubeconfig))
         try:
             for number in range(PODS):
-                ours.create(POD_PATH, _pod(number))
-            return _measured(ours, bare, CoreV1Api(typed)) | {"import": _imported()}
+                kube.create(POD_PATH, _pod(number))
+            return _measure_operations(kube, plain_client, CoreV1Api(typed)) | {"import": _import_cost()}
         finally:
-            for client in (ours, bare, typed):
+            for client in (kube, plain_client, typed):
                 client.close()
 
 
@@ -69,42 +70,42 @@ def _pod(number: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _measured(ours: KubernetesClient, bare: ApiClient, typed: CoreV1Api) -> Figures:
+def _measure_operations(kube: KubernetesClient, plain_client: ApiClient, typed: CoreV1Api) -> Figures:
     names = (f"map-{number}" for number in itertools.count())
-    one = f"{CONFIG_MAPS}/{_create(ours, next(names))}"
-    name = one.rpartition("/")[2]
+    config_map_path = f"{CONFIG_MAPS_PATH}/{_create(kube, next(names))}"
+    name = config_map_path.rpartition("/")[2]
     operations: dict[str, dict[str, Operation]] = {
         "get": {
-            OURS: lambda: ours.get(one, MetadataOnly),
-            BARE: lambda: bare.get(one, MetadataOnly),
+            KUBE: lambda: kube.get(config_map_path, MetadataOnly),
+            HTTP: lambda: plain_client.get(config_map_path, MetadataOnly),
             TYPED: lambda: typed.read_namespaced_config_map(name, NAMESPACE),
         },
         "create": {
-            OURS: lambda: _create(ours, next(names)),
-            BARE: lambda: _create(bare, next(names)),
+            KUBE: lambda: _create(kube, next(names)),
+            HTTP: lambda: _create(plain_client, next(names)),
             TYPED: lambda: typed.create_namespaced_config_map(NAMESPACE, _config_map(next(names))),
         },
         "list": {
-            OURS: lambda: _all(ours.get(POD_PATH, PodList, resourceVersion="0").items),
-            BARE: lambda: _all(bare.get(POD_PATH, PodList, resourceVersion="0").items),
-            TYPED: lambda: _all(typed.list_namespaced_pod(NAMESPACE, resource_version="0").items),
+            KUBE: lambda: _check_complete(kube.get(POD_PATH, PodList, resourceVersion="0").items),
+            HTTP: lambda: _check_complete(plain_client.get(POD_PATH, PodList, resourceVersion="0").items),
+            TYPED: lambda: _check_complete(typed.list_namespaced_pod(NAMESPACE, resource_version="0").items),
         },
     }
     watches: dict[str, Operation] = {
-        OURS: lambda: _all(list(itertools.islice(ours.watch(POD_PATH, seconds=30, quiet=30.0), PODS))),
-        METADATA: lambda: _all(
-            list(itertools.islice(ours.watch(POD_PATH, seconds=30, quiet=30.0, metadata_only=True), PODS))
+        KUBE: lambda: _check_complete(list(itertools.islice(kube.watch(POD_PATH, seconds=30, quiet=30.0), PODS))),
+        METADATA: lambda: _check_complete(
+            list(itertools.islice(kube.watch(POD_PATH, seconds=30, quiet=30.0, metadata_only=True), PODS))
         ),
-        BARE: lambda: _all(list(itertools.islice(bare.watch(POD_PATH, timeoutSeconds="30"), PODS))),
+        HTTP: lambda: _check_complete(list(itertools.islice(plain_client.watch(POD_PATH, timeoutSeconds="30"), PODS))),
     }
-    found: Figures = {}
+    figures: Figures = {}
     for operation, clients in operations.items():
-        found[operation] = _taken(clients, CALLS[operation], 1)
-    return found | {"watch": _taken(watches, 1, PODS)}
+        figures[operation] = _alternate(clients, CALLS[operation], 1)
+    return figures | {"watch": _alternate(watches, 1, PODS)}
 
 
 def _create(client: KubernetesClient | ApiClient, name: str) -> str:
-    client.create(CONFIG_MAPS, _config_map(name))
+    client.create(CONFIG_MAPS_PATH, _config_map(name))
     return name
 
 
@@ -113,16 +114,16 @@ def _config_map(name: str) -> Any:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "value" * 20}}
 
 
-def _all(items: Any) -> None:
+def _check_complete(items: Any) -> None:
     """Check that nothing is missing."""
     if len(items) != PODS:
         raise RuntimeError(f"{len(items)} of {PODS}")
 
 
-def _taken(clients: dict[str, Operation], calls: int, parts: int) -> dict[str, Any]:
-    """Let clients take turns; return processor and wall seconds a call, or a part of one, by client."""
-    spent: dict[str, list[float]] = {client: [] for client in clients}
-    walls: dict[str, list[float]] = {client: [] for client in clients}
+def _alternate(clients: dict[str, Operation], calls: int, parts: int) -> dict[str, Any]:
+    """Run the clients in turn; return processor and wall seconds per call, or per part of a call, by client."""
+    cpu_seconds: dict[str, list[float]] = {client: [] for client in clients}
+    wall_seconds: dict[str, list[float]] = {client: [] for client in clients}
     for operation in clients.values():
         operation()
     for _ in range(ROUNDS):
@@ -131,27 +132,27 @@ def _taken(clients: dict[str, Operation], calls: int, parts: int) -> dict[str, A
             for _ in range(calls):
                 start = time.perf_counter()
                 operation()
-                walls[client].append((time.perf_counter() - start) / parts)
-            spent[client].append((time.process_time() - began) / calls / parts)
+                wall_seconds[client].append((time.perf_counter() - start) / parts)
+            cpu_seconds[client].append((time.process_time() - began) / calls / parts)
     return {
         client: {
-            "cpu": spread(spent[client]),
-            "wall": percentile(walls[client], 0.5),
-            "calls": len(walls[client]),
-            # of neighbours in time, so that a slow moment of the machine affects both
-            "ratio": spread(one / bare for one, bare in zip(spent[client], spent[BARE], strict=True)),
+            "cpu": spread(cpu_seconds[client]),
+            "wall": percentile(wall_seconds[client], 0.5),
+            "calls": len(wall_seconds[client]),
+            # of consecutive measurements, so that a slow moment of the machine affects both
+            "ratio": spread(own / plain for own, plain in zip(cpu_seconds[client], cpu_seconds[HTTP], strict=True)),
         }
         for client in clients
     }
 
 
-def _imported() -> dict[str, Any]:
-    taken = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, check=True) for _ in range(ROUNDS + 1)]
-    pairs = [tuple(map(float, done.stdout.split())) for done in taken[1:]]  # the first one may compile
+def _import_cost() -> dict[str, Any]:
+    runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, check=True) for _ in range(ROUNDS + 1)]
+    pairs = [tuple(map(float, run.stdout.split())) for run in runs[1:]]  # the first process may compile bytecode
     return {"cpu": spread(cpu for cpu, _ in pairs), "mib": spread(kib / 1024 for _, kib in pairs)}
 
 
-def section(found: Figures) -> str:
+def section(figures: Figures) -> str:
     """Return the section."""
     titles = {
         "get": "get a ConfigMap",
@@ -161,15 +162,15 @@ def section(found: Figures) -> str:
     }
     rows = []
     for operation, title in titles.items():
-        clients = found[operation]
+        clients = figures[operation]
         cells = [
-            spanned(clients[client]["cpu"], milliseconds) if client in clients else "" for client in (OURS, BARE, TYPED)
+            spanned(clients[client]["cpu"], milliseconds) if client in clients else "" for client in (KUBE, HTTP, TYPED)
         ]
-        ratio = spanned(clients[OURS]["ratio"], "{:.2f}".format)
-        walls = [milliseconds(clients[client]["wall"]) if client in clients else "" for client in (OURS, BARE, TYPED)]
+        ratio = spanned(clients[KUBE]["ratio"], "{:.2f}".format)
+        walls = [milliseconds(clients[client]["wall"]) if client in clients else "" for client in (KUBE, HTTP, TYPED)]
         rows.append([title, *cells, ratio, " / ".join(walls).rstrip(" /")])
     head = ["processor time a call", "kube/", "http.client", "typed objects", "ratio", "p50 of the whole call"]
-    imported, metadata = found["import"], found["watch"][METADATA]["cpu"]
+    import_cost, metadata = figures["import"], figures["watch"][METADATA]["cpu"]
     return "\n\n".join(
         [
             "A real API server (1.35) on the same machine, over TLS with a client certificate; the clients take turns "
@@ -179,7 +180,7 @@ def section(found: Figures) -> str:
             "same order.",
             table(head, rows),
             f"A watch that asks for metadata only, as the executor's does: {spanned(metadata, milliseconds)} an event. "
-            f"Importing the package costs {spanned(imported['cpu'], milliseconds)} of processor time and "
-            f"{imported['mib']['median']:.0f} MiB of resident memory, once, in a process that calls an API server.",
+            f"Importing the package costs {spanned(import_cost['cpu'], milliseconds)} of processor time and "
+            f"{import_cost['mib']['median']:.0f} MiB of resident memory, once, in a process that calls an API server.",
         ]
     )

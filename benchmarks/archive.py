@@ -26,7 +26,7 @@ from core.store.database import Database
 from core.store.results import Artifact
 from datasets.objectstore.filesystem import FilesystemStore
 
-SIZE, EACH, RUNS = 10 << 30, 64 << 20, 3
+SIZE, ARTIFACT_SIZE, RUNS = 10 << 30, 64 << 20, 3
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 events {{ }}
@@ -34,13 +34,13 @@ http {{ access_log off; sendfile on; server {{ listen 127.0.0.1:{port}; root {fo
 """
 
 
-def filled(home: Path, id: str, size: int) -> None:
-    """Add artifacts of so many bytes to a simulation that has ended, as if its tasks had reported them."""
+def add_artifacts(home: Path, id: str, size: int) -> None:
+    """Add artifacts of ``size`` bytes in all to a simulation that has ended, as if its tasks had reported them."""
     store, database = FilesystemStore(home / "objects"), Database(f"sqlite:///{home / 'windtunnel.db'}")
     with database.read() as c:
         row = simulations.find(c, id)
-    for task in range(size // EACH):
-        body = os.urandom(EACH)
+    for task in range(size // ARTIFACT_SIZE):
+        body = os.urandom(ARTIFACT_SIZE)
         key = f"bench/{id}/{task}"
         store.put(key, (body,))
         artifact = Artifact(
@@ -49,82 +49,82 @@ def filled(home: Path, id: str, size: int) -> None:
             media_type="application/octet-stream",
             object=key,
             offset=0,
-            bytes=EACH,
+            bytes=ARTIFACT_SIZE,
             crc32=zlib.crc32(body),
         )
         database.write(lambda c, artifact=artifact: artifacts.add_artifact(c, id, artifact))  # type: ignore[misc]
     notifier = RedisNotifier(embedded(home / "run"))
-    read = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
+    results = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
     summary = json.loads(row.summary)
-    held = summary["archive"]
-    summary["archive"] = read.describe_archive(row, summary, held["bytes"], held["crc32"])
+    archive = summary["archive"]
+    summary["archive"] = results.describe_archive(row, summary, archive["bytes"], archive["crc32"])
     database.write(lambda c: simulations.set_summary(c, id, summary))
     notifier.close()
     database.close()
 
 
-def took(url: str, to: str) -> float:
+def download_seconds(url: str, target: str) -> float:
     """Download with curl; return the seconds."""
-    command = ["curl", "-sS", "--fail", "-o", to, "-w", "%{time_total}", url]
+    command = ["curl", "-sS", "--fail", "-o", target, "-w", "%{time_total}", url]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @contextmanager
-def watched(root: int) -> Iterator[list[float]]:
+def sampled_memory(root: int) -> Iterator[list[float]]:
     """Sample the API's memory in MiB, five times a second while the block runs."""
-    seen: list[float] = [memory(root)["api"]["mib"]]
-    over = threading.Event()
+    samples: list[float] = [memory(root)["api"]["mib"]]
+    stopped = threading.Event()
 
-    def look() -> None:
-        while not over.wait(0.2):
-            seen.append(memory(root)["api"]["mib"])
+    def sample() -> None:
+        while not stopped.wait(0.2):
+            samples.append(memory(root)["api"]["mib"])
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    sampler = threading.Thread(target=sample)
+    sampler.start()
     try:
-        yield seen
+        yield samples
     finally:
-        over.set()
-        looking.join()
+        stopped.set()
+        sampler.join()
 
 
 def measure(size: int = SIZE, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both in turn, from files in the page cache."""
+    """Measure both servers in turn, with files in the page cache."""
     figures: dict[str, list[float]] = {"windtunnel": [], "nginx": []}
     with running_platform() as platform, tempfile.TemporaryDirectory(prefix="windtunnel-archive-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx serves as another user
-        wire = platform.wire()
-        id = wire.submit({"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 100]}})["id"]
-        wire.until(id)
-        wire.close()
-        filled(platform.home, id, size)
+        client = platform.connect()
+        id = client.submit({"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 100]}})["id"]
+        client.until(id)
+        client.close()
+        add_artifacts(platform.home, id, size)
         url = f"http://127.0.0.1:{platform.port}/v1/simulations/{id}/archive"
         (folder / "files").mkdir()
-        took(url, str(folder / "files" / "ready.zip"))
+        download_seconds(url, str(folder / "files" / "ready.zip"))
         subprocess.run(["unzip", "-tqq", str(folder / "files" / "ready.zip")], check=True)
         port = free_port()
         (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
         nginx = shutil.which("nginx") or "/usr/sbin/nginx"
         before = memory(platform.process.pid)["api"]["mib"]
-        most = before
+        peak = before
         with process([nginx, "-c", str(folder / "nginx.conf")], port):
-            took(f"http://127.0.0.1:{port}/ready.zip", "/dev/null")
+            download_seconds(f"http://127.0.0.1:{port}/ready.zip", "/dev/null")
             for _ in range(runs):
-                figures["nginx"].append(size / took(f"http://127.0.0.1:{port}/ready.zip", "/dev/null"))
-                with watched(platform.process.pid) as seen:
-                    figures["windtunnel"].append(size / took(url, "/dev/null"))
-                most = max(most, *seen)
+                figures["nginx"].append(size / download_seconds(f"http://127.0.0.1:{port}/ready.zip", "/dev/null"))
+                with sampled_memory(platform.process.pid) as samples:
+                    figures["windtunnel"].append(size / download_seconds(url, "/dev/null"))
+                peak = max(peak, *samples)
     return {
         "size": size,
         "rates": {name: spread(values) for name, values in figures.items()},
-        "memory": {"before": before, "most": most},
+        "memory": {"before": before, "most": peak},
     }
 
 
-def section(found: Figures) -> str:
+def section(figures: Figures) -> str:
     """Return the section: both rates, and the API's memory."""
-    rates, memory_ = found["rates"], found["memory"]
+    rates, memory_ = figures["rates"], figures["memory"]
     ratio = rates["windtunnel"]["median"] / rates["nginx"]["median"]
 
     def megabytes(rate: float) -> str:
@@ -134,11 +134,11 @@ def section(found: Figures) -> str:
         ["**Windtunnel**, composed while it is sent", spanned(rates["windtunnel"], megabytes)],
         ["nginx, the same zip as a file, sendfile, one worker", spanned(rates["nginx"], megabytes)],
     ]
-    grown = memory_["most"] - memory_["before"]  # MiB
+    growth = memory_["most"] - memory_["before"]  # MiB
     return (
-        f"An archive of {found['size'] / 2**30:.0f} GiB ({found['size'] // EACH} artifacts of 64 MiB and the results), "
-        "downloaded by curl to /dev/null, alternating.\n\n"
+        f"An archive of {figures['size'] / 2**30:.0f} GiB ({figures['size'] // ARTIFACT_SIZE} artifacts of 64 MiB and "
+        "the results), downloaded by curl to /dev/null, alternating.\n\n"
         + table(["", "rate"], rows)
         + f"\n\nRatio {ratio:.2f}. The API's memory (PSS) before: {memory_['before']:.0f} MiB; while it sends: "
-        f"{grown:+.0f} MiB at most. " + aim("memory does not grow", grown < 32) + "\n"
+        f"{growth:+.0f} MiB at most. " + aim("memory does not grow", growth < 32) + "\n"
     )

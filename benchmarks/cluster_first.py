@@ -35,7 +35,7 @@ PROCESSES = {
 }
 #: Resources of containers: the share of two cores that a worker should have. With small requests, other load on the
 #: machine would starve the containers, and the figures would say nothing about pods.
-SHARES = {
+CONTAINER_RESOURCES = {
     "runner": {"cpu": "200m", "memory": "256Mi"},
     "evaluator": {"cpu": "650m", "memory": "1Gi"},
     "model_server": {"cpu": "650m", "memory": "1Gi"},
@@ -51,7 +51,9 @@ def now() -> float:
 
 def install(installed: PlatformRelease) -> None:
     """Install the platform by its chart, with these resources for its pods."""
-    installed.install(executors={"cluster": {"workers": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
+    installed.install(
+        executors={"cluster": {"workers": 2, "grace": 60, "options": {**CONTAINER_RESOURCES, "patience": 60}}}
+    )
 
 
 def service(cluster: Cluster) -> PlatformClient:
@@ -64,40 +66,40 @@ class Steps:
     """Records when each step of a launch was first observed: objects by a watch, processes in /proc by their cgroup."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.seen: dict[str, float] = {}
+        self.times: dict[str, float] = {}
         self._cgroup = cluster._record.cgroup
         self._client = KubernetesClient(access_of(str(cluster.kubeconfig)), time_out=30.0)
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets"
-        watches = ((jobsets, lambda _: ["JobSet is created"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
-        self._threads = [threading.Thread(target=self._watch, args=each, daemon=True) for each in watches]
+        watches = ((jobsets, lambda _: ["JobSet is created"]), (f"/api/v1/namespaces/{PROJECT}/pods", _steps_of_pod))
+        self._threads = [threading.Thread(target=self._watch, args=watch, daemon=True) for watch in watches]
         self._threads.append(threading.Thread(target=self._scan, daemon=True))
 
     @contextmanager
-    def noted(self) -> Iterator[dict[str, float]]:
+    def recording(self) -> Iterator[dict[str, float]]:
         """Record steps while the block runs."""
-        self._old = {pid for pid in os.listdir("/proc") if pid.isdigit()}
+        self._earlier_processes = {pid for pid in os.listdir("/proc") if pid.isdigit()}
         for thread in self._threads:
             thread.start()
         time.sleep(0.3)  # the watches are open
-        self.seen.clear()
+        self.times.clear()
         try:
-            yield self.seen
+            yield self.times
         finally:
-            self._over.set()
+            self._stopped.set()
             self._threads[-1].join()
 
     def _watch(self, path: str, steps: Callable[[dict[str, Any]], list[str]]) -> None:
         for event in self._client.watch(path, seconds=20, quiet=60):
-            if self._over.is_set():
+            if self._stopped.is_set():
                 return
             for step in steps(event.object) if event.type != "BOOKMARK" else ():
-                self.seen.setdefault(step, now())
+                self.times.setdefault(step, now())
 
     def _scan(self) -> None:
-        while not self._over.wait(SCAN_INTERVAL):
+        while not self._stopped.wait(SCAN_INTERVAL):
             for pid in os.listdir("/proc"):
-                if pid.isdigit() and pid not in self._old:
+                if pid.isdigit() and pid not in self._earlier_processes:
                     self._inspect(Path("/proc") / pid)
 
     def _inspect(self, process: Path) -> None:
@@ -106,67 +108,67 @@ class Steps:
                 return
             command = (process / "cmdline").read_text(errors="replace")
         except OSError:
-            return  # it has ended
+            return  # the process has ended
         for step, pattern in PROCESSES.items():
             if re.search(pattern, command):
-                self.seen.setdefault(step, now())
+                self.times.setdefault(step, now())
 
 
-def _of_pod(pod: dict[str, Any]) -> list[str]:
-    placed = ["pod is scheduled"] if pod["spec"].get("nodeName") else []
-    return ["pod is created", *placed]
+def _steps_of_pod(pod: dict[str, Any]) -> list[str]:
+    scheduled = ["pod is scheduled"] if pod["spec"].get("nodeName") else []
+    return ["pod is created", *scheduled]
 
 
-def first(cluster: Cluster, wire: PlatformClient) -> dict[str, float]:
+def first(cluster: Cluster, client: PlatformClient) -> dict[str, float]:
     """Submit and read the results on the same request; return seconds to each step."""
     steps = Steps(cluster)
-    with steps.noted() as seen:
+    with steps.recording() as times:
         began = now()
-        lines = wire.lines(SUBMISSION)
+        lines = client.lines(SUBMISSION)
         next(lines)
-        seen["first result"] = now()
+        times["first result"] = now()
         for _ in lines:
             pass
-        seen["last result"] = now()
-    wire.close()
-    return {step: at - began for step, at in seen.items()}
+        times["last result"] = now()
+    client.close()
+    return {step: moment - began for step, moment in times.items()}
 
 
-#: Objects created without the platform: a Job with one container as by `kubectl create job`, whose only volume is its
-#: account's token; a Job without volumes, which kubelet need not mount; and the JobSet of a complete pod.
-JOB, VOID, JOBSET = "job", "void", "jobset"
+#: Plain objects, created without the platform: a Job with one container as by `kubectl create job`, whose only volume
+#: is its account's token; a Job without volumes, so that the kubelet mounts nothing; and the JobSet of a complete pod.
+JOB, NO_VOLUMES, JOBSET = "job", "void", "jobset"
 
 
-def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
+def start_plain_pod(cluster: Cluster, server: str, id: str, kind: str) -> float:
     """Create plain objects; return seconds until all their containers have started."""
     options = {
         "images": {"runner": server},
         "pull_policy": "Never",
         "namespace": PROJECT,
         "installation": "bare",
-    } | SHARES
+    } | CONTAINER_RESOURCES
     objects = copy.deepcopy(manifests.launch_objects(launch(id), parse(options), manifests.ServedApis()))
-    owner, *others = objects
+    owner, *other_objects = objects
     spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = spec["template"]["spec"]
     for container in pod["containers"]:
         container["command"] = ["python", "-c", PRINT]
-    if what != JOBSET:
+    if kind != JOBSET:
         pod["containers"] = [pod["containers"][0]]
         pod["containers"][0]["volumeMounts"] = []
         pod["volumes"] = []
-        pod["automountServiceAccountToken"] = what == JOB
+        pod["automountServiceAccountToken"] = kind == JOB
         spec = {"template": spec["template"], "backoffLimit": 0}
         owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": owner["metadata"], "spec": spec}
-        others = []
+        other_objects = []
     paths = {
         "Job": f"/apis/batch/v1/namespaces/{PROJECT}/jobs",
         "JobSet": f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets",
         "Secret": f"/api/v1/namespaces/{PROJECT}/secrets",
         "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{PROJECT}/networkpolicies",
     }
-    for other in others:
-        cluster.control_plane.request("POST", paths[other["kind"]], other)
+    for document in other_objects:
+        cluster.control_plane.request("POST", paths[document["kind"]], document)
     began = now()
     cluster.control_plane.request("POST", paths[owner["kind"]], owner)
     selector = f"windtunnel/launch={id}"
@@ -177,7 +179,7 @@ def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
 
     cluster.until(done, f"{id} is done", 60.0)
     times = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
-    for document in (owner, *others):
+    for document in (owner, *other_objects):
         cluster.control_plane.request(
             "DELETE", f"{paths[document['kind']]}/{document['metadata']['name']}?propagationPolicy=Background"
         )
@@ -189,27 +191,32 @@ def measure(cluster: Cluster, installed: PlatformRelease, runs: int = RUNS) -> d
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
     first(cluster, service(cluster))
-    taken: list[dict[str, float]] = []
-    others: list[float] = []
-    peers: dict[str, list[float]] = {what: [] for what in (JOB, VOID, JOBSET)}
+    runs_of_platform: list[dict[str, float]] = []
+    loads: list[float] = []
+    plain_pods: dict[str, list[float]] = {kind: [] for kind in (JOB, NO_VOLUMES, JOBSET)}
     for run in range(runs):
         cluster.until(lambda: not installed.remaining_objects(), "nothing is left of the last launch")
-        others.append(busy(1.0))
-        taken.append(first(cluster, service(cluster)))
+        loads.append(busy(1.0))
+        runs_of_platform.append(first(cluster, service(cluster)))
         cluster.until(lambda: not installed.remaining_objects(), "nothing is left of the launch")
-        for what, each in peers.items():
-            each.append(bare(cluster, server, f"{what}{run}", what))
-        beside = ", ".join(f"{what} {each[-1]:.2f} s" for what, each in peers.items())
-        print(f"{taken[-1]['first result']:.2f} s, {beside}", flush=True)
-    steps = {step for run in taken for step in run}
-    spans = {step: tail([run[step] for run in taken if step in run]) for step in steps}
-    firsts = [run["first result"] for run in taken]
+        for kind, seconds in plain_pods.items():
+            seconds.append(start_plain_pod(cluster, server, f"{kind}{run}", kind))
+        plain_times = ", ".join(f"{kind} {seconds[-1]:.2f} s" for kind, seconds in plain_pods.items())
+        print(f"{runs_of_platform[-1]['first result']:.2f} s, {plain_times}", flush=True)
+    steps = {step for run in runs_of_platform for step in run}
+    spans = {step: tail([run[step] for run in runs_of_platform if step in run]) for step in steps}
+    firsts = [run["first result"] for run in runs_of_platform]
     return {
         "steps": dict(sorted(spans.items(), key=lambda item: item[1]["p50"])),
-        "bare": {what: tail(each) for what, each in peers.items()},
+        "bare": {kind: tail(seconds) for kind, seconds in plain_pods.items()},
         "beyond": {
-            what: tail([ours - theirs for ours, theirs in zip(firsts, each, strict=True)])
-            for what, each in peers.items()
+            kind: tail(
+                [
+                    platform_seconds - plain_seconds
+                    for platform_seconds, plain_seconds in zip(firsts, seconds, strict=True)
+                ]
+            )
+            for kind, seconds in plain_pods.items()
         },
-        "others": statistics.median(others),
+        "others": statistics.median(loads),
     }

@@ -10,42 +10,40 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.platform_release import PlatformRelease
 
 RUNS = 20
-KIND = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMISSION["dataset"], "pods": 1}
+WARM_PODS = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMISSION["dataset"], "pods": 1}
 #: Seconds from a pod's readiness until the dispatcher has observed it: it polls every second.
-SEEN = 2.5
+OBSERVATION_DELAY = 2.5
 
 
 def measure(cluster: Cluster, installed: PlatformRelease, runs: int = RUNS) -> dict[str, Any]:
     """Submit when a warm pod is ready, and again when the next is ready."""
-    installed.set_executor_options(warm=[KIND])
+    installed.set_executor_options(warm=[WARM_PODS])
     firsts: list[float] = []
     lasts: list[float] = []
-    others: list[float] = []
+    loads: list[float] = []
     for run in range(runs + 1):  # the first run finds cold caches and is not counted
         cluster.until(lambda: len(installed.ready_warm_launches()) == 1, "there is a warm pod", 120.0)
-        time.sleep(SEEN)
+        time.sleep(OBSERVATION_DELAY)
         if run:
-            others.append(busy(1.0))
+            loads.append(busy(1.0))
         (warm_pod,) = installed.ready_warm_launches()
-        wire = service(cluster)
-        wire.get("/healthz")  # opens the connection
+        client = service(cluster)
+        client.get("/healthz")  # opens the connection
         began = time.perf_counter()
-        lines = wire.lines(SUBMISSION)
+        lines = client.lines(SUBMISSION)
         next(lines)
         first = time.perf_counter() - began
         for _ in lines:
             pass
         last = time.perf_counter() - began
-        wire.close()
+        client.close()
         installed.until(
-            lambda warm_pod=warm_pod: warm_pod not in installed.ready_warm_launches(),  # type: ignore[misc]
-            "the warm pod was taken",
-            30.0,
-        )
+            lambda warm_pod=warm_pod: warm_pod not in installed.ready_warm_launches(), "the warm pod was taken", 30.0
+        )  # type: ignore[misc]
         if run:
             firsts.append(first)
             lasts.append(last)
             print(f"{first:.3f} s with a warm pod", flush=True)
     installed.set_executor_options(warm=[])
     cluster.until(lambda: not installed.remaining_objects(), "no warm pod is left", 120.0)
-    return {"first": tail(firsts), "last": tail(lasts), "others": statistics.median(others)}
+    return {"first": tail(firsts), "last": tail(lasts), "others": statistics.median(loads)}

@@ -14,14 +14,14 @@ from typing import Any
 
 IDM = Path(__file__).resolve().parents[1] / "runtimes" / "baselines" / "car_street" / "idm.py"
 #: Frames of car_street in bytes: an observation of 32 numbers, an action of 2.
-ASKED, ANSWERED = b"o" * 148, b"a" * 25
+REQUEST, REPLY = b"o" * 148, b"a" * 25
 
 
-def _echo(end: socket.socket) -> None:
+def _echo(connection: socket.socket) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    room = bytearray(len(ASKED))
-    while end.recv_into(room):
-        end.send(ANSWERED)
+    buffer = bytearray(len(REQUEST))
+    while connection.recv_into(buffer):
+        connection.send(REPLY)
     os._exit(0)
 
 
@@ -30,14 +30,14 @@ class Model:
 
     def __init__(self) -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        self._end, theirs = socket.socketpair()
+        self._connection, child_end = socket.socketpair()
         if not os.fork():
-            self._end.close()
-            _echo(theirs)
-        theirs.close()
-        self._room = bytearray(len(ANSWERED))
-        made = runpy.run_path(str(IDM))["Model"]()
-        self._act, self._reset = made.act, getattr(made, "reset", None)
+            self._connection.close()
+            _echo(child_end)
+        child_end.close()
+        self._buffer = bytearray(len(REPLY))
+        model = runpy.run_path(str(IDM))["Model"]()
+        self._act, self._reset = model.act, getattr(model, "reset", None)
 
     def reset(self, request: Any) -> None:
         """Start a scenario."""
@@ -46,6 +46,6 @@ class Model:
 
     def act(self, observation: Any) -> Any:
         """Echo the observation through the other process, then act."""
-        self._end.send(ASKED)
-        self._end.recv_into(self._room)
+        self._connection.send(REQUEST)
+        self._connection.recv_into(self._buffer)
         return self._act(observation)

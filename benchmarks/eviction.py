@@ -1,6 +1,6 @@
 """Eviction: hit rates of the cache service's store when a whole dataset is read repeatedly, and its cost per eviction.
 
-The store is the one that the service runs, with its files and its object index; only its clock is set by the benchmark.
+It is the service's own store, with its files and its object index; only its clock is set by the benchmark.
 """
 
 import random
@@ -38,7 +38,7 @@ class Clock:
 
 
 @contextmanager
-def opened(config: Config, clock: Clock) -> Iterator[Store]:
+def open_store(config: Config, clock: Clock) -> Iterator[Store]:
     """Open a store in an empty folder, and delete the folder at the end."""
     store = Store(config, clock=clock)
     try:
@@ -48,7 +48,7 @@ def opened(config: Config, clock: Clock) -> Iterator[Store]:
         shutil.rmtree(store.folder)
 
 
-def configured(folder: Path, policy: str, quota: int) -> Config:
+def config_of(folder: Path, policy: str, quota: int) -> Config:
     """Return the configuration of a service with one bucket, of a policy and a quota in bytes."""
     bucket = {"Name": "b", "BucketQuota": quota, "AllowNamespaces": ["team"], "Eviction": policy}
     return parse({"Bucket": [bucket], "Directory": str(folder), "KeepFree": "0"})
@@ -64,7 +64,7 @@ def epochs(
     clock, order, rates = Clock(), random.Random(seed), []
     with (
         tempfile.TemporaryDirectory(prefix="eviction-", dir=_TEMP) as folder,
-        opened(configured(Path(folder, "scs"), policy, capacity), clock) as store,
+        open_store(config_of(Path(folder, "scs"), policy, capacity), clock) as store,
     ):
         bucket = store.config.buckets["b"]
         keys = [f"{seed}/{unit}".encode() for unit in range(units)]
@@ -73,8 +73,8 @@ def epochs(
             if shuffled:
                 order.shuffle(keys)
             rates.append(100 * sum(_read(store, clock, key) for key in keys) / units)
-        held = store.index.accounts()["b"]
-        assert held.objects == len(list(store.files())) <= capacity and bucket.quota == capacity
+        account = store.index.accounts()["b"]
+        assert account.objects == len(list(store.files())) <= capacity and bucket.quota == capacity
     return rates
 
 
@@ -93,34 +93,34 @@ def _read(store: Store, clock: Clock, key: bytes) -> bool:
     return False
 
 
-def found(policy: str, capacity: int, seeds: int, *, shuffled: bool = True) -> dict[str, float]:
+def hit_rates(policy: str, capacity: int, seeds: int, *, shuffled: bool = True) -> dict[str, float]:
     """Return mean, minimum and maximum over all seeds, and all epochs from the second on."""
     rates = [rate for seed in range(seeds) for rate in epochs(policy, capacity, seed, shuffled=shuffled)[1:]]
     return {"mean": statistics.mean(rates), "min": min(rates), "max": max(rates)}
 
 
 def costs(policies: Sequence[str] = POLICIES, objects: int = OBJECTS, evictions: int = EVICTIONS) -> dict[str, Any]:
-    """Return microseconds per reservation in a full index, where each evicts, and seconds to change the policy."""
+    """Return microseconds per reservation in a full index, which evicts an object, and seconds to change the policy."""
     costs: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="eviction-", dir=_TEMP) as temp:
         folder = Path(temp)
-        index = ObjectIndex(folder / "ledger.db", configured(folder, "lru", objects), "p")
+        index = ObjectIndex(folder / "ledger.db", config_of(folder, "lru", objects), "p")
         _fill(index, objects)
-        listed = [(row.file, row.size) for row in index.rows_after(b"", objects)]
+        files = [(row.file, row.size) for row in index.rows_after(b"", objects)]
         index.close()
         for policy in policies:
-            config = configured(folder, policy, objects)
+            config = config_of(folder, policy, objects)
             index = ObjectIndex(folder / "ledger.db", config, "p")
             began = time.perf_counter()
-            index.reconcile(lambda: listed)
-            changed = time.perf_counter() - began
+            index.reconcile(lambda: files)
+            start_seconds = time.perf_counter() - began
             # a day and a second after the last use, so that non-replacing evicts, too
-            now, took, refused = Clock.now + objects + 86401.0, [], []
+            now, evicting, refusing = Clock.now + objects + 86401.0, [], []
             for number in range(evictions):
                 index.write(lambda connection: connection.execute("update accounts set bytes=?", (objects,)))
                 began = time.perf_counter()
                 victims = index.reserve(config.buckets["b"], b"n%d" % number, f"{policy}/{number}", 1, now)
-                took.append(time.perf_counter() - began)
+                evicting.append(time.perf_counter() - began)
                 assert len(victims) == 1
                 index.cancel_intent(f"{policy}/{number}")
             index.write(lambda connection: connection.execute("update accounts set bytes=?", (objects,)))
@@ -129,12 +129,12 @@ def costs(policies: Sequence[str] = POLICIES, objects: int = OBJECTS, evictions:
                 try:
                     index.reserve(config.buckets["b"], b"n%d" % number, f"{policy}/{number}", 1, Clock.now)
                 except Full:
-                    refused.append(time.perf_counter() - began)
-            assert len(refused) == (evictions if policy == "nr" else 0)
+                    refusing.append(time.perf_counter() - began)
+            assert len(refusing) == (evictions if policy == "nr" else 0)
             costs[policy] = {
-                "evicting": statistics.median(took) * 1e6,
-                "refusing": statistics.median(refused) * 1e6 if refused else None,
-                "start": changed,
+                "evicting": statistics.median(evicting) * 1e6,
+                "refusing": statistics.median(refusing) * 1e6 if refusing else None,
+                "start": start_seconds,
             }
             index.close()
     return costs
@@ -157,7 +157,7 @@ def measure(seeds: int = SEEDS) -> dict[str, Any]:
     tables = {
         kind: {
             str(capacity): {
-                policy: found(policy, capacity, seeds if shuffled else 1, shuffled=shuffled) for policy in POLICIES
+                policy: hit_rates(policy, capacity, seeds if shuffled else 1, shuffled=shuffled) for policy in POLICIES
             }
             for capacity in CAPACITIES
         }
@@ -171,18 +171,18 @@ def section(figures: dict[str, Any]) -> str:
     rows = [
         [
             capacity,
-            *(f"{each['mean']:.4g} ({each['min']:.3g} to {each['max']:.3g})" for each in policies.values()),
+            *(f"{row['mean']:.4g} ({row['min']:.3g} to {row['max']:.3g})" for row in policies.values()),
         ]
         for capacity, policies in figures["random"].items()
     ]
     fixed = [
-        [capacity, *(f"{each['mean']:.4g}" for each in policies.values())]
+        [capacity, *(f"{row['mean']:.4g}" for row in policies.values())]
         for capacity, policies in figures["fixed"].items()
     ]
     names = list(next(iter(figures["random"].values())))
     costs = [
-        [policy, number(each["evicting"]), number(each["refusing"]) if each["refusing"] else "", number(each["start"])]
-        for policy, each in figures["costs"].items()
+        [policy, number(row["evicting"]), number(row["refusing"]) if row["refusing"] else "", number(row["start"])]
+        for policy, row in figures["costs"].items()
     ]
     return "\n\n".join(
         [

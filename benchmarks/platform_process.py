@@ -63,7 +63,7 @@ class PlatformProcess:
         self.stop()
         raise RuntimeError(f"The platform did not start: {(self.home / 'bench.log').read_text()[-2000:]}")
 
-    def wire(self) -> PlatformClient:
+    def connect(self) -> PlatformClient:
         """Open a connection."""
         return PlatformClient(self.port)
 

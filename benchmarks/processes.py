@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 #: Patterns of command lines by component; the first match counts.
-PARTS = (
+COMPONENTS = (
     ("api", r"server\x00api|app:create_api"),
     ("runner-api", r"server\x00runner-api|app:create_runner_api"),
     ("dispatch", r"server\x00dispatch"),
@@ -38,45 +38,45 @@ def tree(root: int) -> list[int]:
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         parents.setdefault(parent, []).append(int(stat.parent.name))
-    found, rest = [], [root]
-    while rest:
-        found.append(pid := rest.pop())
-        rest += parents.get(pid, [])
-    return found
+    pids, pending = [], [root]
+    while pending:
+        pids.append(pid := pending.pop())
+        pending += parents.get(pid, [])
+    return pids
 
 
-def part(pid: int) -> str:
+def component_of(pid: int) -> str:
     """Return the component of the platform to which a process belongs."""
     command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    return next((name for name, pattern in PARTS if re.search(pattern, command)), "other")
+    return next((name for name, pattern in COMPONENTS if re.search(pattern, command)), "other")
 
 
 def memory(root: int) -> dict[str, dict[str, float]]:
     """Return each component's number of processes, and their PSS in MiB: shared pages are counted once."""
-    parts: dict[str, dict[str, float]] = {}
+    components: dict[str, dict[str, float]] = {}
     for pid in tree(root):
         try:
-            held = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-            name = part(pid)
+            pss = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+            name = component_of(pid)
         except OSError:
-            continue  # it ended meanwhile
-        found = parts.setdefault(name, {"processes": 0, "mib": 0.0})
-        found["processes"] += 1
-        found["mib"] += int(held[1]) / 1024 if held else 0.0
-    return parts
+            continue  # the process has ended
+        component = components.setdefault(name, {"processes": 0, "mib": 0.0})
+        component["processes"] += 1
+        component["mib"] += int(pss[1]) / 1024 if pss else 0.0
+    return components
 
 
-def total(parts: dict[str, dict[str, float]]) -> float:
+def total(components: dict[str, dict[str, float]]) -> float:
     """Return the sum of memory in MiB."""
-    return sum(found["mib"] for found in parts.values())
+    return sum(component["mib"] for component in components.values())
 
 
-def used(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """Return the processor seconds a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -85,31 +85,31 @@ def metered(root: int) -> Iterator[dict[str, float]]:
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}
 
-    def look() -> None:
+    def sample() -> None:
         for pid in tree(root):
             try:
-                seconds, name = used(pid), part(pid)
+                seconds, name = processor_seconds(pid), component_of(pid)
             except OSError:
-                continue  # it ended meanwhile
-            known = last.get(pid)
+                continue  # the process has ended
+            previous = last.get(pid)
             # a zombie has no command line
-            last[pid] = (known[0] if known and name == "other" else name, seconds)
+            last[pid] = (previous[0] if previous and name == "other" else name, seconds)
 
-    over = threading.Event()
+    stopped = threading.Event()
 
-    def watch() -> None:
-        while not over.wait(0.2):
-            look()
+    def sample_until_stopped() -> None:
+        while not stopped.wait(0.2):
+            sample()
 
-    look()
+    sample()
     first = {pid: seconds for pid, (_, seconds) in last.items()}
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    sampler = threading.Thread(target=sample_until_stopped)
+    sampler.start()
     try:
         yield spent
     finally:
-        over.set()
-        watcher.join()
-        look()
+        stopped.set()
+        sampler.join()
+        sample()
         for pid, (name, seconds) in last.items():
             spent[name] = spent.get(name, 0.0) + seconds - first.get(pid, 0.0)

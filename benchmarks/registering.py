@@ -29,8 +29,9 @@ def tar(count: int) -> Iterator[bytes]:
     """Yield a tar of many small files as a stream."""
     for start in range(0, count, 1000):
         yield b"".join(
-            header(f"{at % 1000:03}/{at:07}.bin", TAR_BYTES) + (b"%016x" % at * (TAR_BYTES // 16)).ljust(512, b"\0")
-            for at in range(start, min(count, start + 1000))
+            header(f"{index % 1000:03}/{index:07}.bin", TAR_BYTES)
+            + (b"%016x" % index * (TAR_BYTES // 16)).ljust(512, b"\0")
+            for index in range(start, min(count, start + 1000))
         )
     yield bytes(1024)
 
@@ -45,8 +46,8 @@ class Bucket:
     def listing(self, bucket: str, prefix: str) -> Iterator[Any]:
         from datasets.objectstore.bucket_reader import ListedObject
 
-        for at in range(self.count):
-            yield ListedObject(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")
+        for index in range(self.count):
+            yield ListedObject(f"{prefix}{index // 1000:04}/{index:07}.bin", OBJECT_BYTES, f"{index:032x}")
 
     def read(self, bucket: str, key: str, etag: str | None = None, *part: int) -> Iterator[bytes]:
         self.reads += 1
@@ -59,8 +60,8 @@ def resident() -> int:
     return int(text.partition("VmHWM:")[2].split()[0]) << 10
 
 
-def one(kind: str, count: int, home: Path) -> dict[str, float]:
-    """Register and page, in this process."""
+def register_and_page(kind: str, count: int, home: Path) -> dict[str, float]:
+    """Register a dataset and page through its files, in this process."""
     from core.domain.executor_config import ExecutorConfig
     from core.services.platform import PlatformOptions, build
     from core.store.database import Database
@@ -73,51 +74,51 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     migrate(database)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(home / "objects")
-    here = ExecutorConfig(name="local", kind="local", workers=1)
-    made = build(
+    local_executor = ExecutorConfig(name="local", kind="local", workers=1)
+    platform = build(
         database,
         objects,
         LocalNotifier(),
-        PlatformOptions(home=home, executor_configs=[here], sandbox={}, connections={"lab": lab}),
+        PlatformOptions(home=home, executor_configs=[local_executor], sandbox={}, connections={"lab": lab}),
     )
     bucket = Bucket(count)
-    made.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
+    platform.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
     if kind == "tar":
-        upload = made.uploads.create(None)
-        made.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
+        upload = platform.uploads.create(None)
+        platform.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
         source = {"upload": upload.id}
     else:
         source = {"s3": "s3://bench/all/", "connection": "lab"}
     before = resident()
     began = time.perf_counter()
-    id = made.datasets.register("many", source)["id"]
-    made.dataset_registration.register(id)
-    found = made.datasets.get(id)
-    assert (found["state"], found["file_count"]) == ("ready", count), found
+    id = platform.datasets.register("many", source)["id"]
+    platform.dataset_registration.register(id)
+    dataset = platform.datasets.get(id)
+    assert (dataset["state"], dataset["file_count"]) == ("ready", count), dataset
     seconds = time.perf_counter() - began
-    grown = resident() - before
-    again = 0.0
+    growth = resident() - before
+    repeat_seconds = 0.0
     if kind == "bucket":
         reads, began = bucket.reads, time.perf_counter()
-        made.dataset_registration.register(made.datasets.register("many", source)["id"])
-        again = time.perf_counter() - began
+        platform.dataset_registration.register(platform.datasets.register("many", source)["id"])
+        repeat_seconds = time.perf_counter() - began
         assert bucket.reads == reads, "unchanged objects were read again"
     before = resident()
     began = time.perf_counter()
     files, after, pages = 0, None, 0
     while True:
-        page, after = made.datasets.files("many", after=after, limit=PAGE)
+        page, after = platform.datasets.files("many", after=after, limit=PAGE)
         files, pages = files + len(page), pages + 1
         if after is None:
             break
     assert files == count
     paging = time.perf_counter() - began
-    assert made.datasets.collect_garbage(0.0) == made.datasets.remove_orphans(0.0) == 0
+    assert platform.datasets.collect_garbage(0.0) == platform.datasets.remove_orphans(0.0) == 0
     database.close()
     return {
         "seconds": seconds,
-        "again": again,
-        "grown": float(grown),
+        "again": repeat_seconds,
+        "grown": float(growth),
         "resident": float(resident()),
         "page": paging / pages,
         "paged": float(resident() - before),
@@ -137,34 +138,35 @@ def measure(count: int = COUNT) -> dict[str, Any]:
     return figures
 
 
-def section(found: Figures) -> str:
+def section(figures: Figures) -> str:
     """Return the section: time and memory, for a tenth of the files and for all."""
     rows = []
     for kind, title in (("tar", "a tar, packed"), ("bucket", "a bucket's listing, in place")):
-        for count in (found["count"] // 10, found["count"]):
-            each = found[f"{kind}-{count}"]
+        for count in (figures["count"] // 10, figures["count"]):
+            row = figures[f"{kind}-{count}"]
             rows.append(
                 [
                     f"{title}: {count:,} files",
-                    number(each["seconds"]),
-                    number(each["again"]) if each["again"] else "",
-                    f"{each['grown'] / (1 << 20):,.0f} MB",
-                    f"{each['resident'] / (1 << 20):,.0f} MB",
-                    milliseconds(each["page"]),
+                    number(row["seconds"]),
+                    number(row["again"]) if row["again"] else "",
+                    f"{row['grown'] / (1 << 20):,.0f} MB",
+                    f"{row['resident'] / (1 << 20):,.0f} MB",
+                    milliseconds(row["page"]),
                 ]
             )
-    few, many = (found[f"bucket-{count}"]["grown"] for count in (found["count"] // 10, found["count"]))
+    counts = (figures["count"] // 10, figures["count"])
+    tenth_growth, full_growth = (figures[f"bucket-{count}"]["grown"] for count in counts)
     return "\n\n".join(
         [
             f"One process, SQLite and a folder. The tar is generated while it is read, and stored, {TAR_BYTES} bytes "
-            f"per file; the bucket's objects of {found['object'] >> 10} KiB are generated while they are read, and "
+            f"per file; the bucket's objects of {figures['object'] >> 10} KiB are generated while they are read, and "
             "hashed. *Again*: the next version without changes. *Grown*: growth of the process's memory by the "
             f"registration. A page lists {PAGE} files.",
             table(["files", "seconds", "again", "grown", "memory", "page"], rows),
-            aim("a million files in the memory of a hundred thousand", many < few + (32 << 20)),
+            aim("a million files in the memory of a hundred thousand", full_growth < tenth_growth + (32 << 20)),
         ]
     )
 
 
 if __name__ == "__main__":
-    print(json.dumps(one(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))))
+    print(json.dumps(register_and_page(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))))

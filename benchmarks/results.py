@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import kept
+from benchmarks.figures import stored
 
 PAGE = Path("benchmarks/RESULTS.md")
 HEAD = """# Benchmarks
@@ -46,10 +46,10 @@ def aim(goal: str, met: bool) -> str:
 def fanout(figures: Figures) -> str:
     """Return the section: no-op tasks per second of the platform and of peers."""
     batches = figures["batches"]
-    named = {"1": "1 task per frame, two frames per task", "16": "16 tasks per frame"}
-    own = [
+    titles = {"1": "1 task per frame, two frames per task", "16": "16 tasks per frame"}
+    rows_of_batches = [
         [
-            f"**Windtunnel**, {named[batch]}",
+            f"**Windtunnel**, {titles[batch]}",
             spanned(each["done"]),
             spanned(each["succeeded"]),
             spanned(each["read"]),
@@ -62,7 +62,7 @@ def fanout(figures: Figures) -> str:
         "sandboxed model server), every result durable. *Done*: from the POST until the API counts a result for every "
         "task. *Succeeded*: until the summary is written too. *Read back*: all lines fetched as NDJSON and checked "
         "for order and completeness.",
-        table(["tasks/s", "done", "succeeded", "read back"], own),
+        table(["tasks/s", "done", "succeeded", "read back"], rows_of_batches),
         aim("50,000 tasks/s on two cores", base >= 50_000),
     ]
     peers = figures["peers"]
@@ -129,7 +129,7 @@ def driving(figures: Figures) -> str:
         rows.append(
             [f"platform, workers = {workers}", spanned(each["rate"]), spanned(each["ratio"], lambda x: f"{x:.2f}")]
         )
-    one, two = (figures["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
+    single, double = (figures["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
     ratio = figures["platform"]["1"]["ratio"]["median"]
     costs = processor_time([*(each["cpu"] for each in figures["platform"].values()), figures["bare_cpu"]], 1e3)
     return "\n\n".join(
@@ -143,8 +143,8 @@ def driving(figures: Figures) -> str:
             table(["", "episodes/s", "ratio"], rows),
             "Processor time per episode, to the summary (less sensitive to other load than a rate):",
             table(["milliseconds", *(f"workers = {workers}" for workers in figures["platform"]), "plain loop"], costs),
-            f"Two workers have {two / one:.2f} times the rate of one ({bare:.1f} episodes/s are {1000 / bare:.1f} ms "
-            "per episode).",
+            f"Two workers have {double / single:.2f} times the rate of one worker ({bare:.1f} episodes/s are "
+            f"{1000 / bare:.1f} ms per episode).",
             aim("at least 0.90 of the plain loop with one worker, 0.95 desired", ratio >= 0.9),
         ]
     )
@@ -189,11 +189,11 @@ def write(sections: Iterable[tuple[str, str, Callable[[Figures], str]]]) -> None
     """Write the page from stored figures, by name, title and text; benchmarks without figures have no section."""
     page = [HEAD]
     for measure, title, section in sections:
-        if stored := kept(measure):
-            machine = stored["machine"]
+        if document := stored(measure):
+            machine = document["machine"]
             page.append(
-                f"## {title}\n\n{stored['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
+                f"## {title}\n\n{document['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
                 f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, "
-                f"Python {machine['python']}, others {stored['others']:.0%}.\n\n{section(stored['figures'])}\n"
+                f"Python {machine['python']}, others {document['others']:.0%}.\n\n{section(document['figures'])}\n"
             )
     PAGE.write_text("\n".join(page))

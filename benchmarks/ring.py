@@ -39,19 +39,21 @@ def evenness(owned: np.ndarray[Any, Any]) -> dict[str, float]:
     }
 
 
-def once(make: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, np.dtype[np.uint64]]) -> dict[str, Any]:
+def measure_scheme(
+    scheme: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, np.dtype[np.uint64]]
+) -> dict[str, Any]:
     """Measure one hashing scheme."""
     nodes, times = names(NODES), []
     for _ in range(RUNS):
         began = time.perf_counter()
-        ring = make(nodes, size)
+        ring = scheme(nodes, size)
         times.append(time.perf_counter() - began)
-    fewer = make(nodes[:LEAVER] + nodes[LEAVER + 1 :], size)
+    fewer = scheme(nodes[:LEAVER] + nodes[LEAVER + 1 :], size)
     before, after = owners(ring, keys), owners(fewer, keys)
     # without the leaver, indexes refer to other nodes: compare positions of names in the full list
-    place = {name: position for position, name in enumerate(nodes)}
-    before = np.array([place[name] for name in ring.nodes], dtype=np.uint16)[before]
-    after = np.array([place[name] for name in fewer.nodes], dtype=np.uint16)[after]
+    positions = {name: position for position, name in enumerate(nodes)}
+    before = np.array([positions[name] for name in ring.nodes], dtype=np.uint16)[before]
+    after = np.array([positions[name] for name in fewer.nodes], dtype=np.uint16)[after]
     slots = evenness(np.frombuffer(ring.table, dtype=np.uint16)) if isinstance(ring, Maglev) else None
     return {
         "build": spread(times),
@@ -76,24 +78,26 @@ def lookups(count: int = 200_000) -> dict[str, float]:
 
 def measure(count: int = KEYS) -> dict[str, Any]:
     """Measure both schemes in two sizes each on the same keys: random hashes with a fixed seed."""
-    real = np.array([hashed(f"{key:064x}") for key in range(1000)], dtype=np.uint64)
+    hashes = np.array([hashed(f"{key:064x}") for key in range(1000)], dtype=np.uint64)
     keys = np.random.default_rng(SEED).integers(0, 2**64, count, dtype=np.uint64)
-    check = Maglev(names(NODES))
-    if [check.nodes[place] for place in owners(check, real)] != [check.owner(f"{key:064x}") for key in range(1000)]:
+    maglev = Maglev(names(NODES))
+    if [maglev.nodes[index] for index in owners(maglev, hashes)] != [
+        maglev.owner(f"{key:064x}") for key in range(1000)
+    ]:
         raise RuntimeError("the vectorised lookup differs from the product's")
-    found = {f"Maglev, {size:,} slots": once(Maglev, size, keys) for size in TABLES}
-    found |= {f"hash ring, {points:,} points per node": once(HashRing, points, keys) for points in POINTS}
-    return {"nodes": NODES, "keys": count, "ways": found, "lookup": lookups()}
+    schemes = {f"Maglev, {size:,} slots": measure_scheme(Maglev, size, keys) for size in TABLES}
+    schemes |= {f"hash ring, {points:,} points per node": measure_scheme(HashRing, points, keys) for points in POINTS}
+    return {"nodes": NODES, "keys": count, "ways": schemes, "lookup": lookups()}
 
 
 def section(figures: dict[str, Any]) -> str:
     """Return the section: evenness, moved keys, cost."""
     rows = []
-    for name, each in figures["ways"].items():
-        slots = f"+{each['slots']['above']:.2f} −{each['slots']['below']:.2f}" if each["slots"] else ""
-        moved = [f"{each['must']:.2f}", f"{each['moved']:.2f}"]
-        keys = f"+{each['keys']['above']:.2f} −{each['keys']['below']:.2f}"
-        rows.append([name, slots, keys, *moved, spanned(each["build"], milliseconds)])
+    for name, row in figures["ways"].items():
+        slots = f"+{row['slots']['above']:.2f} −{row['slots']['below']:.2f}" if row["slots"] else ""
+        moved = [f"{row['must']:.2f}", f"{row['moved']:.2f}"]
+        keys = f"+{row['keys']['above']:.2f} −{row['keys']['below']:.2f}"
+        rows.append([name, slots, keys, *moved, spanned(row["build"], milliseconds)])
     maglev = next(iter(figures["ways"].values()))
     even = max(maglev["slots"].values()) <= 0.1 and max(maglev["keys"].values()) <= 1.5
     floor = 100 / (figures["keys"] / figures["nodes"]) ** 0.5

@@ -1,5 +1,8 @@
-"""The cache service against nginx: the same files, one worker each, in turn. Only the cache service also checks
-tokens and buckets, reads the object's row, records its use, sends ETags and counts requests."""
+"""Cache service against nginx: the same files, one worker each, in turn.
+
+Only the cache service also checks tokens and buckets, reads the object's row, records its use, sends ETags and counts
+requests.
+"""
 
 import http.client
 import json
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import spread
-from benchmarks.processes import tree, used
+from benchmarks.processes import processor_seconds, tree
 from benchmarks.results import aim, number, spanned, table
 
 SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20}
@@ -86,38 +89,38 @@ def served(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
     files = folder / "files"
     buckets = [{"Name": "private", "BucketQuota": "10Gi", "AllowNamespaces": ["bench"]}]
     tokens = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "bench"}]}
-    ours, theirs = free_port(), free_port()
+    scs_port, nginx_port = free_port(), free_port()
     (folder / "scs.json").write_text(json.dumps({"Bucket": buckets, "Reviewer": tokens}))
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=theirs))
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=nginx_port))
     command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
-    command += ["--port", str(ours), "--directory", str(folder / "scs")]
+    command += ["--port", str(scs_port), "--directory", str(folder / "scs")]
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
     with (
-        process(command, ours) as cache,
-        process([nginx, "-c", str(folder / "nginx.conf")], theirs) as peer,
+        process(command, scs_port) as scs_process,
+        process([nginx, "-c", str(folder / "nginx.conf")], nginx_port) as nginx_process,
     ):
         for name, size in SIZES.items():
             (files / str(size)).mkdir(parents=True)
-            wire = http.client.HTTPConnection("127.0.0.1", ours)
-            for number_ in range(max(count for each, count, _ in CASES if each == name)):
+            connection = http.client.HTTPConnection("127.0.0.1", scs_port)
+            for number_ in range(max(count for case_size, count, _ in CASES if case_size == name)):
                 content = os.urandom(size)
                 (files / str(size) / str(number_)).write_bytes(content)
-                target = f"/v1/objects/private/{size}/{number_}"
-                wire.request("PUT", target, content, {"Authorization": f"Bearer {TOKEN}"})
-                if (answer := wire.getresponse()).status != 201:
-                    raise RuntimeError(answer.read())
-                answer.read()
-            wire.close()
+                path = f"/v1/objects/private/{size}/{number_}"
+                connection.request("PUT", path, content, {"Authorization": f"Bearer {TOKEN}"})
+                if (response := connection.getresponse()).status != 201:
+                    raise RuntimeError(response.read())
+                response.read()
+            connection.close()
         files.chmod(0o755)
         folder.chmod(0o755)  # nginx serves as another user
         yield {
-            "scs": (f"http://127.0.0.1:{ours}/v1/objects/private", cache),
-            "nginx": (f"http://127.0.0.1:{theirs}", peer),
+            "scs": (f"http://127.0.0.1:{scs_port}/v1/objects/private", scs_process),
+            "nginx": (f"http://127.0.0.1:{nginx_port}", nginx_process),
         }
 
 
 def wrk(prefix: str, size: int, files: int, connections: int, seconds: int, folder: Path) -> float:
-    """Return requests per second; any answer but a complete 200 is an error."""
+    """Return requests per second; any response except a complete 200 is an error."""
     host, _, path = prefix.removeprefix("http://").partition("/")
     script = folder / "wrk.lua"
     script.write_text(WRK.format(files=files, prefix=f"/{path}/{size}" if path else f"/{size}"))
@@ -131,52 +134,52 @@ def wrk(prefix: str, size: int, files: int, connections: int, seconds: int, fold
 
 
 def measure(rounds: int = ROUNDS, seconds: int = SECONDS) -> dict[str, Any]:
-    """Measure each case in turn, so many times."""
+    """Measure each case on both servers in turn, in ``rounds`` rounds."""
     if missing := [name for name in ("wrk", "nginx") if not shutil.which(name, path=f"{os.defpath}:/usr/sbin")]:
         raise RuntimeError(f"missing: {', '.join(missing)}; apt-get install wrk nginx-light")
     figures: dict[str, Any] = {"seconds": seconds, "files": FILES, "rates": {}}
-    with tempfile.TemporaryDirectory() as made, served(Path(made)) as prefixes:
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as prefixes:
         for name, files, connections in CASES:
-            args = (SIZES[name], files, connections)
-            rates: dict[str, list[float]] = {who: [] for who in prefixes}
-            costs: dict[str, list[float]] = {who: [] for who in prefixes}
+            arguments = (SIZES[name], files, connections)
+            rates: dict[str, list[float]] = {server: [] for server in prefixes}
+            costs: dict[str, list[float]] = {server: [] for server in prefixes}
             for prefix, _ in prefixes.values():
-                wrk(prefix, *args, 1, Path(made))
+                wrk(prefix, *arguments, 1, Path(folder))
             for _ in range(rounds):
-                for who, (prefix, pid) in prefixes.items():
-                    before = sum(map(used, tree(pid)))
-                    rate = wrk(prefix, *args, seconds, Path(made))
-                    rates[who].append(rate)
-                    costs[who].append((sum(map(used, tree(pid))) - before) / (rate * seconds) * 1e6)
-            ratios = [ours / theirs for ours, theirs in zip(rates["scs"], rates["nginx"], strict=True)]
-            found: dict[str, Any] = {who: spread(each) for who, each in rates.items()}
-            found |= {"ratio": spread(ratios), "cpu": {who: spread(each) for who, each in costs.items()}}
+                for server, (prefix, pid) in prefixes.items():
+                    before = sum(map(processor_seconds, tree(pid)))
+                    rate = wrk(prefix, *arguments, seconds, Path(folder))
+                    rates[server].append(rate)
+                    costs[server].append((sum(map(processor_seconds, tree(pid))) - before) / (rate * seconds) * 1e6)
+            ratios = [scs / nginx for scs, nginx in zip(rates["scs"], rates["nginx"], strict=True)]
+            row: dict[str, Any] = {server: spread(values) for server, values in rates.items()}
+            row |= {"ratio": spread(ratios), "cpu": {server: spread(values) for server, values in costs.items()}}
             label = f"{name}, {connections} connections" + (f", {files:,} objects" if files != FILES else "")
-            figures["rates"][label] = {"size": name, "hot": files == FILES, **found}
-            print(f"{label}: {found}", flush=True)
+            figures["rates"][label] = {"size": name, "hot": files == FILES, **row}
+            print(f"{label}: {row}", flush=True)
     return figures
 
 
-def section(found: dict[str, Any]) -> str:
+def section(figures: dict[str, Any]) -> str:
     """Return the section."""
     rows = [
         [
             name,
-            *(spanned(each[who]) for who in ("scs", "nginx", "ratio")),
-            *(spanned(each["cpu"][w]) for w in ("scs", "nginx")),
+            *(spanned(row[server]) for server in ("scs", "nginx", "ratio")),
+            *(spanned(row["cpu"][server]) for server in ("scs", "nginx")),
         ]
-        for name, each in found["rates"].items()
+        for name, row in figures["rates"].items()
     ]
-    met = all(each["ratio"]["median"] >= AIMS[each["size"]] for each in found["rates"].values() if each["hot"])
+    goals_met = all(row["ratio"]["median"] >= AIMS[row["size"]] for row in figures["rates"].values() if row["hot"])
     goals = " / ".join(number(share) for share in AIMS.values())
     return "\n\n".join(
         [
-            f"`wrk -t1`, {found['files']} objects of each size, {found['seconds']} s per run, one worker each, "
+            f"`wrk -t1`, {figures['files']} objects of each size, {figures['seconds']} s per run, one worker each, "
             "alternating. The cache service checks the token, the bucket's rule and the object's row, records the "
             "use, sends an ETag and counts the request; nginx sends files. The cache service keeps the files of "
             f"recently used objects open (nginx could be configured to), half of them with {MANY:,} objects.",
             table(["GET, requests/s", "cache service", "nginx", "ratio", "its CPU, us/request", "nginx's"], rows),
             "Processor time per request depends less on the load of the machine than the rate does.",
-            aim(f"{goals} of nginx at {', '.join(AIMS)}", met),
+            aim(f"{goals} of nginx at {', '.join(AIMS)}", goals_met),
         ]
     )

@@ -1,6 +1,7 @@
-"""Uploads against tusd, the reference server: one large PATCH, several concurrent, many small; servers alternate.
+"""Resumable uploads against tusd, the reference server: one large PATCH, concurrent PATCHes, many small uploads.
 
-Both write to the same file system. The platform syncs every part before it reports its offset; tusd does not sync.
+The servers alternate and write to the same file system. The platform syncs every part before it reports its offset;
+tusd does not sync.
 """
 
 import subprocess
@@ -20,19 +21,19 @@ TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
 LARGE = 1 << 30
 #: Concurrent uploads, and bytes of each.
-BESIDE, SHARE = 8, 128 << 20
-SMALL, FEW_BYTES = 200, 16 << 10
+CONCURRENT, CONCURRENT_BYTES = 8, 128 << 20
+SMALL, SMALL_BYTES = 200, 16 << 10
 RUNS = 3
-PIECE = bytes(range(256)) * 4096
+CHUNK = bytes(range(256)) * 4096
 
 
 @contextmanager
 def tusd() -> Iterator[int]:
     """Run tusd in a new folder; yield its port."""
-    found = subprocess.run(["scripts/tools/tusd"], capture_output=True, text=True, check=True, timeout=600)
+    binary = subprocess.run(["scripts/tools/tusd"], capture_output=True, text=True, check=True, timeout=600)
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="windtunnel-bench-") as folder:
-        command = [found.stdout.strip(), "-host", "127.0.0.1", "-port", str(port), "-upload-dir", folder]
+        command = [binary.stdout.strip(), "-host", "127.0.0.1", "-port", str(port), "-upload-dir", folder]
         command += ["-base-path", "/v1/uploads", "-disable-download", "-show-greeting=false", "-verbose=false"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -48,10 +49,10 @@ def tusd() -> Iterator[int]:
 
 
 @contextmanager
-def ours() -> Iterator[int]:
+def platform_server() -> Iterator[int]:
     """Run the platform; yield its port."""
-    with running_platform() as started:
-        yield started.port
+    with running_platform() as platform:
+        yield platform.port
 
 
 def _listens(port: int) -> bool:
@@ -66,18 +67,18 @@ def _listens(port: int) -> bool:
 
 
 def upload(connection: HTTPConnection, size: int) -> str:
-    """Upload so many bytes in one request; return the upload's URL."""
+    """Upload ``size`` bytes in one request; return the upload's id."""
     connection.request("POST", "/v1/uploads", headers=TUS | {"Upload-Length": str(size)})
-    answer = connection.getresponse()
-    answer.read()
-    address = (answer.getheader("Location") or "").partition("/v1/uploads/")[2]
-    body = PIECE[:size] if size < len(PIECE) else (PIECE for _ in range(size // len(PIECE)))
+    response = connection.getresponse()
+    response.read()
+    address = (response.getheader("Location") or "").partition("/v1/uploads/")[2]
+    body = CHUNK[:size] if size < len(CHUNK) else (CHUNK for _ in range(size // len(CHUNK)))
     headers = BYTES | {"Upload-Offset": "0", "Content-Length": str(size)}
     connection.request("PATCH", f"/v1/uploads/{address}", body=body, headers=headers)
-    answer = connection.getresponse()
-    answer.read()
-    if answer.status != 204 or answer.getheader("Upload-Offset") != str(size):
-        raise RuntimeError(f"a PATCH was answered {answer.status}")
+    response = connection.getresponse()
+    response.read()
+    if response.status != 204 or response.getheader("Upload-Offset") != str(size):
+        raise RuntimeError(f"a PATCH was answered {response.status}")
     return address
 
 
@@ -91,25 +92,25 @@ def large(port: int) -> float:
     return LARGE / seconds / 1e6
 
 
-def beside(port: int) -> float:
+def concurrent(port: int) -> float:
     """Return the total MB/s of several concurrent uploads."""
     addresses: list[str] = []
 
     def upload_share() -> None:
-        addresses.append(upload(HTTPConnection("127.0.0.1", port, timeout=300), SHARE))
+        addresses.append(upload(HTTPConnection("127.0.0.1", port, timeout=300), CONCURRENT_BYTES))
 
-    threads = [threading.Thread(target=upload_share) for _ in range(BESIDE)]
+    threads = [threading.Thread(target=upload_share) for _ in range(CONCURRENT)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - began
-    if len(addresses) != BESIDE:
+    if len(addresses) != CONCURRENT:
         raise RuntimeError("an upload failed")
     for address in addresses:
         remove(HTTPConnection("127.0.0.1", port, timeout=300), address)
-    return BESIDE * SHARE / seconds / 1e6
+    return CONCURRENT * CONCURRENT_BYTES / seconds / 1e6
 
 
 def small(port: int) -> float:
@@ -117,7 +118,7 @@ def small(port: int) -> float:
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     began = time.perf_counter()
     for _ in range(SMALL):
-        upload(connection, FEW_BYTES)
+        upload(connection, SMALL_BYTES)
     return SMALL / (time.perf_counter() - began)
 
 
@@ -127,31 +128,36 @@ def remove(connection: HTTPConnection, address: str) -> None:
     connection.getresponse().read()
 
 
-WAYS: dict[str, Callable[[int], float]] = {"large": large, "beside": beside, "small": small}
+SCENARIOS: dict[str, Callable[[int], float]] = {"large": large, "beside": concurrent, "small": small}
 
 
 def measure() -> dict[str, Any]:
-    """Measure both in turn."""
-    figures: dict[str, dict[str, list[float]]] = {name: {way: [] for way in WAYS} for name in ("windtunnel", "tusd")}
-    with ours() as first, tusd() as second:
+    """Measure both servers in turn."""
+    figures: dict[str, dict[str, list[float]]] = {
+        name: {scenario: [] for scenario in SCENARIOS} for name in ("windtunnel", "tusd")
+    }
+    with platform_server() as platform_port, tusd() as tusd_port:
         for _ in range(RUNS):
-            for name, port in (("windtunnel", first), ("tusd", second)):
-                for way, run in WAYS.items():
-                    figures[name][way].append(run(port))
-    return {name: {way: spread(values) for way, values in ways.items()} for name, ways in figures.items()}
+            for name, port in (("windtunnel", platform_port), ("tusd", tusd_port)):
+                for scenario, run in SCENARIOS.items():
+                    figures[name][scenario].append(run(port))
+    return {
+        name: {scenario: spread(values) for scenario, values in by_scenario.items()}
+        for name, by_scenario in figures.items()
+    }
 
 
-def section(found: dict[str, Any]) -> str:
+def section(figures: dict[str, Any]) -> str:
     """Return the section: both servers side by side."""
     titles = {
         "large": f"one upload of {LARGE >> 20} MiB, MB/s",
-        "beside": f"{BESIDE} uploads of {SHARE >> 20} MiB concurrently, MB/s",
-        "small": f"uploads of {FEW_BYTES} bytes in sequence, uploads/s",
+        "beside": f"{CONCURRENT} uploads of {CONCURRENT_BYTES >> 20} MiB concurrently, MB/s",
+        "small": f"uploads of {SMALL_BYTES} bytes in sequence, uploads/s",
     }
     rows = [
-        [titles[way], *(spanned(found[name][way]) for name in ("windtunnel", "tusd")), number(ratio)]
-        for way in WAYS
-        if (ratio := found["windtunnel"][way]["median"] / found["tusd"][way]["median"])
+        [titles[scenario], *(spanned(figures[name][scenario]) for name in ("windtunnel", "tusd")), number(ratio)]
+        for scenario in SCENARIOS
+        if (ratio := figures["windtunnel"][scenario]["median"] / figures["tusd"][scenario]["median"])
     ]
     return (
         "Alternating, on one machine: one API process with SQLite and a file store, every part synced before it is "

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import matplotlib
 
-from benchmarks.eviction import POLICIES, UNITS, found
+from benchmarks.eviction import POLICIES, UNITS, hit_rates
 
 TARGET = Path("docs/eviction.svg")
 CAPACITIES = (1, *range(10, 201, 10))
@@ -20,7 +20,7 @@ def draw() -> None:
 
     figure, axes = pyplot.subplots(figsize=(6.4, 4))
     for policy in POLICIES:
-        rates = [found(policy, capacity, SEEDS) for capacity in CAPACITIES]
+        rates = [hit_rates(policy, capacity, SEEDS) for capacity in CAPACITIES]
         (line,) = axes.plot(CAPACITIES, [rate["mean"] for rate in rates], label=TITLES[policy])
         lowest, highest = [rate["min"] for rate in rates], [rate["max"] for rate in rates]
         axes.fill_between(CAPACITIES, lowest, highest, color=line.get_color(), alpha=0.15, linewidth=0)
