@@ -1,6 +1,6 @@
-"""A Kubernetes API client on the standard library alone, as the executor had until 2026-11: the least a call can cost.
+"""Minimal Kubernetes API client on the standard library, like the executor's until 2026-11: a call's lowest cost.
 
-One kept-alive connection, client certificates of a kubeconfig, packed answers, msgspec; nothing else.
+It has one keep-alive connection, client certificates of a kubeconfig, compressed responses and msgspec; nothing else.
 """
 
 import base64
@@ -19,7 +19,7 @@ import yaml
 
 
 class ApiClient:
-    """Calls of one API server, by one thread."""
+    """Client of one API server, for one thread."""
 
     def __init__(self, kubeconfig: Path) -> None:
         document = yaml.safe_load(kubeconfig.read_text())
@@ -35,7 +35,7 @@ class ApiClient:
         self._connection = self._connect()
 
     def get(self, path: str, kind: Any, **query: str) -> Any:
-        """Read an object or a list as this type."""
+        """Return the object or list at a path, decoded as ``kind``."""
         return msgspec.json.decode(self._request("GET", path, query=query), type=kind)
 
     def create(self, path: str, document: Any) -> bytes:
@@ -49,8 +49,8 @@ class ApiClient:
             connection.request(
                 "GET", f"{path}?{urlencode({'watch': '1', **query})}", None, {"Accept": "application/json"}
             )
-            answer = connection.getresponse()
-            while line := answer.readline():
+            response = connection.getresponse()
+            while line := response.readline():
                 yield msgspec.json.decode(line)
         finally:
             connection.close()
@@ -66,8 +66,8 @@ class ApiClient:
     def _request(self, method: str, path: str, body: bytes | None = None, query: Any = None) -> bytes:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
         self._connection.request(method, path + (f"?{urlencode(query)}" if query else ""), body, headers)
-        answer = self._connection.getresponse()
-        whole = answer.read()
-        if answer.status >= 300:
-            raise OSError(f"{answer.status}: {whole[:500]!r}")
-        return gzip.decompress(whole) if answer.headers.get("Content-Encoding") == "gzip" else whole
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status >= 300:
+            raise OSError(f"{response.status}: {content[:500]!r}")
+        return gzip.decompress(content) if response.headers.get("Content-Encoding") == "gzip" else content

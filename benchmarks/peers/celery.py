@@ -14,20 +14,20 @@ app = celery.Celery("peer", broker=os.environ.get("BROKER"), backend=os.environ.
 task = app.task(noop, name="noop")
 
 
-def play(count: int) -> Sequence[int]:
+def run_tasks(count: int) -> Sequence[int]:
     """Submit all tasks, then gather all results."""
     results: list[int] = celery.group(task.s(number) for number in range(count)).apply_async().get()
     return results
 
 
 def main() -> None:
-    """Measure."""
+    """Measure and print the rate."""
     command = [sys.executable, "-m", "celery", "-A", "benchmarks.peers.celery", "worker", "-c", "2", "-l", "ERROR"]
     worker = subprocess.Popen(
         [*command, "--without-gossip", "--without-mingle"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        timed(play, f"Celery {celery.__version__}")
+        timed(run_tasks, f"Celery {celery.__version__}")
     finally:
         worker.terminate()
         worker.wait()

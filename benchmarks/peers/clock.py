@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 WARM_UP = 200
 
 
-def timed(play: Callable[[int], Sequence[int]], version: str) -> None:
-    """Run as many no-op tasks as the command line says, check that none is lost, and print the rate."""
+def timed(run_tasks: Callable[[int], Sequence[int]], version: str) -> None:
+    """Run as many no-op tasks as the command line names, check that no result is lost, and print the rate."""
     count = int(sys.argv[1])
-    play(WARM_UP)
+    run_tasks(WARM_UP)
     began = time.perf_counter()
-    results = play(count)
+    results = run_tasks(count)
     seconds = time.perf_counter() - began
     if sorted(results) != list(range(count)):
         raise SystemExit(f"results were lost: {len(results)} of {count}")

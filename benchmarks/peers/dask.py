@@ -10,17 +10,17 @@ from benchmarks.peers.noop import noop
 
 
 def main() -> None:
-    """Measure."""
+    """Measure and print the rate."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
 
-        def play(count: int) -> Sequence[int]:
+        def run_tasks(count: int) -> Sequence[int]:
             results: list[int] = client.gather(client.map(noop, range(count), pure=False))
             return results
 
-        timed(play, f"Dask {dask.__version__}")
+        timed(run_tasks, f"Dask {dask.__version__}")
 
 
 if __name__ == "__main__":

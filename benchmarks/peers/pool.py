@@ -14,10 +14,10 @@ def main() -> None:
     chunk = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with multiprocessing.Pool(2) as pool:
 
-        def play(count: int) -> Sequence[int]:
+        def run_tasks(count: int) -> Sequence[int]:
             return list(pool.imap_unordered(noop, range(count), chunksize=chunk))
 
-        timed(play, f"Python {platform.python_version()}")
+        timed(run_tasks, f"Python {platform.python_version()}")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ from benchmarks.peers.noop import noop
 
 
 def main() -> None:
-    """Measure."""
+    """Measure and print the rate."""
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     remote = ray.remote(noop)
 
-    def play(count: int) -> Sequence[int]:
+    def run_tasks(count: int) -> Sequence[int]:
         results: list[int] = ray.get([remote.remote(task) for task in range(count)])
         return results
 
-    timed(play, f"Ray {ray.__version__}")
+    timed(run_tasks, f"Ray {ray.__version__}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ray's job API, warm: seconds from submitting an empty job to its end, as its own client sees it."""
+"""Ray's job API, warm: seconds from submitting an empty job to its end, as its own client observes it."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def seconds(client: JobSubmissionClient) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Measure and print the seconds of each job."""
     context = ray.init(num_cpus=2, include_dashboard=True, log_to_driver=False, logging_level="ERROR")
     client = JobSubmissionClient(f"http://{context.dashboard_url}")
     seconds(client)

@@ -1,4 +1,4 @@
-"""RQ, two SimpleWorkers (no fork per job, its fastest): Redis carries jobs and keeps results."""
+"""RQ, two SimpleWorkers (without a fork per job: its fastest workers): Redis carries jobs and keeps results."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ from benchmarks.peers.noop import noop
 
 
 def main() -> None:
-    """Measure."""
+    """Measure and print the rate."""
     url = os.environ["BROKER"]
     connection = redis.Redis.from_url(url)
     queue = rq.Queue(connection=connection)
 
-    def play(count: int) -> Sequence[int]:
+    def run_tasks(count: int) -> Sequence[int]:
         jobs = queue.enqueue_many([rq.Queue.prepare_data(noop, (task,), result_ttl=600) for task in range(count)])
         while queue.finished_job_registry.count < count:
             time.sleep(0.005)
@@ -33,7 +33,7 @@ def main() -> None:
     command = [sys.executable, "-m", "rq.cli", "worker", "-w", "rq.worker.SimpleWorker", "--quiet", "--url", url]
     workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
-        timed(play, f"RQ {version('rq')}")
+        timed(run_tasks, f"RQ {version('rq')}")
     finally:
         for worker in workers:
             worker.terminate()
