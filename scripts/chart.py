@@ -25,21 +25,21 @@ KINDS: dict[Any, dict[str, Any]] = {
 
 def camel(name: str) -> str:
     """Return a setting's name in the chart's values."""
-    first, *others = name.split("_")
-    return first + "".join(other.capitalize() for other in others)
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def settings_schema() -> dict[str, Any]:
     """Return the schema of `settings:`, with the descriptions of core/settings.py."""
     texts, kinds = descriptions(), get_type_hints(settings.Settings)
-    known = {
+    current = {
         camel(setting.name): KINDS[kinds[setting.name]] | {"description": texts[setting.name]}
         for setting in fields(settings.Settings)
     }
     renamed = {
         camel(old.lower()): {"const": f"is called {camel(new.lower())} now"} for old, new in settings.RENAMED.items()
     }
-    return {"type": "object", "additionalProperties": False, "properties": known | renamed}
+    return {"type": "object", "additionalProperties": False, "properties": current | renamed}
 
 
 def schema() -> str:

@@ -63,28 +63,28 @@ def _wait_for(server: "subprocess.Popen[bytes]") -> bool:
 def _show(began: float) -> int:
     client = Client(URL)
     console.print(f"\n[bold]$[/] {escape(CURL_COMMAND)}\n", soft_wrap=True)
-    # --resolve replaces a DNS entry; the rest is the request, verbatim.
-    sent = subprocess.run(
+    # --resolve replaces a DNS entry; the rest is the documented request, unchanged.
+    finished = subprocess.run(
         CURL_COMMAND.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1),
         shell=True,
         capture_output=True,
     )
-    answer = json.loads(sent.stdout or b"{}")
-    if "id" not in answer:
-        console.print(
-            f"[red]No simulation was created:[/] {escape(json.dumps(answer) if answer else sent.stderr.decode())}"
-        )
+    response = json.loads(finished.stdout or b"{}")
+    if "id" not in response:
+        reason = json.dumps(response) if response else finished.stderr.decode()
+        console.print(f"[red]No simulation was created:[/] {escape(reason)}")
         return 1
-    model = _watch(client, answer, "the model")
+    model = _watch(client, response, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
-    other = client.submit({"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}})
-    yardstick = _watch(client, other, f"the baseline, {dataset['yardstick']}")
-    if {model["state"], yardstick["state"]} != {"succeeded"}:
-        for simulation in (model, yardstick):
+    submission = {"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}}
+    submitted = client.submit(submission)
+    baseline = _watch(client, submitted, f"the baseline, {dataset['yardstick']}")
+    if {model["state"], baseline["state"]} != {"succeeded"}:
+        for simulation in (model, baseline):
             console.print(f"{simulation['id']}: {simulation['state']} {escape(simulation.get('reason') or '')}")
         return 1
-    comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=yardstick["id"])
-    summaries = [client.get(f"/v1/simulations/{simulation['id']}/summary") for simulation in (model, yardstick)]
+    comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=baseline["id"])
+    summaries = [client.get(f"/v1/simulations/{simulation['id']}/summary") for simulation in (model, baseline)]
     console.print(f"\n[bold]{escape(report.sentence(model, comparison))}[/]\n")
     console.print(report.table(model, summaries[0], summaries[1], comparison))
     lines = report.worst(client.lines(model["id"]))

@@ -12,9 +12,9 @@ HEAD = """| format | runtime | files | a zip with | at most | environment | pack
 
 
 def page(text: str) -> str:
-    """Return the page with the table of the formats there are."""
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
+    """Return the page with the table of all formats."""
+    before, _, tail = text.partition(START)
+    _, _, after = tail.partition(END)
     return f"{before}{START}{table()}{END}{after}"
 
 

@@ -16,7 +16,9 @@ from runtimes.images import build, image_names
     help="Build this image only; may be repeated.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("var/images"), show_default=True)
-@click.option("--layers", "kept", type=click.Path(path_type=Path), help="Folder of layers, instead of OUT/layers.")
+@click.option(
+    "--layers", "layers_folder", type=click.Path(path_type=Path), help="Folder of layers, instead of OUT/layers."
+)
 @click.option(
     "--prefix",
     default=image_names.PREFIX,
@@ -24,20 +26,22 @@ from runtimes.images import build, image_names
     help="Prefix of image names; may contain a registry's host.",
 )
 @click.option(
-    "--gzip", "packed", is_flag=True, help="Compress layers: half the size, but slower to build and to import."
+    "--gzip", "compressed", is_flag=True, help="Compress layers: half the size, but slower to build and to import."
 )
 @click.option("--tags", is_flag=True, help="Only print the names of the images.")
-def main(only: tuple[str, ...], out: Path, kept: Path | None, prefix: str, packed: bool, tags: bool) -> None:
+def main(
+    only: tuple[str, ...], out: Path, layers_folder: Path | None, prefix: str, compressed: bool, tags: bool
+) -> None:
     """Write OCI archives for `ctr images import`, `docker load` or skopeo, with bills of materials (SBOM)."""
-    chosen = [image_names.images()[name] for name in only or image_names.images()]
+    images = [image_names.images()[name] for name in only or image_names.images()]
     if tags:
-        for name, tag in build.tags(chosen).items():
+        for name, tag in build.tags(images).items():
             click.echo(f"{prefix}{name}:{tag}")
         return
-    for image in chosen:
+    for image in images:
         began = time.monotonic()
         try:
-            built = build.build(image, out, kept=kept, prefix=prefix, packed=packed)
+            built = build.build(image, out, kept=layers_folder, prefix=prefix, packed=compressed)
         except build.CannotBuild as error:
             raise click.ClickException(str(error)) from None
         outcome = f"built in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"

@@ -1,7 +1,7 @@
 """Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
 
-An environment of model servers has the packages of its formats and those of the harness; an environment of a simulator
-has those of `runtimes/simulators/NAME.in`. Without names, all locks are written. Pins are kept unless ``-- --upgrade``.
+An environment of model servers has the packages of its formats and of the harness; an environment of a simulator has
+the packages of `runtimes/simulators/NAME.in`. Without names, all locks are written. Pins stay unless ``-- --upgrade``.
 """
 
 import subprocess
@@ -31,8 +31,8 @@ def requirements() -> Mapping[Path, str]:
 
 def main() -> int:
     """Write the locks that the command line names."""
-    cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    names, more = sys.argv[1:cut], sys.argv[cut + 1 :]
+    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    names, uv_arguments = sys.argv[1:separator], sys.argv[separator + 1 :]
     by_lock = requirements()
     if unknown := sorted(set(names) - {lock.stem for lock in by_lock}):
         print(
@@ -41,7 +41,7 @@ def main() -> int:
         return 2
     for lock, text in by_lock.items():
         if not names or lock.stem in names:
-            command = [uv.find_uv_bin(), "pip", "compile", *OPTIONS, "--output-file", str(lock), *more, "-"]
+            command = [uv.find_uv_bin(), "pip", "compile", *OPTIONS, "--output-file", str(lock), *uv_arguments, "-"]
             subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
     return 0
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".txt")
-#: Files without words of ours: locks, pictures, recorded answers of other programs.
-OTHERS = ("*.lock", "*.sum", "*.svg", "*.json", "*.tgz", "*.zip", "*.xml", "*/crds/*", "scripts/tools/*")
+#: Files that are not checked: locks, pictures, recorded responses of other programs.
+IGNORED = ("*.lock", "*.sum", "*.svg", "*.json", "*.tgz", "*.zip", "*.xml", "*/crds/*", "scripts/tools/*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,15 @@ def uses(text: str, words: Iterable[str]) -> Iterator[tuple[int, str]]:
 def main() -> int:
     """Print every use of a retired word and return 1 if there is one."""
     table = parse(TABLE.read_text())
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     count = 0
-    for name in filter(None, listed.split("\0")):
+    for name in filter(None, output.split("\0")):
         path = ROOT / name
-        if path.is_symlink() or not path.is_file() or any(fnmatch(name, one) for one in (*OTHERS, *table.exceptions)):
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or any(fnmatch(name, pattern) for pattern in (*IGNORED, *table.exceptions))
+        ):
             continue
         try:
             text = path.read_text()

@@ -21,8 +21,8 @@ BUCKET = "windtunnel"
 PATIENCE = 60.0
 
 
-def keys(path: Path) -> tuple[str, str]:
-    """Return this MinIO's access key and secret key; generated once, in a file that only this user can read."""
+def read_or_create_keys(path: Path) -> tuple[str, str]:
+    """Return MinIO's access key and secret key, generated once and stored in a file that only this user can read."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -33,65 +33,65 @@ def keys(path: Path) -> tuple[str, str]:
 
 def free_port() -> int:
     """Return a free port."""
-    with socket.socket() as end:
-        end.bind(("127.0.0.1", 0))
-        return int(end.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
-def bound(number: int) -> Callable[[], None]:
-    """Return a preexec function: the new process gets a signal when this process dies."""
+def die_with_parent(signal_number: int) -> Callable[[], None]:
+    """Return a preexec function, by which the new process gets a signal when this process dies."""
     parent = os.getpid()
 
-    def bind() -> None:
-        ctypes.CDLL(None).prctl(1, number)
+    def request_signal() -> None:
+        ctypes.CDLL(None).prctl(1, signal_number)
         if os.getppid() != parent:
             os._exit(1)
 
-    return bind
+    return request_signal
 
 
 def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) -> "subprocess.Popen[bytes]":
     """Start MinIO in a session of its own, which Ctrl-C does not reach."""
     root_user = {"MINIO_ROOT_USER": credentials[0], "MINIO_ROOT_PASSWORD": credentials[1]}
-    quiet = {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
+    settings = {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
     with open(folder / "minio.log", "ab") as output:
         return subprocess.Popen(
             [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(folder / "disk")],
-            env={**os.environ, **root_user, **quiet},
+            env={**os.environ, **root_user, **settings},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=bound(signal.SIGKILL),
+            preexec_fn=die_with_parent(signal.SIGKILL),
         )
 
 
-def answers(endpoint: str) -> bool:
+def is_ready(endpoint: str) -> bool:
     """Return whether MinIO is ready."""
     try:
-        with urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=5) as response:
+            return bool(response.status == 200)
     except (OSError, urllib.error.URLError):
         return False
 
 
 def main() -> int:
     """Start MinIO, then the platform; stop MinIO when the platform has ended."""
-    built = subprocess.run([ROOT / "scripts" / "tools" / "minio"], stdout=subprocess.PIPE, text=True)
-    if built.returncode != 0:
-        return built.returncode
+    build = subprocess.run([ROOT / "scripts" / "tools" / "minio"], stdout=subprocess.PIPE, text=True)
+    if build.returncode != 0:
+        return build.returncode
     folder = Settings.from_env(os.environ).home.resolve() / "minio"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    credentials = keys(folder / "keys")
+    credentials = read_or_create_keys(folder / "keys")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    server = start(built.stdout.strip(), folder, port, credentials)
+    server = start(build.stdout.strip(), folder, port, credentials)
     # The platform handles Ctrl-C itself, and needs MinIO until it has ended.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not answers(endpoint):
+        while not is_ready(endpoint):
             if server.poll() is not None or time.monotonic() > deadline:
                 print(f"MinIO did not start; see {folder / 'minio.log'}", file=sys.stderr)
                 return 1
@@ -109,8 +109,8 @@ def main() -> int:
             [sys.executable, "-m", "server", "run"],
             cwd=ROOT,
             env={**os.environ, **variables},
-            start_new_session=True,  # a terminal's Ctrl-C reaches it once, passed on by this process
-            preexec_fn=bound(signal.SIGTERM),
+            start_new_session=True,  # the platform gets Ctrl-C only once, from this process
+            preexec_fn=die_with_parent(signal.SIGTERM),
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: platform.send_signal(number))

@@ -38,11 +38,11 @@ def descriptions() -> dict[str, str]:
     texts = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id != "PARSE":
-            at, words = node.lineno - 2, list[str]()
-            while (line := lines[at].strip()).startswith("#:"):
-                words.insert(0, line.removeprefix("#:").strip())
-                at -= 1
-            texts[node.target.id] = " ".join(words).replace("``", "`")
+            index, comment_lines = node.lineno - 2, list[str]()
+            while (line := lines[index].strip()).startswith("#:"):
+                comment_lines.insert(0, line.removeprefix("#:").strip())
+                index -= 1
+            texts[node.target.id] = " ".join(comment_lines).replace("``", "`")
     return texts
 
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 #: More failures at once than this are not rerun: they have one cause.
-MOST_RERUN = 5
+MAX_RERUNS = 5
 #: Characters of a failure's message that are recorded.
-LONGEST_MESSAGE = 1000
+MAX_MESSAGE = 1000
 #: A test that failed and passed alone this often within the last runs is unstable, and is not rerun.
 UNSTABLE, WINDOW = 2, 10
 ROOT = Path(__file__).parents[1]
@@ -71,14 +71,14 @@ def record(path: Path, run: Run) -> None:
 
 def failed_alone_counts(history: Iterable[Run], suite: str) -> Mapping[str, int]:
     """Return how often each test failed and then passed alone within the last ten runs of a suite."""
-    last = [run for run in history if run.suite == suite][-WINDOW:]
-    return Counter(test for run in last for test in run.passed_alone)
+    recent = [run for run in history if run.suite == suite][-WINDOW:]
+    return Counter(test for run in recent for test in run.passed_alone)
 
 
 def run_pytest(arguments: Sequence[str], cache: Path) -> int:
     """Run pytest with a cache folder of its own and return its exit status; SIGTERM is passed on to it."""
     process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}"])
-    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to pytest, too
+    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends SIGINT to pytest, too
     signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     code = process.wait()
     return code if code >= 0 else 128 - code
@@ -91,7 +91,7 @@ def failures(cache: Path) -> list[str]:
 
 
 def read_report(path: Path) -> tuple[int, Mapping[str, str]]:
-    """Return from a JUnit report how many tests passed, and the messages of those that did not, by dotted name."""
+    """Return from a JUnit report how many tests passed, and the messages of failed tests by dotted name."""
     if not path.exists():
         return 0, {}
     passed, messages = 0, {}
@@ -99,16 +99,14 @@ def read_report(path: Path) -> tuple[int, Mapping[str, str]]:
     for case in ElementTree.parse(path).iter("testcase"):
         problem = next((part for part in case if part.tag in ("failure", "error")), None)
         if problem is not None:
-            messages.setdefault(
-                f"{case.get('classname')}.{case.get('name')}", problem.get("message", "")[:LONGEST_MESSAGE]
-            )
+            messages.setdefault(f"{case.get('classname')}.{case.get('name')}", problem.get("message", "")[:MAX_MESSAGE])
         elif case.find("skipped") is None:
             passed += 1
     return passed, messages
 
 
 def dotted(test: str) -> str:
-    """Return the name in a JUnit report of pytest's ``folder/file.py::test[parameter]``."""
+    """Return the name that a JUnit report has for pytest's ``folder/file.py::test[parameter]``."""
     file, _, name = test.partition("::")
     function, bracket, parameter = name.partition("[")
     return f"{file.removesuffix('.py').replace('/', '.')}.{function.replace('::', '.')}{bracket}{parameter}"
@@ -123,15 +121,15 @@ def run_suite(suite: str, arguments: Sequence[str]) -> int:
         cache, report = Path(folder), Path(folder) / "report.xml"
         status = run_pytest([*arguments, f"--junitxml={report}"], cache)
         passed, messages = read_report(report)
-        first = failures(cache)
-        again: list[str] = first
-        unstable = [test for test in first if counts.get(test, 0) >= UNSTABLE]
-        if status == 1 and 0 < len(first) <= MOST_RERUN and not unstable:
-            print(f"\n{len(first)} failed; rerunning alone:", flush=True)
-            alone = ["-n", "0", "--last-failed", "--last-failed-no-failures", "none"]
-            status = run_pytest([*arguments, *alone], cache)
-            again = failures(cache)
-        passed_alone = [test for test in first if test not in again]
+        first_failures = failures(cache)
+        failed: list[str] = first_failures
+        unstable = [test for test in first_failures if counts.get(test, 0) >= UNSTABLE]
+        if status == 1 and 0 < len(first_failures) <= MAX_RERUNS and not unstable:
+            print(f"\n{len(first_failures)} failed; rerunning alone:", flush=True)
+            serial_options = ["-n", "0", "--last-failed", "--last-failed-no-failures", "none"]
+            status = run_pytest([*arguments, *serial_options], cache)
+            failed = failures(cache)
+        passed_alone = [test for test in first_failures if test not in failed]
         for test in passed_alone:
             print(f"failed, and passed alone ({counts.get(test, 0) + 1} of the last {WINDOW} runs): {test}", flush=True)
         for test in unstable:
@@ -146,9 +144,9 @@ def run_suite(suite: str, arguments: Sequence[str]) -> int:
                     seconds=round(time.monotonic() - began),
                     load=round(os.getloadavg()[1], 1),
                     passed=passed,
-                    failed=tuple(again),
+                    failed=tuple(failed),
                     passed_alone=tuple(passed_alone),
-                    messages={test: messages.get(dotted(test), "") for test in first},
+                    messages={test: messages.get(dotted(test), "") for test in first_failures},
                 ),
             )
     return status
