@@ -176,8 +176,8 @@ def section(figures: Figures) -> str:
             "A real API server (1.35) on the same machine, over TLS with a client certificate; the clients take turns "
             "in one process. *kube/*: the `kubernetes` package's `ApiClient` and `Watch`, raw responses into msgspec; "
             "*http.client*: the standard library with msgspec, as the executor's own client was; *typed objects*: the "
-            "package's `CoreV1Api`. *Ratio*: kube/ to http.client, of neighbours in time. The last column is in the "
-            "same order.",
+            "package's `CoreV1Api`. *Ratio*: kube/ to http.client, of consecutive measurements. The last column is in "
+            "the same order.",
             table(head, rows),
             f"A watch that asks for metadata only, as the executor's does: {spanned(metadata, milliseconds)} an event. "
             f"Importing the package costs {spanned(import_cost['cpu'], milliseconds)} of processor time and "

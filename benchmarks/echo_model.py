@@ -1,6 +1,6 @@
 """Baseline model with an echo at each step: the minimum cost of a reply by another process on the same core.
 
-A model for the bare loop. The other process reads and writes as many bytes as a model server, without model, protocol,
+A model for the plain loop. The other process reads and writes as many bytes as a model server, without model, protocol,
 deadline or sandbox. Most of the cost is not the two system calls but the processor caches, which each process replaces.
 """
 

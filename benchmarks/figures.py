@@ -64,10 +64,10 @@ def busy(seconds: float = 2.0) -> float:
     return 1 - (later_idle - idle) / max(1, later - total)
 
 
-def store(measure: str, figures: dict[str, Any], others: float) -> None:
+def store(measure: str, figures: dict[str, Any], load: float) -> None:
     """Store a benchmark's figures with machine, date, and the load by other processes before its start."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    document = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": others}
+    document = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": load}
     document |= {"machine": machine(), "figures": figures}
     (FOLDER / f"{measure}.json").write_text(json.dumps(document, indent=1) + "\n")
 

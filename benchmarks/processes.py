@@ -81,7 +81,7 @@ def processor_seconds(pid: int) -> float:
 
 @contextmanager
 def metered(root: int) -> Iterator[dict[str, float]]:
-    """Count processor seconds by component while the block runs; a process that ends in it counts as last sampled."""
+    """Count processor seconds by component while the block runs; a process that ends counts with its last sample."""
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}
 

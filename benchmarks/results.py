@@ -50,28 +50,29 @@ def fanout(figures: Figures) -> str:
     rows_of_batches = [
         [
             f"**Windtunnel**, {titles[batch]}",
-            spanned(each["done"]),
-            spanned(each["succeeded"]),
-            spanned(each["read"]),
+            spanned(batch_figures["done"]),
+            spanned(batch_figures["succeeded"]),
+            spanned(batch_figures["read"]),
         ]
-        for batch, each in batches.items()
+        for batch, batch_figures in batches.items()
     ]
-    base = batches["1"]["done"]["median"]
-    parts = [
+    base_rate = batches["1"]["done"]["median"]
+    paragraphs = [
         f"{figures['tasks']:,} tasks in one request, {figures['workers']} workers (each a sandboxed evaluator and a "
         "sandboxed model server), every result durable. *Done*: from the POST until the API counts a result for every "
         "task. *Succeeded*: until the summary is written too. *Read back*: all lines fetched as NDJSON and checked "
         "for order and completeness.",
         table(["tasks/s", "done", "succeeded", "read back"], rows_of_batches),
-        aim("50,000 tasks/s on two cores", base >= 50_000),
+        aim("50,000 tasks/s on two cores", base_rate >= 50_000),
     ]
     peers = figures["peers"]
     rows = [
-        [f"{name} ({each['version']})", spanned(each), number(base / each["median"])] for name, each in peers.items()
+        [f"{name} ({peer['version']})", spanned(peer), number(base_rate / peer["median"])]
+        for name, peer in peers.items()
     ]
     count = next(iter(peers.values()))["tasks"]
-    costs = processor_time([each["cpu"] for each in batches.values()], 1e6)
-    parts += [
+    costs = processor_time([batch_figures["cpu"] for batch_figures in batches.values()], 1e6)
+    paragraphs += [
         f"Peers, two workers each, alternating with the platform: {count:,} tasks after a warm-up, from the "
         "submission of the first task to the receipt of the last result. None of the peers sandboxes its tasks; "
         "multiprocessing.Pool and Dask store no results, Ray keeps them in memory. The ratio is Windtunnel's *done* "
@@ -80,7 +81,7 @@ def fanout(figures: Figures) -> str:
         "Processor time per task, to *succeeded* and read back (less sensitive to other load than a rate):",
         table(["microseconds", *(f"{batch} per frame" for batch in batches)], costs),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(paragraphs)
 
 
 def processor_time(runs: list[dict[str, float]], scale: float) -> list[list[str]]:
@@ -93,14 +94,14 @@ def processor_time(runs: list[dict[str, float]], scale: float) -> list[list[str]
 def latency(figures: Figures) -> str:
     """Return the section: latency of first results."""
     rows = []
-    for name, each in figures["kinds"].items():
+    for name, kind in figures["kinds"].items():
         for key, title in (("first", "first result"), ("whole", "last result"), ("back_to_back", "first, no pause")):
-            tails = [milliseconds(each[key][share]) for share in ("p50", "p90", "p99", "max")]
-            rows.append([f"{name}: {title}", *tails, str(each[key]["runs"])])
+            cells = [milliseconds(kind[key][share]) for share in ("p50", "p90", "p99", "max")]
+            rows.append([f"{name}: {title}", *cells, str(kind[key]["runs"])])
     job = figures["ray_job"]
-    tails = [milliseconds(job[share]) for share in ("p50", "p90", "p99", "max")]
-    rows.append([f"an empty job through Ray's job API ({job['version']})", *tails, str(job["runs"])])
-    firsts = [each["first"] for each in figures["kinds"].values()]
+    cells = [milliseconds(job[share]) for share in ("p50", "p90", "p99", "max")]
+    rows.append([f"an empty job through Ray's job API ({job['version']})", *cells, str(job["runs"])])
+    firsts = [kind["first"] for kind in figures["kinds"].values()]
     met = max(first["p50"] for first in firsts) < 0.1 and max(first["p99"] for first in firsts) < 0.3
     return "\n\n".join(
         [
@@ -125,13 +126,19 @@ def driving(figures: Figures) -> str:
             spanned(figures["echoed"], lambda x: f"{x:.2f}"),
         ],
     ]
-    for workers, each in figures["platform"].items():
+    for workers, workers_figures in figures["platform"].items():
         rows.append(
-            [f"platform, workers = {workers}", spanned(each["rate"]), spanned(each["ratio"], lambda x: f"{x:.2f}")]
+            [
+                f"platform, workers = {workers}",
+                spanned(workers_figures["rate"]),
+                spanned(workers_figures["ratio"], lambda x: f"{x:.2f}"),
+            ]
         )
     single, double = (figures["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
     ratio = figures["platform"]["1"]["ratio"]["median"]
-    costs = processor_time([*(each["cpu"] for each in figures["platform"].values()), figures["bare_cpu"]], 1e3)
+    costs = processor_time(
+        [*(workers_figures["cpu"] for workers_figures in figures["platform"].values()), figures["bare_cpu"]], 1e3
+    )
     return "\n\n".join(
         [
             f"All {figures['scenarios']} scenarios of `car_street`, {figures['repeat']} times, with the baseline "
@@ -152,16 +159,16 @@ def driving(figures: Figures) -> str:
 
 def footprint(figures: Figures) -> str:
     """Return the section: footprint of the platform."""
-    parts = sorted(
+    components = sorted(
         figures["idle"] | {name: {"processes": 0, "mib": 0} for name in figures["cold"].keys() - figures["idle"]}
     )
     rows = []
-    for name in parts:
+    for name in components:
         cells = [figures[state].get(name, {"processes": 0, "mib": 0.0}) for state in ("cold", "idle")]
         rows.append([name, *(f"{cell['mib']:.0f} ({cell['processes']})" for cell in cells)])
-    sums = [sum(each["mib"] for each in figures[state].values()) for state in ("cold", "idle")]
+    sums = [sum(component["mib"] for component in figures[state].values()) for state in ("cold", "idle")]
     rows.append(["**all**", *(f"**{value:.0f}**" for value in sums)])
-    watched, runs = figures["streams"], figures["submissions"]
+    streams, runs = figures["streams"], figures["submissions"]
     rates = sorted(run["rate"] for run in runs)
     p99 = max(run["latency"]["p99"] for run in runs)
     return "\n\n".join(
@@ -176,11 +183,11 @@ def footprint(figures: Figures) -> str:
             f"{number(rates[-1])}), one-task simulations from {runs[0]['clients']} threads that do not wait for "
             "results, durable when answered, while the platform runs them; p99 of a submission at most "
             f"{milliseconds(p99)}.",
-            f"**{watched['streams']:,} open event streams** of one simulation: the memory of the api role rises from "
-            f"{watched['mib_before']:.0f} to {watched['mib_during']:.0f} MiB; they open in "
-            f"{watched['seconds_to_open']:.1f} s. Another GET meanwhile: p50 "
-            f"{milliseconds(watched['get_during']['p50'])}, p99 {milliseconds(watched['get_during']['p99'])} (before: "
-            f"{milliseconds(watched['get_before']['p50'])}, {milliseconds(watched['get_before']['p99'])}).",
+            f"**{streams['streams']:,} open event streams** of one simulation: the memory of the api role rises from "
+            f"{streams['mib_before']:.0f} to {streams['mib_during']:.0f} MiB; they open in "
+            f"{streams['seconds_to_open']:.1f} s. Another GET meanwhile: p50 "
+            f"{milliseconds(streams['get_during']['p50'])}, p99 {milliseconds(streams['get_during']['p99'])} (before: "
+            f"{milliseconds(streams['get_before']['p50'])}, {milliseconds(streams['get_before']['p99'])}).",
         ]
     )
 

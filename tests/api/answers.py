@@ -9,7 +9,7 @@ MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0]\n"
 
 
 def line(task: int, status: str = "ok", **metrics: Any) -> bytes:
-    """Return a result line as an evaluator writes it, with ``timing`` last."""
+    """Return a result line in an evaluator's format, with ``timing`` last."""
     result = {
         "task": task,
         "status": status,

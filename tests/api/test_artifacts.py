@@ -170,7 +170,7 @@ def test_a_replay_is_computed_on_request(
     assert msgspec.json.decode(replay.data)["result"]["task"] == 0
     assert client.get(path, headers={"If-None-Match": replay.headers["ETag"]}).status_code == 304
     problem(client.get(path, headers={"Accept": "image/png"}), 406, "not-acceptable")
-    refused = problem(client.get(f"{path}?format=svg"), 406, "not-acceptable")  # it has no scene
+    refused = problem(client.get(f"{path}?format=svg"), 406, "not-acceptable")  # the replay has no scene
     assert "application/json" in refused["detail"]
 
 
@@ -182,7 +182,7 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
     platform.notifier.jobs.clear()  # type: ignore[attr-defined]
-    platform.replays.refuse(id, 0, "this world has nothing to show")
+    platform.replays.refuse(id, 0, "the trace has nothing to show")
     assert "nothing to show" in problem(client.get(path), 404, "no-replay")["detail"]
     assert not platform.notifier.jobs  # type: ignore[attr-defined]
 

@@ -29,7 +29,7 @@ def multipart(data: bytes) -> bytes:
 
 
 def announced(length: int) -> dict[str, Any]:
-    """Return the WSGI environment of a client that announces another length than it sends."""
+    """Return the WSGI environment of a client that announces another length than the length of its body."""
     return {"CONTENT_LENGTH": str(length), "wsgi.input_terminated": True}
 
 
@@ -185,7 +185,7 @@ def test_deleting_a_copy_keeps_the_shipped_model(client: FlaskClient, platform: 
         assert client.delete(f"/v1/models/{name}").status_code == 204
     assert client.get("/v1/models/idm/content").data == shipped
     with pytest.raises(NotFound):
-        platform.store.size(key_of(digest(MODEL)))  # the last reference was deleted, and the object with it
+        platform.store.size(key_of(digest(MODEL)))  # the object was deleted with its last reference
 
 
 def test_a_model_in_use_cannot_be_deleted(client: FlaskClient, submit: Any) -> None:

@@ -17,13 +17,13 @@ HARNESS = HERE.parents[1] / "runtimes" / "harness"
 #: A user id without an account; only root can switch to it.
 ORDINARY = 12345
 
-#: Users as which a process starts before it is confined; an ordinary user's test run has only that user.
+#: Users that a process has before it is confined; a test run of an ordinary user has only this user.
 USERS = {"root": 0, "user": ORDINARY} if os.geteuid() == 0 else {"user": os.geteuid()}
 
 
 @dataclass(frozen=True)
 class SandboxFiles:
-    """Files that every user may read: a Python, the sandbox and the scripts that run in it."""
+    """Files that every user may read: a Python, the sandbox, and the scripts that run in the sandbox."""
 
     folder: Path
     python: Path
@@ -68,7 +68,7 @@ def python_for_all(folder: Path) -> Path:
 
 
 class Outcome(NamedTuple):
-    """Outcome of an attack: ``contained`` or ``escaped``, by which mechanism, and what it attempts."""
+    """Outcome of an attack: ``contained`` or ``escaped``, the mechanism, and what the attack tries."""
 
     result: str
     how: str

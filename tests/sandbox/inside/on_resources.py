@@ -1,4 +1,4 @@
-"""Attacks on shared resources (memory, tasks, disk, descriptors) and on descriptors and tokens left by the starter."""
+"""Attacks on shared resources (memory, tasks, disk, descriptors), and on inherited descriptors and tokens."""
 
 import fcntl
 import mmap
