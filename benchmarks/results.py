@@ -105,7 +105,7 @@ def latency(figures: Figures) -> str:
     met = max(first["p50"] for first in firsts) < 0.1 and max(first["p99"] for first in firsts) < 0.3
     return "\n\n".join(
         [
-            "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first "
+            "One POST with `Accept: application/x-ndjson` on a keep-alive connection, from sending it to the first "
             f"line of results. Between the end of a simulation and the next POST is a pause of {figures['pause']} s, "
             "in which the next warm runner starts; *no pause* posts again at once, so that most POSTs wait for "
             "processes.",
