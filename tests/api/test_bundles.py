@@ -20,7 +20,7 @@ OCTOBER, DECEMBER, FEBRUARY = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    directory = tmp_path / "played"
+    directory = tmp_path / "dataset"
     directory.mkdir()
     (directory / "dataset.json").write_text("{}")
     return directory

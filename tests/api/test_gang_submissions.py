@@ -47,14 +47,14 @@ def client(platform: Platform, settings: Settings) -> FlaskClient:
     return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
 
 
-def ask(client: FlaskClient, **changes: Any) -> Any:
+def submit_gang(client: FlaskClient, **changes: Any) -> Any:
     gang = {"size": 2, "command": ["python", "model.py"], "communication": "torch"}
     document = {"dataset": "program", "model": "mine", "scenarios": {"range": [0, 3]}, "gang": gang}
     return client.post("/v1/simulations", json=document | changes)
 
 
 def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskClient, platform: Platform) -> None:
-    response = ask(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
+    response = submit_gang(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
     assert response.status_code == 201, response.json
     assert (response.json["tasks"]["total"], response.json["workers"]) == (6, 2)
     dispatch = Dispatch(
@@ -91,7 +91,7 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
 def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(
     client: FlaskClient, changes: dict[str, Any], fragment: str
 ) -> None:
-    refused = ask(client, **changes)
+    refused = submit_gang(client, **changes)
     assert refused.status_code == 422 and fragment in refused.json["detail"], refused.json
 
 
@@ -105,10 +105,10 @@ def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(
     ],
 )
 def test_an_invalid_gang_is_refused(client: FlaskClient, gang: dict[str, Any]) -> None:
-    assert ask(client, gang=gang).status_code == 422
+    assert submit_gang(client, gang=gang).status_code == 422
 
 
 def test_the_size_of_a_gang_cannot_be_changed(client: FlaskClient) -> None:
-    id = ask(client).json["id"]
+    id = submit_gang(client).json["id"]
     refused = client.patch(f"/v1/simulations/{id}", json={"workers": 3})
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/unsupported")

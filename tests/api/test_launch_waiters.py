@@ -23,24 +23,24 @@ from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"
-Ask = Callable[..., tuple[int, dict[str, str], Any]]
+SendWait = Callable[..., tuple[int, dict[str, str], Any]]
 
 
 @pytest.fixture
-def ask(platform: Platform) -> Ask:
+def send_wait(platform: Platform) -> SendWait:
     return client_of(platform.leases)
 
 
-def client_of(leases: Leases, **options: Any) -> Ask:
+def client_of(leases: Leases, **options: Any) -> SendWait:
     application = runner_api.create(leases, **options)
 
-    def ask(path: str = f"/v1/launches/{ID}/wait", token: str = TOKEN) -> tuple[int, dict[str, str], Any]:
+    def send_wait(path: str = f"/v1/launches/{ID}/wait", token: str = TOKEN) -> tuple[int, dict[str, str], Any]:
         head: list[Any] = []
         environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_AUTHORIZATION": f"Bearer {token}"}
         body = b"".join(application(environ, lambda status, headers: head.extend((status, dict(headers)))))
         return int(head[0].split()[0]), head[1], json.loads(body)
 
-    return ask
+    return send_wait
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def launched(worker: LeasingWorker, offered: WarmLaunch | None = None) -> Launch
 
 
 @contextmanager
-def waiting(leases: Leases, ask: Ask, **options: Any) -> Iterator[list[Any]]:
+def waiting(leases: Leases, send_wait: SendWait, **options: Any) -> Iterator[list[Any]]:
     """Send a waiting request in a thread; the yielded list has its response after the block."""
     responses: list[Any] = []
-    thread = threading.Thread(target=lambda: responses.append(ask(**options)), daemon=True)
+    thread = threading.Thread(target=lambda: responses.append(send_wait(**options)), daemon=True)
     thread.start()
     until(lambda: leases.waiting)
     yield responses
@@ -82,27 +82,27 @@ def waiting(leases: Leases, ask: Ask, **options: Any) -> Iterator[list[Any]]:
 
 
 def test_a_waiting_runner_gets_the_description_of_its_launch(
-    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+    platform: Platform, send_wait: SendWait, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, ask) as responses:
+    with waiting(platform.leases, send_wait) as responses:
         launch = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "the platform does not know the token of a warm launch"
     ((status, _, body),) = responses
-    assert status == 200 and body == ask(f"/v1/launches/{ID}")[2]
+    assert status == 200 and body == send_wait(f"/v1/launches/{ID}")[2]
     assert body["simulation"] == queued and body["model"]["format"] == "python"
-    assert ask()[0] == 200, "a later request is answered immediately"
+    assert send_wait()[0] == 200, "a later request is answered immediately"
 
 
 def test_a_launch_with_another_token_is_not_described(
-    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+    platform: Platform, send_wait: SendWait, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, ask, token="guessed") as responses:
+    with waiting(platform.leases, send_wait, token="guessed") as responses:
         launched(worker, WarmLaunch(ID, hashed(TOKEN)))
-    assert responses[0][0] == 401 and ask(token="guessed")[0] == 401
+    assert responses[0][0] == 401 and send_wait(token="guessed")[0] == 401
 
 
 def test_a_warm_launch_that_is_offered_twice_is_used_once(
-    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+    platform: Platform, send_wait: SendWait, worker: LeasingWorker, queued: str
 ) -> None:
     launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     (warm_launch,) = worker.dispatch.snapshot().launches
@@ -112,20 +112,20 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token
     assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued
-    assert ask()[0] == 410, "the first launch has ended"
+    assert send_wait()[0] == 410, "the first launch has ended"
 
 
 def test_a_runner_that_waits_in_vain_repeats_its_request(platform: Platform) -> None:
-    ask = client_of(platform.leases, wait=0.05)
-    assert ask() == (200, ask()[1], {"retry_after": 0.0})
+    send_wait = client_of(platform.leases, wait=0.05)
+    assert send_wait() == (200, send_wait()[1], {"retry_after": 0.0})
 
 
 def test_the_number_of_waiting_runners_is_limited_and_others_get_retry_after(platform: Platform) -> None:
     launch_waiters = LaunchWaiters(platform.database, ChangeNotifier(platform.database, platform.notifier), slots=1)
     leases = Leases(platform.database, platform.store, platform.notifier, launch_waiters=launch_waiters)
-    ask = client_of(leases, wait=5.0)
-    with waiting(leases, ask) as responses:
-        status, headers, body = ask(f"/v1/launches/{ID}0/wait")
+    send_wait = client_of(leases, wait=5.0)
+    with waiting(leases, send_wait) as responses:
+        status, headers, body = send_wait(f"/v1/launches/{ID}0/wait")
         assert status == 429 and headers["Retry-After"] == "2" and "Try again" in body["detail"]
     assert responses[0][2] == {"retry_after": 0.0}
     assert launch_waiters.wait(ID, 0.01) is False, "the slot is free again"
@@ -199,7 +199,7 @@ def test_warm_launches_have_the_same_rows_as_any_launch(platform: Platform, work
     assert tuple(row) == (queued, hashed(TOKEN), "live")
 
 
-def test_a_process_that_shuts_down_ends_all_waits(ask: Ask, platform: Platform) -> None:
-    with waiting(platform.leases, ask) as responses:
+def test_a_process_that_shuts_down_ends_all_waits(send_wait: SendWait, platform: Platform) -> None:
+    with waiting(platform.leases, send_wait) as responses:
         platform.leases.stop_waiting()
-    assert responses[0][0] == 429 and ask()[0] == 429
+    assert responses[0][0] == 429 and send_wait()[0] == 429

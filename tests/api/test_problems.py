@@ -28,7 +28,7 @@ def test_every_error_class_has_a_problem_type_of_its_own_or_of_a_specific_base_c
 
 
 @pytest.mark.parametrize("error_class", list(error_classes()), ids=lambda error_class: error_class.slug)
-def test_only_errors_that_pass_have_a_time_to_retry(error_class: type[PlatformError]) -> None:
+def test_only_temporary_errors_have_a_time_to_retry(error_class: type[PlatformError]) -> None:
     headers = problem_type(error_class).headers
     assert ("Retry-After" in headers) is (status_of(error_class) == 503 or error_class is StillRunning)
     assert ("WWW-Authenticate" in headers) is (status_of(error_class) == 401)
@@ -111,7 +111,7 @@ def test_a_json_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_another_content_type_is_refused_and_the_accepted_one_named(
+def test_another_content_type_is_refused_and_the_accepted_type_is_named(
     client: FlaskClient, content_type: str | None
 ) -> None:
     response = client.post("/v1/simulations", data=b'{"dataset": "noop"}', content_type=content_type)
@@ -140,10 +140,10 @@ def test_a_full_disk_is_a_507(application: Flask) -> None:
 
 
 def test_a_problem_has_the_members_of_its_error_and_its_retry_after(application: Flask) -> None:
-    def busy() -> str:
+    def fail_temporarily() -> str:
         raise StoreUnavailable(retry_after=7, nearest=["a"], status=1)
 
-    application.add_url_rule("/busy", "busy", busy)
+    application.add_url_rule("/busy", "busy", fail_temporarily)
     response = application.test_client().get("/busy")
     body = problem(response, 503, "store-unavailable")
     assert body["nearest"] == ["a"]

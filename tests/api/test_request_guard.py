@@ -11,7 +11,7 @@ from api.request_guard import AnnouncedBody, RequestGuard, check_head, host_of
 from errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 
-PROMISE = '{"runtimePath": "python", "model_data": "noop"}'
+LEGACY_BODY = '{"runtimePath": "python", "model_data": "noop"}'
 
 
 def environ(**changes: str) -> dict[str, Any]:
@@ -60,14 +60,14 @@ def test_a_configured_name_is_accepted() -> None:
 @pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
 def test_the_legacy_host_is_accepted_for_the_1_0_paths_only(client: FlaskClient, path: str) -> None:
     host = {"Host": "karrozzeria:5000"}
-    promised = client.post(path, data=PROMISE, headers=host | {"Content-Type": "application/x-www-form-urlencoded"})
-    assert promised.status_code in {
-        201,
-        422,
-    }  # 422 without an installed baseline; the guard accepts the request either way
+    accepted = client.post(path, data=LEGACY_BODY, headers=host | {"Content-Type": "application/x-www-form-urlencoded"})
+    # 422 without an installed baseline; the guard accepts the request in both cases
+    assert accepted.status_code in {201, 422}
     problem(client.get(path, headers=host), 421, "misdirected")
-    problem(client.post(path, data=PROMISE, headers=host | {"Origin": "http://karrozzeria:5000"}), 421, "misdirected")
-    problem(client.post("/v1/simulations", data=PROMISE, headers=host), 421, "misdirected")
+    problem(
+        client.post(path, data=LEGACY_BODY, headers=host | {"Origin": "http://karrozzeria:5000"}), 421, "misdirected"
+    )
+    problem(client.post("/v1/simulations", data=LEGACY_BODY, headers=host), 421, "misdirected")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_legacy_host_is_accepted_for_the_1_0_paths_only(client: FlaskClient,
 )
 def test_another_origin_is_refused(client: FlaskClient, origin: str) -> None:
     headers = {"Host": "localhost:5000", "Origin": origin}
-    problem(client.post("/1.0/simluation/tests", data=PROMISE, headers=headers), 403, "forbidden-origin")
+    problem(client.post("/1.0/simluation/tests", data=LEGACY_BODY, headers=headers), 403, "forbidden-origin")
     problem(client.get("/v1/simulations", headers=headers), 403, "forbidden-origin")
 
 

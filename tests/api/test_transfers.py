@@ -21,13 +21,13 @@ from tests.s3_servers import S3Server, fresh_bucket
 
 
 @pytest.fixture
-def folder(client: FlaskClient) -> FlaskClient:
+def folder_client(client: FlaskClient) -> FlaskClient:
     """Client of a platform with a store in a folder."""
     return client
 
 
 @pytest.fixture
-def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
+def s3_platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     """A platform with a store on an S3 server."""
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
@@ -42,9 +42,9 @@ def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
 
 
 @pytest.fixture
-def s3(distant: Platform, settings: Settings) -> FlaskClient:
+def s3_client(s3_platform: Platform, settings: Settings) -> FlaskClient:
     """Client of the platform with the S3 server."""
-    return root.create_flask(distant, settings, {"level": 3, "missing": []}).test_client()
+    return root.create_flask(s3_platform, settings, {"level": 3, "missing": []}).test_client()
 
 
 def put(url: str, content: bytes) -> None:
@@ -55,120 +55,127 @@ def fetch(url: str, **headers: str) -> httpx.Response:
     return httpx.get(url, headers=headers, trust_env=False, timeout=60)
 
 
-def test_a_store_in_a_folder_has_no_presigned_urls(folder: FlaskClient) -> None:
-    problem(folder.post("/v1/transfers"), 409, "no-direct-transfer")
+def test_a_store_in_a_folder_has_no_presigned_urls(folder_client: FlaskClient) -> None:
+    problem(folder_client.post("/v1/transfers"), 409, "no-direct-transfer")
     problem(
-        folder.post("/v1/models", json={"transfer": "0" * 10 + "-" + "0" * 32}),
+        folder_client.post("/v1/models", json={"transfer": "0" * 10 + "-" + "0" * 32}),
         422,
         "unknown-transfer",
     )
 
 
-def test_without_presigned_urls_a_redirect_is_the_file_itself(folder: FlaskClient, model: str, finished: str) -> None:
-    assert folder.get(f"/v1/models/{model}/content?redirect=true").data == MODEL
-    note = folder.get(f"/v1/simulations/{finished}/artifacts/0/note.txt?redirect=true")
+def test_without_presigned_urls_a_redirect_is_the_file_itself(
+    folder_client: FlaskClient, model: str, finished: str
+) -> None:
+    assert folder_client.get(f"/v1/models/{model}/content?redirect=true").data == MODEL
+    note = folder_client.get(f"/v1/simulations/{finished}/artifacts/0/note.txt?redirect=true")
     assert (note.status_code, note.data) == (200, b"0123456789")
 
 
-def test_the_content_of_a_model_is_served_completely_and_in_ranges(folder: FlaskClient, model: str) -> None:
-    response = folder.get(f"/v1/models/{model}/content")
+def test_the_content_of_a_model_is_served_completely_and_in_ranges(folder_client: FlaskClient, model: str) -> None:
+    response = folder_client.get(f"/v1/models/{model}/content")
     assert (response.data, response.headers["Accept-Ranges"]) == (MODEL, "bytes")
     assert response.headers["Content-Disposition"].startswith("attachment")
-    part = folder.get(f"/v1/models/{model}/content", headers={"Range": "bytes=6-10"})
+    part = folder_client.get(f"/v1/models/{model}/content", headers={"Range": "bytes=6-10"})
     assert (part.status_code, part.data) == (206, MODEL[6:11])
     assert (
-        folder.get(f"/v1/models/{model}/content", headers={"If-None-Match": response.headers["ETag"]}).status_code
+        folder_client.get(
+            f"/v1/models/{model}/content", headers={"If-None-Match": response.headers["ETag"]}
+        ).status_code
         == 304
     )
-    problem(folder.get("/v1/models/nobody/content"), 404, "unknown-model")
+    problem(folder_client.get("/v1/models/nobody/content"), 404, "unknown-model")
 
 
-def test_a_model_is_created_from_a_transfer(s3: FlaskClient, distant: Platform) -> None:
-    transfer = s3.post("/v1/transfers")
+def test_a_model_is_created_from_a_transfer(s3_client: FlaskClient, s3_platform: Platform) -> None:
+    transfer = s3_client.post("/v1/transfers")
     assert transfer.status_code == 201, transfer.data
     assert transfer.json["method"] == "PUT" and transfer.json["expires_at"]
     put(transfer.json["url"], MODEL)
     digest = "sha256:" + hashlib.sha256(MODEL).hexdigest()
     document = {"transfer": transfer.json["key"], "name": "far", "filename": "far.py", "digest": digest}
-    created = s3.post("/v1/models", json=document)
+    created = s3_client.post("/v1/models", json=document)
     assert created.status_code == 201, created.data
     assert (created.json["digest"], created.json["size"], created.json["format"]) == (digest, len(MODEL), "python")
-    assert s3.get("/v1/models/far/content").data == MODEL
-    assert not list(distant.store.list("incoming/"))
-    problem(s3.post("/v1/models", json=document), 422, "unknown-transfer")
+    assert s3_client.get("/v1/models/far/content").data == MODEL
+    assert not list(s3_platform.store.list("incoming/"))
+    problem(s3_client.post("/v1/models", json=document), 422, "unknown-transfer")
 
 
-def test_a_second_put_to_the_same_address_does_not_change_the_model(s3: FlaskClient) -> None:
-    transfer = s3.post("/v1/transfers").json
+def test_a_second_put_to_the_same_address_does_not_change_the_model(s3_client: FlaskClient) -> None:
+    transfer = s3_client.post("/v1/transfers").json
     put(transfer["url"], MODEL)
     assert (
-        s3.post("/v1/models", json={"transfer": transfer["key"], "name": "far", "filename": "m.py"}).status_code == 201
+        s3_client.post("/v1/models", json={"transfer": transfer["key"], "name": "far", "filename": "m.py"}).status_code
+        == 201
     )
     put(transfer["url"], b"something else")
-    assert s3.get("/v1/models/far/content").data == MODEL
+    assert s3_client.get("/v1/models/far/content").data == MODEL
 
 
-def test_a_transfer_with_another_digest_or_too_many_bytes_creates_no_model(s3: FlaskClient, distant: Platform) -> None:
-    transfer = s3.post("/v1/transfers").json
+def test_a_transfer_with_another_digest_or_too_many_bytes_creates_no_model(
+    s3_client: FlaskClient, s3_platform: Platform
+) -> None:
+    transfer = s3_client.post("/v1/transfers").json
     put(transfer["url"], MODEL)
     document = {"transfer": transfer["key"], "filename": "m.py", "digest": "sha256:" + "0" * 64}
-    problem(s3.post("/v1/models", json=document), 422, "digest-mismatch")
-    assert s3.get("/v1/models").json["items"] == []
-    transfer = s3.post("/v1/transfers").json
+    problem(s3_client.post("/v1/models", json=document), 422, "digest-mismatch")
+    assert s3_client.get("/v1/models").json["items"] == []
+    transfer = s3_client.post("/v1/transfers").json
     put(transfer["url"], b"x" * ((1 << 20) + 1))
-    problem(s3.post("/v1/models", json={"transfer": transfer["key"], "filename": "m.py"}), 413, "too-large")
-    assert transfer["key"] not in "".join(distant.store.list("incoming/"))
+    problem(s3_client.post("/v1/models", json={"transfer": transfer["key"], "filename": "m.py"}), 413, "too-large")
+    assert transfer["key"] not in "".join(s3_platform.store.list("incoming/"))
 
 
 @pytest.mark.parametrize("key", ["../models/x", "0", "", "models/abc", "0" * 10 + "-" + "G" * 32])
-def test_an_invalid_key_reaches_no_other_object(s3: FlaskClient, key: str) -> None:
-    assert s3.post("/v1/models", json={"transfer": key, "filename": "m.py"}).status_code == 422
+def test_an_invalid_key_reaches_no_other_object(s3_client: FlaskClient, key: str) -> None:
+    assert s3_client.post("/v1/models", json={"transfer": key, "filename": "m.py"}).status_code == 422
 
 
-def test_exactly_one_of_upload_and_transfer_is_required(s3: FlaskClient) -> None:
+def test_exactly_one_of_upload_and_transfer_is_required(s3_client: FlaskClient) -> None:
     for document in ({}, {"upload": "a", "transfer": "b"}):
-        problem(s3.post("/v1/models", json=document), 422, "invalid")
+        problem(s3_client.post("/v1/models", json=document), 422, "invalid")
 
 
-def test_an_unused_transfer_is_deleted_after_a_day(distant: Platform) -> None:
+def test_an_unused_transfer_is_deleted_after_a_day(s3_platform: Platform) -> None:
     now = [1_800_000_000.0]
-    transfers = Transfers(distant.store, lambda: now[0])
+    transfers = Transfers(s3_platform.store, lambda: now[0])
     put(transfers.presign().url, b"forgotten")
     now[0] += KEPT - 60
     young = transfers.presign()
     put(young.url, b"young")
-    assert len(list(distant.store.list("incoming/"))) == 2
+    assert len(list(s3_platform.store.list("incoming/"))) == 2
     now[0] += 120
     transfers.presign()
-    assert list(distant.store.list("incoming/")) == [f"incoming/{young.key}"]
+    assert list(s3_platform.store.list("incoming/")) == [f"incoming/{young.key}"]
 
 
 def test_downloads_of_models_and_artifacts_are_redirected_on_request(
-    s3: FlaskClient, distant: Platform, settings: Settings
+    s3_client: FlaskClient, s3_platform: Platform, settings: Settings
 ) -> None:
     octets = {"Content-Type": "application/octet-stream"}
-    assert s3.put("/v1/models/mine?filename=model.py", data=MODEL, headers=octets).status_code == 201
-    moved = s3.get("/v1/models/mine/content?redirect=true")
+    assert s3_client.put("/v1/models/mine?filename=model.py", data=MODEL, headers=octets).status_code == 201
+    moved = s3_client.get("/v1/models/mine/content?redirect=true")
     assert (moved.status_code, moved.headers["Cache-Control"]) == (307, "no-store")
     assert fetch(moved.headers["Location"]).content == MODEL
-    head = s3.head("/v1/models/mine/content?redirect=true")
+    head = s3_client.head("/v1/models/mine/content?redirect=true")
     assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(MODEL)))
     document = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 5]}}
-    id = s3.post("/v1/simulations", json=document).json["id"]
-    LeasingWorker(distant).run_to_end(
+    id = s3_client.post("/v1/simulations", json=document).json["id"]
+    LeasingWorker(s3_platform).run_to_end(
         id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (1, "a/ü.bin", "text/html"): b"<"}
     )
     for task, name, content in ((0, "note.txt", b"0123456789"), (1, "a/ü.bin", b"<"), (0, "note.txt", b"0123456789")):
         path = f"/v1/simulations/{id}/artifacts/{task}/{name}"
-        assert s3.get(path).data == content
-        moved = s3.get(path + "?redirect=1")
+        assert s3_client.get(path).data == content
+        moved = s3_client.get(path + "?redirect=1")
         assert moved.status_code == 307, moved.data
         response = fetch(moved.headers["Location"])
         assert (response.status_code, response.content) == (200, content)
         assert response.headers["content-disposition"].startswith("attachment")
         assert response.headers["content-type"] == "application/octet-stream"
     assert fetch(moved.headers["Location"], Range="bytes=2-4").content == b"234"
-    problem(s3.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
-    assert s3.delete(f"/v1/simulations/{id}").status_code == 204
-    distant.finalization.remove_deleted(id)
-    assert not list(distant.store.list(f"results/{id}/"))
+    problem(s3_client.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
+    assert s3_client.delete(f"/v1/simulations/{id}").status_code == 204
+    s3_platform.finalization.remove_deleted(id)
+    assert not list(s3_platform.store.list(f"results/{id}/"))
