@@ -1,4 +1,4 @@
-"""A server that answers as it is told: for what a real API server does not do when asked to."""
+"""A scripted HTTP server, for responses that a real API server does not give on demand."""
 
 import json
 import select
@@ -12,25 +12,25 @@ from typing import Any
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
-class Quiet(ThreadingHTTPServer):
-    """A server whose clients may leave, or refuse its certificate, without a word about it."""
+class QuietHTTPServer(ThreadingHTTPServer):
+    """An HTTP server that logs nothing when clients disconnect or refuse its certificate."""
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-class Server:
-    """Answers each request by the next function it was given, the last one for ever; notes what it was asked."""
+class ScriptedServer:
+    """Answers each request with the next of its answers, repeats the last, and records the requests."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.connections = 0
         self.answers: list[Answer] = []
-        #: Common names of the certificates that clients showed, by request.
-        self.shown: list[str] = []
+        #: Common names of the clients' certificates, in the order of requests.
+        self.client_names: list[str] = []
         outer = self
 
-        class Asked(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def setup(self) -> None:
@@ -39,19 +39,19 @@ class Server:
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                outer.asked.append((self.command, self.path, dict(self.headers), body))
+                outer.requests.append((self.command, self.path, dict(self.headers), body))
                 connection = self.connection
-                shown: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
-                subject = [pair for part in (shown or {}).get("subject", ()) for pair in part]
-                outer.shown += [value for key, value in subject if key == "commonName"]
+                certificate: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+                subject = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+                outer.client_names += [value for key, value in subject if key == "commonName"]
                 (outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0])(self)
 
             do_GET = do_POST = do_PATCH = do_DELETE = answer
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
-        self._server = Quiet(("127.0.0.1", 0), Asked)
+        self._server = QuietHTTPServer(("127.0.0.1", 0), Handler)
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._server.server_address[1]
@@ -64,53 +64,55 @@ class Server:
         self._server.server_close()
 
 
-def says(status: int, document: Any, **headers: str) -> Answer:
-    def answer(asked: BaseHTTPRequestHandler) -> None:
+def response(status: int, document: Any, **headers: str) -> Answer:
+    """Return an answer with a document, as JSON unless it is bytes."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        asked.send_response(status)
-        asked.send_header("Content-Length", str(len(body)))
+        request.send_response(status)
+        request.send_header("Content-Length", str(len(body)))
         for name, value in headers.items():
-            asked.send_header(name.replace("_", "-"), value)
-        asked.end_headers()
-        asked.wfile.write(body)
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+        request.wfile.write(body)
 
     return answer
 
 
-def streams(*lines: bytes) -> Answer:
+def chunked_response(*lines: bytes) -> Answer:
     """Answer in chunks, as an API server sends watches and logs."""
 
-    def answer(asked: BaseHTTPRequestHandler) -> None:
-        asked.send_response(200)
-        asked.send_header("Transfer-Encoding", "chunked")
-        asked.end_headers()
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
         for line in (*lines, b""):
-            asked.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            request.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
 
     return answer
 
 
-def hangs_up(asked: BaseHTTPRequestHandler) -> None:
-    asked.close_connection = True
-    asked.connection.shutdown(socket.SHUT_RDWR)
+def close_connection(request: BaseHTTPRequestHandler) -> None:
+    request.close_connection = True
+    request.connection.shutdown(socket.SHUT_RDWR)
 
 
-def breaks_off(asked: BaseHTTPRequestHandler) -> None:
-    asked.send_response(200)
-    asked.send_header("Content-Length", "1000")
-    asked.end_headers()
-    asked.wfile.write(b'{"items": [')
-    hangs_up(asked)
+def truncate_response(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.send_header("Content-Length", "1000")
+    request.end_headers()
+    request.wfile.write(b'{"items": [')
+    close_connection(request)
 
 
 class Proxy:
-    """An HTTP proxy that tunnels to any address, and notes which."""
+    """An HTTP proxy that tunnels to any address and records the addresses."""
 
     def __init__(self) -> None:
         self.tunnels: list[str] = []
         outer = self
 
-        class Asked(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_CONNECT(self) -> None:
                 outer.tunnels.append(self.path)
                 host, _, port = self.path.rpartition(":")
@@ -125,9 +127,9 @@ class Proxy:
                             ends[end].sendall(data)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
-        self._server = Quiet(("127.0.0.1", 0), Asked)
+        self._server = QuietHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 

@@ -1,6 +1,6 @@
-"""How a client finds an API server and proves who it is: by each way that a kubeconfig knows, and in a pod.
+"""Access to an API server: address, TLS, proxy and credentials, from a kubeconfig or a pod's service account.
 
-Servers, proxy, certificates, exec plugins and issuer are real; the requests tell what came of a configuration.
+Servers, proxy, certificates, exec plugins and issuer are real; the requests show the effect of a configuration.
 """
 
 import base64
@@ -21,7 +21,7 @@ from kube.access import Access, InCluster, Kubeconfig, TokenFile, access_of
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused
 from tests.cluster.authority import Authority, encoded
-from tests.contracts.kubernetes_server import Proxy, Server, says
+from tests.contracts.kubernetes_server import Proxy, ScriptedServer, response
 from workers.executors.kubernetes.objects import Owner
 
 V1 = "client.authentication.k8s.io/v1"
@@ -34,7 +34,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def tls(authority: Authority) -> ssl.SSLContext:
-    """A server's side: it asks clients for a certificate, and takes them without one too."""
+    """The TLS context of a server that requests client certificates but does not require them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))  # for localhost, not for 127.0.0.1
     context.load_verify_locations(authority.path)
@@ -43,22 +43,22 @@ def tls(authority: Authority) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def server(tls: ssl.SSLContext) -> Iterator[Server]:
-    made = Server(tls)
-    made.answers = [says(200, {})]
-    yield made
-    made.close()
+def server(tls: ssl.SSLContext) -> Iterator[ScriptedServer]:
+    server = ScriptedServer(tls)
+    server.answers = [response(200, {})]
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def kubeconfig(server: Server, authority: Authority, tmp_path: Path) -> Callable[..., Path]:
+def write_kubeconfig(server: ScriptedServer, authority: Authority, tmp_path: Path) -> Callable[..., Path]:
     def make(user: dict[str, Any], **cluster: Any) -> Path:
         cluster = {"server": server.url, "certificate-authority-data": encoded(authority.path)} | cluster
         document = {
             "current-context": "here",
             "contexts": [
                 {"name": "here", "context": {"cluster": "c", "user": "u"}},
-                {"name": "nobody", "context": {"cluster": "c"}},
+                {"name": "anonymous", "context": {"cluster": "c"}},
             ],
             "clusters": [{"name": "c", "cluster": cluster}],
             "users": [{"name": "u", "user": user}],
@@ -71,91 +71,105 @@ def kubeconfig(server: Server, authority: Authority, tmp_path: Path) -> Callable
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[Access | Path], KubernetesClient]]:
-    made: list[KubernetesClient] = []
+def open_client() -> Iterator[Callable[[Access | Path], KubernetesClient]]:
+    clients: list[KubernetesClient] = []
 
     def make(access: Access | Path) -> KubernetesClient:
         client = KubernetesClient(Kubeconfig(access) if isinstance(access, Path) else access, time_out=5.0)
         client.check()
-        made.append(client)
+        clients.append(client)
         return client
 
     yield make
-    for client in made:
+    for client in clients:
         client.close()
 
 
-Opened = Callable[[Access | Path], KubernetesClient]
-Made = Callable[..., Path]
+OpenClient = Callable[[Access | Path], KubernetesClient]
+WriteKubeconfig = Callable[..., Path]
 
 
-def credentials(server: Server) -> list[str | None]:
+def credentials(server: ScriptedServer) -> list[str | None]:
     """Return the Authorization header of each request so far."""
-    return [headers.get("authorization") for _, _, headers, _ in server.asked]
+    return [headers.get("authorization") for _, _, headers, _ in server.requests]
 
 
 # -- server and certificates
 
 
-def test_a_server_is_trusted_by_the_authority_in_the_kubeconfig_alone(
-    server: Server, kubeconfig: Made, opened: Opened, tmp_path: Path
+def test_a_server_is_verified_with_the_authority_of_the_kubeconfig_only(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient, tmp_path: Path
 ) -> None:
-    opened(kubeconfig({})).get("/x", Owner)
+    open_client(write_kubeconfig({})).get("/x", Owner)
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-        opened(kubeconfig({}, **{"certificate-authority-data": encoded(other.path)})).get("/x", Owner)
-    assert len(server.asked) == 1
+        open_client(write_kubeconfig({}, **{"certificate-authority-data": encoded(other.path)})).get("/x", Owner)
+    assert len(server.requests) == 1
 
 
-def test_files_are_named_from_the_kubeconfig_s_folder(
-    server: Server, kubeconfig: Made, opened: Opened, authority: Authority, tmp_path: Path
+def test_paths_are_relative_to_the_kubeconfig_s_folder(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    authority: Authority,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "ca.crt").write_bytes(authority.path.read_bytes())
     (tmp_path / "token").write_text("from-a-file\n")
-    path = kubeconfig({"tokenFile": "token"}, **{"certificate-authority": "ca.crt"})
+    path = write_kubeconfig({"tokenFile": "token"}, **{"certificate-authority": "ca.crt"})
     document = yaml.safe_load(path.read_text())
     del document["clusters"][0]["cluster"]["certificate-authority-data"]
     path.write_text(yaml.safe_dump(document))
-    opened(path).get("/x", Owner)
+    open_client(path).get("/x", Owner)
     assert credentials(server) == ["Bearer from-a-file"]
 
 
-def test_a_server_may_have_a_certificate_for_another_name(server: Server, kubeconfig: Made, opened: Opened) -> None:
+def test_tls_server_name_replaces_the_host_name_for_verification(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
+) -> None:
     address = f"https://127.0.0.1:{server.port}"
     with pytest.raises(OSError, match="IP address mismatch"):
-        opened(kubeconfig({}, server=address)).get("/x", Owner)
-    opened(kubeconfig({}, server=address, **{"tls-server-name": "localhost"})).get("/x", Owner)
-    assert len(server.asked) == 1
+        open_client(write_kubeconfig({}, server=address)).get("/x", Owner)
+    open_client(write_kubeconfig({}, server=address, **{"tls-server-name": "localhost"})).get("/x", Owner)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_a_server_that_need_not_be_verified_is_not(server: Server, kubeconfig: Made, opened: Opened) -> None:
+def test_insecure_skip_tls_verify_disables_verification(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
+) -> None:
     address = f"https://127.0.0.1:{server.port}"
-    path = kubeconfig({}, server=address, **{"insecure-skip-tls-verify": True})
+    path = write_kubeconfig({}, server=address, **{"insecure-skip-tls-verify": True})
     document = yaml.safe_load(path.read_text())
     del document["clusters"][0]["cluster"]["certificate-authority-data"]
     path.write_text(yaml.safe_dump(document))
-    opened(path).get("/x", Owner)
-    assert len(server.asked) == 1
+    open_client(path).get("/x", Owner)
+    assert len(server.requests) == 1
 
 
-def test_a_server_behind_a_path_is_asked_there(server: Server, kubeconfig: Made, opened: Opened) -> None:
-    opened(kubeconfig({}, server=f"{server.url}/k8s/clusters/c-1/")).get("/api/v1/pods", Owner)
-    assert server.asked[0][1] == "/k8s/clusters/c-1/api/v1/pods"
+def test_a_path_in_the_server_s_address_prefixes_every_request(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
+) -> None:
+    open_client(write_kubeconfig({}, server=f"{server.url}/k8s/clusters/c-1/")).get("/api/v1/pods", Owner)
+    assert server.requests[0][1] == "/k8s/clusters/c-1/api/v1/pods"
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_client_s_certificate_is_shown(
-    server: Server, kubeconfig: Made, opened: Opened, authority: Authority, inline: bool
+def test_a_client_certificate_is_presented(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    authority: Authority,
+    inline: bool,
 ) -> None:
     certificate, key = authority.issue("alice")
     if inline:
         user = {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key)}
     else:
         user = {"client-certificate": str(certificate), "client-key": str(key)}
-    opened(kubeconfig(user)).get("/x", Owner)
-    assert server.shown == ["alice"]
+    open_client(write_kubeconfig(user)).get("/x", Owner)
+    assert server.client_names == ["alice"]
 
 
 # -- proxies
@@ -163,57 +177,71 @@ def test_a_client_s_certificate_is_shown(
 
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
-    made = Proxy()
-    yield made
-    made.close()
+    proxy = Proxy()
+    yield proxy
+    proxy.close()
 
 
 def test_a_cluster_is_reached_through_its_proxy(
-    server: Server, kubeconfig: Made, opened: Opened, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    opened(kubeconfig({}, **{"proxy-url": proxy.url})).get("/x", Owner)
+    open_client(write_kubeconfig({}, **{"proxy-url": proxy.url})).get("/x", Owner)
     assert proxy.tunnels == [f"localhost:{server.port}"]
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_the_environment_s_proxy_is_used_but_for_what_it_excepts(
-    server: Server, kubeconfig: Made, opened: Opened, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+def test_the_environment_s_proxy_is_used_except_for_no_proxy(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("https_proxy", "no_proxy", "NO_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    opened(kubeconfig({})).get("/x", Owner)
+    open_client(write_kubeconfig({})).get("/x", Owner)
     assert proxy.tunnels == [f"localhost:{server.port}"]
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,localhost")
-    opened(kubeconfig({})).get("/x", Owner)
+    open_client(write_kubeconfig({})).get("/x", Owner)
     assert len(proxy.tunnels) == 1
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
-def test_a_proxy_that_is_away_is_an_oserror(server: Server, kubeconfig: Made, opened: Opened, proxy: Proxy) -> None:
+def test_an_unreachable_proxy_is_an_oserror(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient, proxy: Proxy
+) -> None:
     proxy.close()
     with pytest.raises(OSError, match="proxy"):
-        opened(kubeconfig({}, **{"proxy-url": proxy.url})).get("/x", Owner)
-    assert server.asked == []
+        open_client(write_kubeconfig({}, **{"proxy-url": proxy.url})).get("/x", Owner)
+    assert server.requests == []
 
 
 # -- tokens and passwords
 
 
-def test_a_token_or_a_name_and_password_or_nothing(server: Server, kubeconfig: Made, opened: Opened) -> None:
-    opened(kubeconfig({"token": "word"})).get("/x", Owner)
-    path = kubeconfig({"username": "me", "password": "pw"})
-    opened(path).get("/x", Owner)
-    opened(Kubeconfig(path, "nobody")).get("/x", Owner)
-    both = base64.b64encode(b"me:pw").decode()
-    assert credentials(server) == ["Bearer word", f"Basic {both}", None]
+def test_a_user_has_a_token_or_a_password_or_no_credentials(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
+) -> None:
+    open_client(write_kubeconfig({"token": "word"})).get("/x", Owner)
+    path = write_kubeconfig({"username": "me", "password": "pw"})
+    open_client(path).get("/x", Owner)
+    open_client(Kubeconfig(path, "anonymous")).get("/x", Owner)
+    encoded_password = base64.b64encode(b"me:pw").decode()
+    assert credentials(server) == ["Bearer word", f"Basic {encoded_password}", None]
 
 
-def test_a_token_file_is_read_again(server: Server, kubeconfig: Made, opened: Opened, tmp_path: Path) -> None:
+def test_a_changed_token_file_is_read_again(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("first\n")
-    client = opened(kubeconfig({"tokenFile": "token"}))
+    client = open_client(write_kubeconfig({"tokenFile": "token"}))
     client.get("/x", Owner)
     (tmp_path / "token").write_text("second, longer\n")
     client.get("/x", Owner)
@@ -222,24 +250,32 @@ def test_a_token_file_is_read_again(server: Server, kubeconfig: Made, opened: Op
 
 
 @pytest.mark.parametrize("content", ["two\nlines-of-a-secret", "\N{SNOWMAN}-of-a-secret", None])
-def test_a_token_file_without_a_token_is_an_oserror_that_repeats_nothing(
-    server: Server, kubeconfig: Made, opened: Opened, tmp_path: Path, content: str | None
+def test_an_invalid_token_file_is_an_oserror_that_does_not_quote_it(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    tmp_path: Path,
+    content: str | None,
 ) -> None:
     if content is not None:
         (tmp_path / "token").write_text(content)
     with pytest.raises(OSError) as caught:
-        opened(kubeconfig({"tokenFile": "token"})).get("/x", Owner)
+        open_client(write_kubeconfig({"tokenFile": "token"})).get("/x", Owner)
     assert "of-a-secret" not in str(caught.value)
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe-of-a-secret", b"two\nlines-of-a-secret", None])
-def test_a_token_file_that_breaks_while_it_is_used_is_an_oserror_until_it_is_whole_again(
-    server: Server, kubeconfig: Made, opened: Opened, tmp_path: Path, content: bytes | None
+def test_a_token_file_that_becomes_invalid_is_an_oserror_until_it_is_repaired(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    tmp_path: Path,
+    content: bytes | None,
 ) -> None:
     token = tmp_path / "token"
     token.write_text("first")
-    client = opened(kubeconfig({"tokenFile": "token"}))
+    client = open_client(write_kubeconfig({"tokenFile": "token"}))
     client.get("/x", Owner)
     token.write_bytes(content) if content is not None else token.unlink()
     with pytest.raises(OSError) as caught:
@@ -250,62 +286,62 @@ def test_a_token_file_that_breaks_while_it_is_used_is_an_oserror_until_it_is_who
     assert credentials(server) == ["Bearer first", "Bearer second"]
 
 
-def only(token: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    """Answer 401 to all other tokens."""
+def accepts_only(token: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Return an answer: 200 to this token, 401 to every other."""
 
-    def answer(asked: BaseHTTPRequestHandler) -> None:
-        good = (asked.headers.get("authorization") or "").lower() == f"bearer {token}".lower()
-        (says(200, {}) if good else says(401, {"message": "Unauthorized"}))(asked)
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        accepted = (request.headers.get("authorization") or "").lower() == f"bearer {token}".lower()
+        (response(200, {}) if accepted else response(401, {"message": "Unauthorized"}))(request)
 
     return answer
 
 
-def test_credentials_that_are_refused_are_loaded_again_and_the_request_succeeds(
-    server: Server, kubeconfig: Made, opened: Opened
+def test_refused_credentials_are_reloaded_and_the_request_is_repeated(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
 ) -> None:
-    client = opened(kubeconfig({"token": "old"}))
-    server.answers = [only("old")]
+    client = open_client(write_kubeconfig({"token": "old"}))
+    server.answers = [accepts_only("old")]
     client.get("/x", Owner)
-    kubeconfig({"token": "new"})
-    server.answers = [only("new")]
+    write_kubeconfig({"token": "new"})
+    server.answers = [accepts_only("new")]
     client.get("/x", Owner)
     assert credentials(server) == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-def test_credentials_that_stay_refused_are_an_oserror_and_are_not_loaded_for_each_request(
-    server: Server, kubeconfig: Made, opened: Opened
+def test_credentials_that_stay_refused_are_an_oserror_and_are_not_reloaded_for_each_request(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
 ) -> None:
-    server.answers = [only("another")]
-    client = opened(kubeconfig({"token": "old"}))
+    server.answers = [accepts_only("another")]
+    client = open_client(write_kubeconfig({"token": "old"}))
     for _ in range(5):
         with pytest.raises(OSError, match="401"):
             client.get("/x", Owner)
-    assert len(server.asked) == 6
+    assert len(server.requests) == 6
 
 
-def test_a_kubeconfig_that_breaks_while_it_is_used_is_an_oserror(
-    server: Server, kubeconfig: Made, opened: Opened
+def test_a_kubeconfig_that_becomes_invalid_is_an_oserror(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
 ) -> None:
-    path = kubeconfig({"token": "old"})
-    client = opened(path)
-    server.answers = [only("another")]
+    path = write_kubeconfig({"token": "old"})
+    client = open_client(path)
+    server.answers = [accepts_only("another")]
     path.write_text("{}")
     with pytest.raises(OSError, match="kubeconfig"):
         client.get("/x", Owner)
 
 
 def test_a_server_with_a_token_file_needs_no_kubeconfig(
-    server: Server, opened: Opened, authority: Authority, tmp_path: Path
+    server: ScriptedServer, open_client: OpenClient, authority: Authority, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("first")
-    client = opened(TokenFile(f"{server.url}/behind", tmp_path / "token", authority.path))
+    client = open_client(TokenFile(f"{server.url}/behind", tmp_path / "token", authority.path))
     client.get("/x", Owner)
-    assert (server.asked[0][1], credentials(server)) == ("/behind/x", ["Bearer first"])
+    assert (server.requests[0][1], credentials(server)) == ("/behind/x", ["Bearer first"])
 
 
-def test_an_authority_that_is_not_there_is_told_at_the_start(opened: Opened, tmp_path: Path) -> None:
+def test_a_missing_ca_file_is_refused_when_the_client_is_opened(open_client: OpenClient, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="CA certificates"):
-        opened(TokenFile("https://localhost", tmp_path / "token", tmp_path / "ca.crt"))
+        open_client(TokenFile("https://localhost", tmp_path / "token", tmp_path / "ca.crt"))
 
 
 # -- exec plugins
@@ -313,7 +349,7 @@ def test_an_authority_that_is_not_there_is_told_at_the_start(opened: Opened, tmp
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
-    """Write an exec plugin, which counts its runs; return its entry in a kubeconfig."""
+    """Return a function that writes an exec plugin, which counts its runs, and returns its kubeconfig entry."""
 
     def make(script: str) -> dict[str, Any]:
         program = tmp_path / "login"
@@ -324,28 +360,28 @@ def plugin(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
     return make
 
 
-def printing(**status: str) -> str:
+def prints_credential(**status: str) -> str:
     credential = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status})
     return f"cat <<EOF\n{credential}\nEOF"
 
 
-def in_seconds(seconds: float) -> str:
+def time_in(seconds: float) -> str:
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(3600, 1), (180, 1), (30, 3)])
 def test_an_exec_plugin_is_run_again_a_minute_before_its_token_expires(
-    server: Server,
-    kubeconfig: Made,
-    opened: Opened,
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
     plugin: Callable[[str], Any],
     tmp_path: Path,
     seconds: int,
     runs: int,
 ) -> None:
-    entry = plugin(printing(token="$WORD", expirationTimestamp=in_seconds(seconds)))
-    client = opened(kubeconfig({"exec": entry}))
-    assert not (tmp_path / "count").exists(), "nothing runs before there is a request"
+    entry = plugin(prints_credential(token="$WORD", expirationTimestamp=time_in(seconds)))
+    client = open_client(write_kubeconfig({"exec": entry}))
+    assert not (tmp_path / "count").exists(), "the plugin is not run before the first request"
     for _ in range(2):
         client.get("/x", Owner)
     assert credentials(server) == ["Bearer made-up"] * 2
@@ -353,36 +389,50 @@ def test_an_exec_plugin_is_run_again_a_minute_before_its_token_expires(
 
 
 def test_an_exec_plugin_s_token_without_expiry_is_used_until_it_is_refused(
-    server: Server, kubeconfig: Made, opened: Opened, plugin: Callable[[str], Any], tmp_path: Path
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    plugin: Callable[[str], Any],
+    tmp_path: Path,
 ) -> None:
-    client = opened(kubeconfig({"exec": plugin(printing(token="first"))}))
+    client = open_client(write_kubeconfig({"exec": plugin(prints_credential(token="first"))}))
     client.get("/x", Owner)
-    plugin(printing(token="second"))
+    plugin(prints_credential(token="second"))
     client.get("/x", Owner)
-    server.answers = [only("second")]
+    server.answers = [accepts_only("second")]
     client.get("/x", Owner)
     assert credentials(server) == ["Bearer first"] * 3 + ["Bearer second"]
 
 
-def test_an_exec_plugin_s_certificate_is_shown(
-    server: Server, kubeconfig: Made, opened: Opened, plugin: Callable[[str], Any], authority: Authority
+def test_an_exec_plugin_s_certificate_is_presented(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    plugin: Callable[[str], Any],
+    authority: Authority,
 ) -> None:
     certificate, key = (path.read_text() for path in authority.issue("bob"))
-    entry = plugin(printing(clientCertificateData=certificate, clientKeyData=key))
-    opened(kubeconfig({"exec": entry})).get("/x", Owner)
-    assert server.shown == ["bob"]
+    entry = plugin(prints_credential(clientCertificateData=certificate, clientKeyData=key))
+    open_client(write_kubeconfig({"exec": entry})).get("/x", Owner)
+    assert server.client_names == ["bob"]
 
 
-def test_an_exec_plugin_learns_of_its_cluster(
-    server: Server, kubeconfig: Made, opened: Opened, plugin: Callable[[str], Any], tmp_path: Path
+def test_an_exec_plugin_receives_the_cluster_info(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    plugin: Callable[[str], Any],
+    tmp_path: Path,
 ) -> None:
-    entry = plugin(f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n{printing(token="word")}')
+    entry = plugin(f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n{prints_credential(token="word")}')
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "cluster"}}
-    opened(kubeconfig({"exec": entry | {"provideClusterInfo": True}}, extensions=[extension])).get("/x", Owner)
-    told = json.loads((tmp_path / "info").read_text())
-    assert (told["apiVersion"], told["kind"], told["spec"]["interactive"]) == (V1, "ExecCredential", False)
-    assert told["spec"]["cluster"]["server"] == server.url
-    assert told["spec"]["cluster"]["config"] == {"audience": "cluster"}
+    open_client(write_kubeconfig({"exec": entry | {"provideClusterInfo": True}}, extensions=[extension])).get(
+        "/x", Owner
+    )
+    info = json.loads((tmp_path / "info").read_text())
+    assert (info["apiVersion"], info["kind"], info["spec"]["interactive"]) == (V1, "ExecCredential", False)
+    assert info["spec"]["cluster"]["server"] == server.url
+    assert info["spec"]["cluster"]["config"] == {"audience": "cluster"}
 
 
 @pytest.mark.parametrize(
@@ -391,15 +441,15 @@ def test_an_exec_plugin_learns_of_its_cluster(
         "echo a-secret; echo a-secret >&2; exit 3",
         "echo a-secret",
         "echo '[\"a-secret\"]'",
-        printing(other="a-secret"),
-        printing(token="a-secret").replace("/v1", "/v1beta1"),
+        prints_credential(other="a-secret"),
+        prints_credential(token="a-secret").replace("/v1", "/v1beta1"),
         "sleep 30; echo a-secret",
     ],
 )
-def test_an_exec_plugin_that_fails_is_an_oserror_that_repeats_nothing_of_its_output(
-    server: Server,
-    kubeconfig: Made,
-    opened: Opened,
+def test_a_failed_exec_plugin_is_an_oserror_that_does_not_quote_its_output(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
     plugin: Callable[[str], Any],
     script: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -408,20 +458,20 @@ def test_an_exec_plugin_that_fails_is_an_oserror_that_repeats_nothing_of_its_out
     import kube.configuration
 
     monkeypatch.setattr(kube.configuration, "EXEC_TIMEOUT", 1.0)
-    client = opened(kubeconfig({"exec": plugin(script)}))
+    client = open_client(write_kubeconfig({"exec": plugin(script)}))
     with caplog.at_level(logging.DEBUG), pytest.raises(OSError, match=r"exec plugin \./login") as caught:
         client.get("/x", Owner)
     assert "a-secret" not in str(caught.value) + caplog.text
-    assert server.asked == [], "nobody goes on without credentials"
+    assert server.requests == [], "no request is sent without credentials"
 
 
-def test_a_plugin_that_works_again_is_used_at_the_next_request(
-    server: Server, kubeconfig: Made, opened: Opened, plugin: Callable[[str], Any]
+def test_a_repaired_exec_plugin_is_used_at_the_next_request(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient, plugin: Callable[[str], Any]
 ) -> None:
-    client = opened(kubeconfig({"exec": plugin("exit 1")}))
+    client = open_client(write_kubeconfig({"exec": plugin("exit 1")}))
     with pytest.raises(OSError):
         client.get("/x", Owner)
-    plugin(printing(token="word"))
+    plugin(prints_credential(token="word"))
     client.get("/x", Owner)
     assert credentials(server) == ["Bearer word"]
 
@@ -436,68 +486,81 @@ def id_token(seconds: float) -> str:
 
 
 class Issuer:
-    """An OpenID issuer that gives a new token, and a new refresh token, for its last refresh token."""
+    """An OpenID issuer that exchanges its last refresh token for an id token and a new refresh token."""
 
-    def __init__(self, server: Server) -> None:
-        self.server, self.given = server, "refresh-1"
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server, self.refresh_token = server, "refresh-1"
         server.answers = [self.answer]
         self.token = id_token(3600)
 
-    def answer(self, asked: BaseHTTPRequestHandler) -> None:
-        if asked.path == "/.well-known/openid-configuration":
-            return says(200, {"token_endpoint": f"{self.server.url}/token"})(asked)
-        assert f"refresh_token={self.given}".encode() in self.server.asked[-1][3]
-        self.given = f"refresh-{len(self.server.asked)}"
-        answer = {"id_token": self.token, "refresh_token": self.given, "access_token": "a", "token_type": "Bearer"}
-        return says(200, answer, Content_Type="application/json")(asked)
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path == "/.well-known/openid-configuration":
+            return response(200, {"token_endpoint": f"{self.server.url}/token"})(request)
+        assert f"refresh_token={self.refresh_token}".encode() in self.server.requests[-1][3]
+        self.refresh_token = f"refresh-{len(self.server.requests)}"
+        document = {
+            "id_token": self.token,
+            "refresh_token": self.refresh_token,
+            "access_token": "a",
+            "token_type": "Bearer",
+        }
+        return response(200, document, Content_Type="application/json")(request)
 
 
 @pytest.fixture
 def issuer(tls: ssl.SSLContext) -> Iterator[Issuer]:
-    made = Server(tls)
-    yield Issuer(made)
-    made.close()
+    server = ScriptedServer(tls)
+    yield Issuer(server)
+    server.close()
 
 
-def oidc(issuer: Issuer, token: str, **more: str) -> dict[str, Any]:
-    config = {"client-id": "c", "client-secret": "s", "refresh-token": issuer.given, "id-token": token}
-    return {"auth-provider": {"name": "oidc", "config": config | {"idp-issuer-url": issuer.server.url} | more}}
+def oidc(issuer: Issuer, token: str, **options: str) -> dict[str, Any]:
+    config = {"client-id": "c", "client-secret": "s", "refresh-token": issuer.refresh_token, "id-token": token}
+    return {"auth-provider": {"name": "oidc", "config": config | {"idp-issuer-url": issuer.server.url} | options}}
 
 
-def test_an_oidc_token_that_has_expired_is_refreshed_and_kept(
-    server: Server, kubeconfig: Made, opened: Opened, issuer: Issuer, authority: Authority
+def test_an_expired_oidc_token_is_refreshed_and_saved(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    issuer: Issuer,
+    authority: Authority,
 ) -> None:
     authorities = {"idp-certificate-authority-data": encoded(authority.path)}
-    path = kubeconfig(oidc(issuer, id_token(-60), **authorities))
-    opened(path).get("/x", Owner)
+    path = write_kubeconfig(oidc(issuer, id_token(-60), **authorities))
+    open_client(path).get("/x", Owner)
     assert credentials(server) == [f"Bearer {issuer.token}"]
-    kept = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]
-    assert (kept["id-token"], kept["refresh-token"]) == (issuer.token, issuer.given)
+    saved = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]
+    assert (saved["id-token"], saved["refresh-token"]) == (issuer.token, issuer.refresh_token)
 
 
-def test_an_oidc_token_that_is_refused_is_refreshed_by_a_process_that_goes_on(
-    server: Server, kubeconfig: Made, opened: Opened, issuer: Issuer, authority: Authority
+def test_a_refused_oidc_token_is_refreshed_by_a_running_process(
+    server: ScriptedServer,
+    write_kubeconfig: WriteKubeconfig,
+    open_client: OpenClient,
+    issuer: Issuer,
+    authority: Authority,
 ) -> None:
     first = id_token(310)  # refreshed from five minutes before its expiry on
-    path = kubeconfig(oidc(issuer, first, **{"idp-certificate-authority-data": encoded(authority.path)}))
-    client = opened(path)
+    path = write_kubeconfig(oidc(issuer, first, **{"idp-certificate-authority-data": encoded(authority.path)}))
+    client = open_client(path)
     client.get("/x", Owner)
     document = yaml.safe_load(path.read_text())
     document["users"][0]["user"]["auth-provider"]["config"]["id-token"] = id_token(-1)
     path.write_text(yaml.safe_dump(document))
-    server.answers = [only(issuer.token)]
+    server.answers = [accepts_only(issuer.token)]
     client.get("/x", Owner)
     assert credentials(server) == [f"Bearer {first}"] * 2 + [f"Bearer {issuer.token}"]
 
 
-def test_an_issuer_whose_authority_is_not_named_is_verified_all_the_same(
-    server: Server, kubeconfig: Made, opened: Opened, issuer: Issuer
+def test_an_issuer_without_a_configured_authority_is_verified(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient, issuer: Issuer
 ) -> None:
-    path = kubeconfig(oidc(issuer, id_token(-60)))
+    path = write_kubeconfig(oidc(issuer, id_token(-60)))
     before = path.read_text()
     with pytest.raises(OSError):
-        opened(path).get("/x", Owner)
-    assert issuer.server.asked == [] and server.asked == []
+        open_client(path).get("/x", Owner)
+    assert issuer.server.requests == [] and server.requests == []
     assert path.read_text() == before
 
 
@@ -505,7 +568,11 @@ def test_an_issuer_whose_authority_is_not_named_is_verified_all_the_same(
 
 
 def test_a_pod_s_service_account_is_used(
-    server: Server, opened: Opened, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer,
+    open_client: OpenClient,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kubernetes.config import incluster_config
 
@@ -514,21 +581,21 @@ def test_a_pod_s_service_account_is_used(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-    client = opened(access_of())
+    client = open_client(access_of())
     client.get("/x", Owner)
     (tmp_path / "token").write_text("replaced")
-    server.answers = [only("replaced")]
-    client.get("/x", Owner)  # the package reads it each minute, and a refused one is read at once
+    server.answers = [accepts_only("replaced")]
+    client.get("/x", Owner)  # the package reads the token each minute; a refused token is read again at once
     assert [(value or "").partition(" ")[2] for value in credentials(server)] == ["the-pod-s", "the-pod-s", "replaced"]
 
 
-def test_outside_of_a_pod_a_kubeconfig_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_a_pod_the_error_asks_for_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ValueError, match="name a kubeconfig"):
         KubernetesClient(InCluster()).check()
 
 
-# -- mistakes
+# -- invalid kubeconfigs
 
 
 HERE = "{current-context: x, contexts: [{name: x, context: {cluster: c}}]"
@@ -548,7 +615,7 @@ HERE = "{current-context: x, contexts: [{name: x, context: {cluster: c}}]"
         ),
     ],
 )
-def test_what_is_not_a_kubeconfig_is_told_at_the_start(tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_kubeconfig_is_refused_when_the_client_is_opened(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
     with pytest.raises(ValueError, match=message) as caught:
@@ -556,24 +623,26 @@ def test_what_is_not_a_kubeconfig_is_told_at_the_start(tmp_path: Path, content: 
     assert str(path) in str(caught.value)
 
 
-def test_a_kubeconfig_that_lacks_something_says_what_and_repeats_no_secret(kubeconfig: Made, tmp_path: Path) -> None:
+def test_an_error_about_an_incomplete_kubeconfig_names_the_fault_and_no_secret(
+    write_kubeconfig: WriteKubeconfig, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match="elsewhere"):
-        KubernetesClient(Kubeconfig(kubeconfig({}), "elsewhere")).check()
+        KubernetesClient(Kubeconfig(write_kubeconfig({}), "elsewhere")).check()
     with pytest.raises(ValueError, match="http or https URL"):
-        KubernetesClient(Kubeconfig(kubeconfig({}, server="nonsense"))).check()
+        KubernetesClient(Kubeconfig(write_kubeconfig({}, server="nonsense"))).check()
     with pytest.raises(ValueError, match="cannot be read"):
         KubernetesClient(Kubeconfig(tmp_path / "nothing")).check()
-    path = kubeconfig({"token": "a-secret"})
+    path = write_kubeconfig({"token": "a-secret"})
     path.write_text(path.read_text().replace("  user:\n    token", "  token"))
     with pytest.raises(ValueError) as caught:
         KubernetesClient(Kubeconfig(path)).check()
     assert "a-secret" not in str(caught.value)
 
 
-def test_a_refusal_by_the_server_is_not_a_matter_of_credentials(
-    server: Server, kubeconfig: Made, opened: Opened
+def test_a_403_is_a_refusal_and_does_not_reload_credentials(
+    server: ScriptedServer, write_kubeconfig: WriteKubeconfig, open_client: OpenClient
 ) -> None:
-    server.answers = [says(403, {"reason": "Forbidden", "message": "no"})]
+    server.answers = [response(403, {"reason": "Forbidden", "message": "no"})]
     with pytest.raises(ApiRefused):
-        opened(kubeconfig({"token": "word"})).get("/x", Owner)
-    assert len(server.asked) == 1
+        open_client(write_kubeconfig({"token": "word"})).get("/x", Owner)
+    assert len(server.requests) == 1

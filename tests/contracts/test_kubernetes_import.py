@@ -1,4 +1,4 @@
-"""Who pays for the `kubernetes` package: some tenths of a second and 22 MB in each process that imports it."""
+"""Lazy import of the `kubernetes` package, which costs some tenths of a second and 22 MB in each process."""
 
 import json
 import subprocess
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contracts.kubernetes_server import Server, says
+from tests.contracts.kubernetes_server import ScriptedServer, response
 
 ROOT = Path(__file__).parents[2]
-SEEN = "\nimport sys; print('kubernetes' in sys.modules)"
-#: The platform as API and jobs open it, with executors in a cluster and cache nodes that are found there.
+PRINT_IMPORTED = "\nimport sys; print('kubernetes' in sys.modules)"
+#: The platform as API and jobs open it, with executors in a cluster and cache nodes discovered there.
 PLATFORM = """
 import os
 from app import create_flask, open_platform
@@ -24,7 +24,7 @@ settings.home.mkdir(exist_ok=True)
 migrate(Database(settings.database))
 platform = open_platform(settings, {})
 """
-#: What dispatch does with its executors.
+#: The executors as the dispatch role opens them.
 EXECUTORS = """
 from pathlib import Path
 from workers.executors.registry import LocalPaths, load_executor_configs, open_executors
@@ -36,21 +36,23 @@ from pathlib import Path
 from datasets.scs.authenticators import open_authenticator
 open_authenticator({"Kind": "static"})
 """
-REVIEWER = 'open_authenticator({"Kind": "kubernetes", "Audience": "scs", "CAFile": "kubeconfig", "base": Path.cwd()})'
+TOKEN_REVIEW = (
+    'open_authenticator({"Kind": "kubernetes", "Audience": "scs", "CAFile": "kubeconfig", "base": Path.cwd()})'
+)
 
 
 def imports(code: str, folder: Path, **environ: str) -> bool:
-    """Run code in a process of its own; tell whether it imported the package."""
-    done = subprocess.run(
-        [sys.executable, "-c", code + SEEN],
+    """Run code in a new process; return whether it imported the package."""
+    completed = subprocess.run(
+        [sys.executable, "-c", code + PRINT_IMPORTED],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **environ},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    return {"True": True, "False": False}[done.stdout.split()[-1]]
+    assert completed.returncode == 0, completed.stderr
+    return {"True": True, "False": False}[completed.stdout.split()[-1]]
 
 
 @pytest.fixture
@@ -77,11 +79,11 @@ def folder(tmp_path: Path) -> Path:
         "datasets.scs_client.endpoint_slices",
     ],
 )
-def test_no_module_imports_it_when_it_is_imported(modules: str, folder: Path) -> None:
+def test_importing_a_module_does_not_import_the_package(modules: str, folder: Path) -> None:
     assert not imports(f"import {modules}", folder)
 
 
-def test_api_and_jobs_do_without_it_where_executors_and_cache_nodes_are_in_a_cluster(folder: Path) -> None:
+def test_api_and_jobs_do_not_import_it_with_executors_and_cache_nodes_in_a_cluster(folder: Path) -> None:
     environ = {
         "WINDTUNNEL_HOME": str(folder / "home"),
         "WINDTUNNEL_EXECUTORS": str(folder / "executors.json"),
@@ -91,12 +93,12 @@ def test_api_and_jobs_do_without_it_where_executors_and_cache_nodes_are_in_a_clu
     assert not imports(PLATFORM + "create_flask(platform, settings)", folder, **environ)
 
 
-def test_a_runner_s_cache_nodes_do_not_need_it(folder: Path) -> None:
+def test_a_runner_with_static_cache_nodes_does_not_import_it(folder: Path) -> None:
     code = "from workers.standalone_runner import Path, cache_client; assert cache_client(Path('no-token'))"
     assert not imports(code, folder, WINDTUNNEL_SCS_NODES="http://10.0.0.1:5080")
 
 
-def test_dispatch_imports_it_for_a_cluster_s_executor(folder: Path) -> None:
+def test_dispatch_imports_it_for_a_kubernetes_executor(folder: Path) -> None:
     assert imports(EXECUTORS, folder)
     local = {"executors": [{"name": "here", "kind": "local", "workers": 1}]}
     (folder / "executors.json").write_text(json.dumps(local))
@@ -105,12 +107,12 @@ def test_dispatch_imports_it_for_a_cluster_s_executor(folder: Path) -> None:
 
 def test_the_cache_imports_it_for_token_reviews(folder: Path) -> None:
     assert not imports(AUTHENTICATOR, folder)
-    assert imports(AUTHENTICATOR + REVIEWER, folder)
+    assert imports(AUTHENTICATOR + TOKEN_REVIEW, folder)
 
 
-def test_node_discovery_imports_it_with_its_first_request(folder: Path) -> None:
-    server = Server()
-    server.answers = [says(200, {"items": [], "metadata": {}})]
+def test_node_discovery_imports_it_at_its_first_request(folder: Path) -> None:
+    server = ScriptedServer()
+    server.answers = [response(200, {"items": [], "metadata": {}})]
     kubeconfig = (folder / "kubeconfig").read_text().replace("http://127.0.0.1:9", server.url)
     (folder / "kubeconfig").write_text(kubeconfig)
     code = """
@@ -121,6 +123,6 @@ slices = EndpointSlices("windtunnel", "scs", access=access_of("kubeconfig"))
     try:
         assert not imports(code, folder)
         assert imports(code + "assert slices.nodes() == ()", folder)
-        assert server.asked[0][1].startswith("/apis/discovery.k8s.io/v1/namespaces/windtunnel/endpointslices")
+        assert server.requests[0][1].startswith("/apis/discovery.k8s.io/v1/namespaces/windtunnel/endpointslices")
     finally:
         server.close()

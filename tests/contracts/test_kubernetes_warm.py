@@ -28,19 +28,19 @@ def options(pods: int = 1) -> KubernetesOptions:
 
 @pytest.fixture
 def executor(cluster: Cluster) -> KubernetesExecutor:
-    return opened(cluster, options())
+    return kubernetes_executor(cluster, options())
 
 
-def opened(cluster: Cluster, chosen: KubernetesOptions) -> KubernetesExecutor:
-    executor = KubernetesExecutor("west", cluster.client, chosen, ClusterMetrics("west"), url="http://runner_api:1")
+def kubernetes_executor(cluster: Cluster, options: KubernetesOptions) -> KubernetesExecutor:
+    executor = KubernetesExecutor("west", cluster.client, options, ClusterMetrics("west"), url="http://runner_api:1")
     assert isinstance(executor, KeepsWarmLaunches)
     return executor
 
 
 def warm_pods(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return the warm pods of the cluster, made from the executor's requests."""
-    wanted = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
-    (digest,) = wanted
+    targets = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
+    (digest,) = targets
     jobsets = [jobset(id, ready=ready) for id in ids]
     for item in jobsets:
         item["metadata"]["labels"]["windtunnel/warm"] = digest
@@ -52,19 +52,19 @@ def requests(cluster: Cluster) -> list[tuple[str, str, Any]]:
     """Return the requests since the last call: verb, last segment of the path, and body."""
     calls = [
         (verb, path.partition("?")[0].rpartition("/")[2], json.loads(body) if body else None)
-        for verb, path, _, body in cluster.server.asked
+        for verb, path, _, body in cluster.server.requests
         if not path.startswith("/apis?") and path != "/apis"
     ]
-    cluster.server.asked.clear()
+    cluster.server.requests.clear()
     return calls
 
 
-def take(executor: KubernetesExecutor) -> Launch:
+def take_warm_launch(executor: KubernetesExecutor) -> Launch:
     """Take a warm pod, as the dispatcher does."""
     launch = launch_of("http://runner_api:1")
-    taken = executor.take_warm_launch(launch)
-    assert taken == WarmLaunch("warm1", "h")
-    return replace(launch, id=taken.id, token="", workers=1)
+    warm = executor.take_warm_launch(launch)
+    assert warm == WarmLaunch("warm1", "h")
+    return replace(launch, id=warm.id, token="", workers=1)
 
 
 def test_three_requests_create_a_warm_pod_and_taking_it_needs_none(
@@ -73,21 +73,21 @@ def test_three_requests_create_a_warm_pod_and_taking_it_needs_none(
     assert executor.maintain_warm_pool({}) is False
     calls = requests(cluster)
     assert [name for verb, name, _ in calls if verb == "POST"] == ["networkpolicies", "secrets", "jobsets"]
-    owner = calls[-1][2]["metadata"]
-    assert owner["labels"]["windtunnel/simulation"] == "" and owner["labels"]["windtunnel/warm"]
-    assert len(owner["annotations"]["windtunnel/token-hash"]) == 64
-    assert "token" not in json.dumps(owner).replace("token-hash", "")
+    metadata = calls[-1][2]["metadata"]
+    assert metadata["labels"]["windtunnel/simulation"] == "" and metadata["labels"]["windtunnel/warm"]
+    assert len(metadata["annotations"]["windtunnel/token-hash"]) == 64
+    assert "token" not in json.dumps(metadata).replace("token-hash", "")
     cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     requests(cluster)
     assert executor.maintain_warm_pool({}) is True and "POST" not in [verb for verb, _, _ in requests(cluster)]
-    take(executor)
+    take_warm_launch(executor)
     assert requests(cluster) == []
 
 
 def test_taking_a_warm_pod_is_one_request_that_names_its_launch(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = take(executor)
+    launch = take_warm_launch(executor)
     requests(cluster)
     executor.submit(launch)
     ((verb, name, body),) = requests(cluster)
@@ -99,8 +99,8 @@ def test_taking_a_warm_pod_is_one_request_that_names_its_launch(cluster: Cluster
 def test_a_deleted_warm_pod_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = take(executor)
-    cluster.refused["wt-warm1"] = 404
+    launch = take_warm_launch(executor)
+    cluster.refused_statuses["wt-warm1"] = 404
     with pytest.raises(Missed):
         executor.submit(launch)
 
@@ -110,10 +110,10 @@ def test_labels_of_a_taken_warm_pod_are_written_later_when_the_api_server_is_una
 ) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = take(executor)
-    cluster.refused["wt-warm1"] = 503
-    executor.submit(launch)  # its runners are at work
-    cluster.refused.clear()
+    launch = take_warm_launch(executor)
+    cluster.refused_statuses["wt-warm1"] = 503
+    executor.submit(launch)  # succeeds: its runners are already working
+    cluster.refused_statuses.clear()
     requests(cluster)
     executor.maintain_warm_pool({"warm1": ActiveLaunch(launch.simulation_id, 1, 1)})
     assert [name for verb, name, _ in requests(cluster) if verb == "PATCH"] == ["wt-warm1"]
@@ -122,10 +122,10 @@ def test_labels_of_a_taken_warm_pod_are_written_later_when_the_api_server_is_una
 def test_a_warm_pod_that_was_taken_but_not_used_is_deleted(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    take(executor)
+    take_warm_launch(executor)
     requests(cluster)
     executor.maintain_warm_pool({})
-    assert ("DELETE", "wt-warm1") in [each[:2] for each in requests(cluster)]
+    assert ("DELETE", "wt-warm1") in [request[:2] for request in requests(cluster)]
 
 
 def test_a_complete_warm_pod_is_not_an_orphan_and_an_incomplete_one_is(
@@ -137,27 +137,25 @@ def test_a_complete_warm_pod_is_not_an_orphan_and_an_incomplete_one_is(
 
 
 def test_warm_pods_are_created_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None:
-    executor = opened(cluster, options(pods=20))
+    executor = kubernetes_executor(cluster, options(pods=20))
     assert executor.maintain_warm_pool({}) is False
     assert [name for verb, name, _ in requests(cluster) if verb == "POST"].count("jobsets") == 5
 
 
-def test_a_cluster_that_refuses_a_warm_pod_is_asked_once_and_its_objects_are_deleted(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    executor = opened(cluster, options(pods=3))
+def test_a_refused_warm_pod_is_requested_once_and_its_objects_are_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    executor = kubernetes_executor(cluster, options(pods=3))
     executor.served()
-    cluster.refused["secrets"] = 403
-    cluster.server.asked.clear()
+    cluster.refused_statuses["secrets"] = 403
+    cluster.server.requests.clear()
     assert executor.maintain_warm_pool({}) is False
-    verbs = [each[:2] for each in requests(cluster)]
+    verbs = [request[:2] for request in requests(cluster)]
     assert verbs.count(("POST", "secrets")) == 1 and [verb for verb, _ in verbs].count("DELETE") >= 1
 
 
 def test_all_warm_pods_are_deleted_when_none_is_configured(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1", "warm2", ready=0)
     requests(cluster)
-    idle = opened(cluster, parse({"cores": 8, "namespace": "ns"}))
+    idle = kubernetes_executor(cluster, parse({"cores": 8, "namespace": "ns"}))
     assert idle.maintain_warm_pool({}) is True
-    gone = {name for verb, name, _ in requests(cluster) if verb == "DELETE"}
-    assert gone == {"wt-warm1", "wt-warm2"} and idle.take_warm_launch(launch_of("http://runner_api:1")) is None
+    deleted = {name for verb, name, _ in requests(cluster) if verb == "DELETE"}
+    assert deleted == {"wt-warm1", "wt-warm2"} and idle.take_warm_launch(launch_of("http://runner_api:1")) is None
