@@ -22,7 +22,7 @@ from datasets.nodecache.locks import locked
 from datasets.scs.config import Config
 from datasets.scs.object_index import Full, ObjectIndex, Row, name_of
 from errors import NodeFull
-from tests.contracts.scs_house import cache_config
+from tests.contracts.cache_service import cache_config
 from tests.reference_cache import ReferenceCache
 
 #: Policies beside those of the package: one that ages, one whose order is reversed, one that keeps by another key.

@@ -18,7 +18,7 @@ import pytest
 from datasets.scs.authenticators import Identity, Unavailable
 from datasets.scs.config import Limits
 from datasets.scs.object_index import name_of
-from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
+from tests.contracts.cache_service import AUTHORIZED, Cache, cache_config, running
 from tests.waiting import TIMEOUT, until
 
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file

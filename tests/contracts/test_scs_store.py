@@ -19,7 +19,7 @@ from datasets.eviction.policies import nr, policy_names
 from datasets.scs.config import Config
 from datasets.scs.object_index import name_of
 from datasets.scs.store import BadDigest, Cut, Full, ObjectTooLarge, Store, Unmet
-from tests.contracts.scs_house import cache_config
+from tests.contracts.cache_service import cache_config
 
 Opened = Callable[..., Store]
 

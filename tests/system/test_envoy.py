@@ -15,7 +15,7 @@ import pytest
 
 from tests.cached import tool
 from tests.chart.rendering import CASES, named, of_kind, rendered
-from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, RawConnection, cache_config
+from tests.contracts.cache_service import AUTHORIZED, Answer, Cache, RawConnection, cache_config
 from tests.ports import free_ports
 from tests.system.platform_process import die_with
 from tests.waiting import until

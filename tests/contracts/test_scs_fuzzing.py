@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.scs import http_answers
-from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
+from tests.contracts.cache_service import AUTHORIZED, Cache, cache_config, running
 
 HEAD = f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Range: bytes=0-3\r\n\r\n".encode()
 PUT = f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 10\r\n\r\n0123456789".encode()

@@ -11,7 +11,7 @@ from datasets.scs.inotify import FileWatch
 from datasets.scs.open_files import SMALL, OpenFiles
 from datasets.scs.page_cache import PageCache
 from datasets.scs.store import Store
-from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
+from tests.contracts.cache_service import AUTHORIZED, Cache, cache_config, running
 from tests.waiting import until
 
 SIZES = [100, SMALL, SMALL + 1, 1 << 20]
