@@ -1,4 +1,4 @@
-"""Process that stages, reads, verifies, releases and sweeps in a shared node cache until it is killed."""
+"""Process that stages, reads, verifies, releases and sweeps in a shared node cache for a number of rounds."""
 
 import hashlib
 import os
@@ -24,9 +24,9 @@ def manifest(version: int) -> list[ManifestEntry]:
     """Return a version's manifest; each of its files is an object."""
     entries = []
     for number in range(FILES):
-        held = content(version, number)
-        digest = "sha256:" + hashlib.sha256(held).hexdigest()
-        entries.append(ManifestEntry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
+        data = content(version, number)
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        entries.append(ManifestEntry(f"d{number // 10}/{number:03d}", len(data), digest, f"store:p/{version}-{number}"))
     return entries
 
 
@@ -43,29 +43,29 @@ def rounds(root: Path) -> int:
 
 def work(root: Path, seed: int, times: int) -> None:
     """Stage, release and sweep at random for a number of rounds; check that pinned datasets are complete."""
-    lot = random.Random(seed)
-    capacity = 4 * FILES * 1000  # of six versions four have room at once
+    rng = random.Random(seed)
+    capacity = 4 * FILES * 1000  # room for four of the six versions
     cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity)
     versions = [(digest_of(entries), entries) for entries in map(manifest, range(VERSIONS))]
     for _ in range(times):
-        digest, entries = lot.choice(versions)
-        holder = f"{os.getpid()}-{lot.random()}"
+        digest, entries = rng.choice(versions)
+        holder = f"{os.getpid()}-{rng.random()}"
         try:
             tree = cache.tree(digest, lambda entries=entries: iter(entries), holder=holder)
-            time.sleep(lot.random() * 0.03)
+            time.sleep(rng.random() * 0.03)
             for entry in entries:
-                held = (tree / entry.path).read_bytes()
-                assert "sha256:" + hashlib.sha256(held).hexdigest() == entry.digest, entry.path
-            if lot.random() < 0.2:
+                data = (tree / entry.path).read_bytes()
+                assert "sha256:" + hashlib.sha256(data).hexdigest() == entry.digest, entry.path
+            if rng.random() < 0.2:
                 assert cache.verify(digest) == []
         except NodeFull:
             time.sleep(0.01)
         finally:
             cache.release(holder)
-        if lot.random() < 0.1:
+        if rng.random() < 0.1:
             cache.sweep(living)
-        with open(root / "rounds", "ab") as done:
-            done.write(b".")
+        with open(root / "rounds", "ab") as file:
+            file.write(b".")
 
 
 if __name__ == "__main__":

@@ -36,9 +36,7 @@ from pathlib import Path
 from datasets.scs.authenticators import open_authenticator
 open_authenticator({"Kind": "static"})
 """
-TOKEN_REVIEW = (
-    'open_authenticator({"Kind": "kubernetes", "Audience": "scs", "CAFile": "kubeconfig", "base": Path.cwd()})'
-)
+REVIEW = 'open_authenticator({"Kind": "kubernetes", "Audience": "scs", "CAFile": "kubeconfig", "base": Path.cwd()})'
 
 
 def imports(code: str, folder: Path, **environ: str) -> bool:
@@ -107,7 +105,7 @@ def test_dispatch_imports_it_for_a_kubernetes_executor(folder: Path) -> None:
 
 def test_the_cache_imports_it_for_token_reviews(folder: Path) -> None:
     assert not imports(AUTHENTICATOR, folder)
-    assert imports(AUTHENTICATOR + TOKEN_REVIEW, folder)
+    assert imports(AUTHENTICATOR + REVIEW, folder)
 
 
 def test_node_discovery_imports_it_at_its_first_request(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Staging: complete, verified and once per node, from each kind of store, whichever process dies meanwhile."""
+"""Staging: datasets are complete, verified and downloaded once per node from any store, even if a process is killed."""
 
 import hashlib
 import json
@@ -23,12 +23,12 @@ from datasets.versions.manifest import ManifestEntry, digest_of, encode
 from datasets.versions.packs import SourceFile, pack
 from errors import BadName, Corrupt, NodeFull, OriginFailed
 from tests.contracts import staging_process
-from tests.contracts.caches import Server, cache_of, server, servers, token
+from tests.contracts.cache_nodes import CacheServiceProcess, open_cache, server, servers, token
 from tests.ports import free_ports
 from tests.s3_servers import S3Server
 from tests.waiting import TIMEOUT, until
 
-__all__ = ["cache_of", "server", "servers", "token"]  # fixtures
+__all__ = ["open_cache", "server", "servers", "token"]  # fixtures
 
 
 def digest(content: bytes) -> str:
@@ -37,9 +37,9 @@ def digest(content: bytes) -> str:
 
 def some_files(count: int, seed: int = 1) -> dict[str, bytes]:
     """Return files of sizes from 0 to 300 KiB, in folders."""
-    lot = random.Random(seed)
+    rng = random.Random(seed)
     return {
-        f"d{number % 7}/{number:05d}.bin": lot.randbytes(lot.choice([0, 1, 500, 16_384, 300_000]))
+        f"d{number % 7}/{number:05d}.bin": rng.randbytes(rng.choice([0, 1, 500, 16_384, 300_000]))
         for number in range(count)
     }
 
@@ -51,13 +51,13 @@ def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -
     return sorted(entries, key=lambda entry: entry.path.encode())
 
 
-class Counting:
-    """Store that records reads; it may call a function first and delay the answer."""
+class RecordingStore:
+    """Store that records reads; before each read it calls a function and pauses."""
 
-    def __init__(self, store: ObjectStore, pause: float = 0.0, first: Callable[[], object] = int) -> None:
+    def __init__(self, store: ObjectStore, pause: float = 0.0, on_read: Callable[[], object] = int) -> None:
         self.store = store
         self.pause = pause
-        self.first = first
+        self.on_read = on_read
         self.reads: list[tuple[str, int, int | None]] = []
 
     def __getattr__(self, name: str) -> object:
@@ -65,13 +65,13 @@ class Counting:
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         self.reads.append((key, start, length))
-        self.first()
+        self.on_read()
         time.sleep(self.pause)
         return self.store.get(key, start, length)
 
 
-class Crowded(Counting):
-    """Store that fills the disk up to one megabyte before the first read, as another program might."""
+class DiskFillingStore(RecordingStore):
+    """Store that fills the disk up to one megabyte before the first read, as another program could."""
 
     def __init__(self, store: ObjectStore, disk: Path) -> None:
         super().__init__(store)
@@ -80,8 +80,8 @@ class Crowded(Counting):
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if not self.reads:
             disk = os.statvfs(self.disk)
-            with open(self.disk / "others", "wb") as others:
-                os.posix_fallocate(others.fileno(), 0, disk.f_bavail * disk.f_frsize - (1 << 20))
+            with open(self.disk / "others", "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - (1 << 20))
         return super().get(key, start, length)
 
 
@@ -108,21 +108,20 @@ def staged(cache: NodeCache, entries: list[ManifestEntry], holder: str = "sim") 
     return cache.tree(digest_of(entries), lambda: iter(entries), holder=holder)
 
 
-def test_a_version_is_staged_as_a_read_only_folder_of_the_files_that_its_digests_name(
-    store: ObjectStore, tmp_path: Path
-) -> None:
+def test_a_version_is_staged_as_a_read_only_folder_of_verified_files(store: ObjectStore, tmp_path: Path) -> None:
     files = some_files(60)
     entries = packed(store, files)
     cache = NodeCache(tmp_path / "cache", store)
     assert cache.ready(digest_of(entries)) is None
-    said: list[DownloadProgress] = []
-    tree = cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
+    reports: list[DownloadProgress] = []
+    tree = cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=reports.append)
     assert contents(tree) == files
     for path in (tree, *tree.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o555 if path.is_dir() else 0o444)
         assert path.is_dir() or path.stat().st_nlink == 1
     total = sum(map(len, files.values()))
-    assert (said[-1].files, said[-1].bytes, said[-1].total_files, said[-1].total_bytes) == (60, total, 60, total)
+    last = reports[-1]
+    assert (last.files, last.bytes, last.total_files, last.total_bytes) == (60, total, 60, total)
     assert cache.ready(digest_of(entries)) == staged(cache, entries) == tree
     assert not list((tmp_path / "cache" / "partial").iterdir())
 
@@ -131,100 +130,102 @@ def test_a_model_is_verified_read_only_and_fetched_once(store: ObjectStore, tmp_
     content = b"model" * 1000
     store.put("models/m", [content])
     cache = NodeCache(tmp_path / "cache", store)
-    found = together(8, lambda: cache.object("models/m", digest(content)))
-    assert len(found) == 8 and len(set(found)) == 1
-    assert found[0].read_bytes() == content and found[0].stat().st_mode & 0o777 == 0o444
+    paths = run_concurrently(8, lambda: cache.object("models/m", digest(content)))
+    assert len(paths) == 8 and len(set(paths)) == 1
+    assert paths[0].read_bytes() == content and paths[0].stat().st_mode & 0o777 == 0o444
 
 
-def test_bytes_that_are_not_what_their_digest_says_are_never_visible(store: ObjectStore, tmp_path: Path) -> None:
+def test_bytes_with_a_wrong_digest_are_never_visible(store: ObjectStore, tmp_path: Path) -> None:
     store.put("models/m", [b"flipped"])
     cache = NodeCache(tmp_path / "cache", store)
     with pytest.raises(Corrupt, match="models/m"):
-        cache.object("models/m", digest(b"as it was"))
+        cache.object("models/m", digest(b"original"))
     assert not list((tmp_path / "cache").rglob("*" + "0" * 10))
     assert not (tmp_path / "cache" / "objects").exists()
     assert not [path for path in (tmp_path / "cache" / "partial").iterdir() if path.suffix != ".failure"]
 
 
-def together(count: int, ask: Callable[[], Path]) -> list[Path]:
-    found: list[Path] = []
-    askers = [threading.Thread(target=lambda: found.append(ask())) for _ in range(count)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    return found
+def run_concurrently(count: int, call: Callable[[], Path]) -> list[Path]:
+    paths: list[Path] = []
+    threads = [threading.Thread(target=lambda: paths.append(call())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return paths
 
 
 def test_adjacent_small_files_are_fetched_in_one_request(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number:04d}": b"x" * 1000 for number in range(2000)})
-    counting = Counting(local)
-    staged(NodeCache(tmp_path / "cache", counting), entries)
-    assert len(counting.reads) <= 3
+    store = RecordingStore(local)
+    staged(NodeCache(tmp_path / "cache", store), entries)
+    assert len(store.reads) <= 3
 
 
-def pins(folder: Path) -> int:
+def pin_count(folder: Path) -> int:
     """Return the number of pins in a cache."""
     return len(list((folder / "pins").glob("*/*")))
 
 
 def test_a_hundred_requests_for_one_dataset_download_it_once(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100, "b": b"b" * 3000})
-    counting = Counting(local, first=lambda: until(lambda: pins(tmp_path / "cache") == 100))
-    caches = [NodeCache(tmp_path / "cache", counting) for _ in range(4)]
+    store = RecordingStore(local, on_read=lambda: until(lambda: pin_count(tmp_path / "cache") == 100))
+    caches = [NodeCache(tmp_path / "cache", store) for _ in range(4)]
     numbers = iter(range(100))
 
-    def ask() -> Path:
+    def request() -> Path:
         number = next(numbers)
         return staged(caches[number % 4], entries, f"sim-{number}")
 
-    found = together(100, ask)
-    assert len(found) == 100 and len(set(found)) == 1
-    assert len(counting.reads) == 1
+    paths = run_concurrently(100, request)
+    assert len(paths) == 100 and len(set(paths)) == 1
+    assert len(store.reads) == 1
 
 
 def test_waiters_for_a_failed_download_fail_with_the_same_error(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100})
     local.delete(entries[0].source.removeprefix("store:"))
-    counting = Counting(local, pause=0.5, first=lambda: all_ask())
-    cache = NodeCache(tmp_path / "cache", counting)
+    store = RecordingStore(local, pause=0.5, on_read=lambda: wait_for_all_callers())
+    cache = NodeCache(tmp_path / "cache", store)
     failures: list[BaseException] = []
     numbers = iter(range(10))
 
-    def all_ask() -> None:
+    def wait_for_all_callers() -> None:
         """Let the first download fail only when all callers wait for it."""
-        if len(counting.reads) == 1:
-            until(lambda: pins(tmp_path / "cache") == 10)
+        if len(store.reads) == 1:
+            until(lambda: pin_count(tmp_path / "cache") == 10)
 
-    def ask() -> Path:
+    def request() -> Path:
         try:
             return staged(cache, entries, f"sim-{next(numbers)}")
         except OriginFailed as error:
             failures.append(error)
             return Path()
 
-    together(10, ask)
-    assert len(failures) == 10 and len(counting.reads) < 5
+    run_concurrently(10, request)
+    assert len(failures) == 10 and len(store.reads) < 5
     assert all(entries[0].source.removeprefix("store:") in str(failure) for failure in failures)
 
 
-def test_waiters_for_a_download_are_told_its_progress(local: FilesystemStore, tmp_path: Path) -> None:
+def test_waiters_for_a_download_receive_its_progress(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
-    cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3))
-    heard: list[list[DownloadProgress]] = [[], []]
+    cache = NodeCache(tmp_path / "cache", RecordingStore(local, pause=0.3))
+    reports: list[list[DownloadProgress]] = [[], []]
 
-    def ask(said: list[DownloadProgress]) -> None:
-        cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
+    def stage(received: list[DownloadProgress]) -> None:
+        cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=received.append)
 
-    askers = [threading.Thread(target=ask, args=(said,)) for said in heard]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    assert all(any(0 < one.files < 16 and one.total_files == 16 for one in said) for said in heard)
+    threads = [threading.Thread(target=stage, args=(received,)) for received in reports]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(
+        any(0 < progress.files < 16 and progress.total_files == 16 for progress in received) for received in reports
+    )
 
 
-def test_a_manifest_with_another_digest_fetches_nothing(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_manifest_with_a_wrong_digest_downloads_nothing(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"1", "b": b"2"})
     cache = NodeCache(tmp_path / "cache", local)
     with pytest.raises(Corrupt, match="manifest"):
@@ -250,7 +251,9 @@ def test_a_manifest_with_another_digest_fetches_nothing(local: FilesystemStore, 
     ],
     ids=ascii,
 )
-def test_no_file_name_leads_out_of_the_folder(names: list[str], local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_file_name_that_leads_out_of_the_folder_is_refused(
+    names: list[str], local: FilesystemStore, tmp_path: Path
+) -> None:
     local.put("packs/x", [b"content"])
     entries = [ManifestEntry(name, 7, digest(b"content"), "store:packs/x") for name in names]
     before = sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts)
@@ -260,56 +263,63 @@ def test_no_file_name_leads_out_of_the_folder(names: list[str], local: Filesyste
     assert not list((tmp_path / "cache").glob("trees/*"))
 
 
-def test_files_that_share_bytes_and_gaps_between_files_are_cut_right(local: FilesystemStore, tmp_path: Path) -> None:
+def test_files_with_overlaps_and_gaps_in_a_pack_are_extracted_correctly(local: FilesystemStore, tmp_path: Path) -> None:
     content = random.Random(5).randbytes(300_000)
     local.put("packs/x", [content])
-    places = {"a": (0, 1000), "b": (500, 2000), "c": (10_000, 0), "d": (10_000, 90_000), "e": (299_999, 1), "f": (0, 0)}
+    locations = {
+        "a": (0, 1000),
+        "b": (500, 2000),
+        "c": (10_000, 0),
+        "d": (10_000, 90_000),
+        "e": (299_999, 1),
+        "f": (0, 0),
+    }
     entries = [
         ManifestEntry(
             path=name, size=size, digest=digest(content[offset : offset + size]), source="store:packs/x", offset=offset
         )
-        for name, (offset, size) in places.items()
+        for name, (offset, size) in locations.items()
     ]
     tree = staged(NodeCache(tmp_path / "cache", local), entries)
-    assert contents(tree) == {name: content[offset : offset + size] for name, (offset, size) in places.items()}
+    assert contents(tree) == {name: content[offset : offset + size] for name, (offset, size) in locations.items()}
 
 
-# -- pins and room
+# -- pins and capacity
 
 
 def version(store: ObjectStore, name: str, size: int) -> list[ManifestEntry]:
-    """A version of one file."""
+    """Store a file; return the manifest of a version with this file."""
     content = name.encode() * size
     store.put(f"packs/{name}", [content])
     return [ManifestEntry(name, len(content), digest(content), f"store:packs/{name}")]
 
 
-def tick(folder: Path) -> None:
-    """Wait until the clock of the file system, which orders uses, has advanced."""
+def wait_for_clock_tick(folder: Path) -> None:
+    """Wait until the clock of the file system, which orders the uses of entries, has advanced."""
     probe = folder / "probe"
     probe.touch()
     before = probe.stat().st_mtime_ns
 
-    def moved() -> bool:
+    def advanced() -> bool:
         probe.touch()
         return probe.stat().st_mtime_ns > before
 
-    until(moved)
+    until(advanced)
 
 
 def test_unpinned_entries_are_evicted_least_recently_used_first(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=3000)
-    old, held, fresh, more = (version(local, name, 1000) for name in "abcd")
-    for entries, holder in ((old, "one"), (held, "two"), (fresh, "three")):
+    old, pinned, fresh, new = (version(local, name, 1000) for name in "abcd")
+    for entries, holder in ((old, "one"), (pinned, "two"), (fresh, "three")):
         staged(cache, entries, holder)
-        tick(tmp_path)
+        wait_for_clock_tick(tmp_path)
     cache.release("one")
     cache.release("three")
     staged(cache, old, "again")
     cache.release("again")
-    tree = staged(cache, more, "four")
+    tree = staged(cache, new, "four")
     assert contents(tree) == {"d": b"d" * 1000}
-    assert [cache.ready(digest_of(entries)) is not None for entries in (old, held, fresh, more)] == [
+    assert [cache.ready(digest_of(entries)) is not None for entries in (old, pinned, fresh, new)] == [
         True,
         True,
         False,
@@ -352,32 +362,32 @@ def test_pins_of_dead_processes_are_removed_by_a_sweep(local: FilesystemStore, t
     cache = NodeCache(tmp_path / "cache", local, capacity=1500)
     first, second = version(local, "a", 1000), version(local, "b", 1000)
     staged(cache, first, "sim/1 of:us")
-    numbers: list[set[str]] = []
+    calls: list[set[str]] = []
 
     def alive(holders: set[str]) -> set[str]:
-        numbers.append(holders)
+        calls.append(holders)
         return holders - {"sim/1 of:us"}
 
     with pytest.raises(NodeFull):
         staged(cache, second, "living")
     NodeCache(tmp_path / "cache", local).sweep(alive)
-    assert numbers == [{"sim/1 of:us", "living"}]
+    assert calls == [{"sim/1 of:us", "living"}]
     staged(cache, second, "living")
     assert cache.ready(digest_of(first)) is None
 
 
-def test_concurrent_downloads_do_not_reserve_the_same_room(local: FilesystemStore, tmp_path: Path) -> None:
+def test_concurrent_downloads_do_not_reserve_the_same_space(local: FilesystemStore, tmp_path: Path) -> None:
     refused = threading.Event()
-    slow = Counting(local, first=lambda: refused.wait(TIMEOUT))
+    store = RecordingStore(local, on_read=lambda: refused.wait(TIMEOUT))
     first, second = version(local, "a", 1000), version(local, "b", 1000)
-    cache = NodeCache(tmp_path / "cache", slow, capacity=1500)
-    begun = threading.Thread(target=lambda: staged(cache, first, "one"))
-    begun.start()
-    until(lambda: slow.reads)
+    cache = NodeCache(tmp_path / "cache", store, capacity=1500)
+    download = threading.Thread(target=lambda: staged(cache, first, "one"))
+    download.start()
+    until(lambda: store.reads)
     with pytest.raises(NodeFull):
         staged(cache, second, "two")
     refused.set()
-    begun.join()
+    download.join()
     assert cache.ready(digest_of(first)) is not None
 
 
@@ -393,7 +403,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_visible(local: Filesyst
             staged(cache, large)
         fitting = version(local, "d", 8_000_000)
         with pytest.raises(NodeFull, match="disk is full"):
-            staged(NodeCache(disk / "cache", Crowded(local, disk)), fitting)
+            staged(NodeCache(disk / "cache", DiskFillingStore(local, disk)), fitting)
         (disk / "others").unlink()
         assert cache.ready(digest_of(large)) is None and cache.ready(digest_of(fitting)) is None
         assert not list(disk.glob("cache/partial/*.tree"))
@@ -413,15 +423,15 @@ def test_a_flipped_bit_is_detected_reported_and_repaired(store: ObjectStore, tmp
     cache = NodeCache(tmp_path / "cache", store)
     tree = staged(cache, entries)
     assert cache.verify(digest_of(entries)) == []
-    victim = next(entry.path for entry in entries if entry.size == 16_384)
-    path = tree / victim
+    damaged = next(entry.path for entry in entries if entry.size == 16_384)
+    path = tree / damaged
     path.chmod(0o644)
     content = bytearray(path.read_bytes())
     content[77] ^= 1
     path.write_bytes(content)
-    gone = next(entry.path for entry in entries if entry.size == 500)
-    (tree / gone).unlink()
-    assert sorted(cache.verify(digest_of(entries))) == sorted([victim, gone])
+    missing = next(entry.path for entry in entries if entry.size == 500)
+    (tree / missing).unlink()
+    assert sorted(cache.verify(digest_of(entries))) == sorted([damaged, missing])
     assert contents(tree) == files and path.stat().st_mode & 0o777 == 0o444
     assert cache.ready(digest_of(entries)) == tree
 
@@ -458,9 +468,9 @@ def test_entries_unread_for_long_are_verified_again_one_at_a_time(local: Filesys
     for path in (model, trees[0] / "a", trees[1] / "b"):
         path.chmod(0o644)
         path.write_bytes(b"damaged")
-    assert cache.scrub(3600.0) == [], "they were verified when they came"
-    found = [cache.scrub(0.0) for _ in range(3)]
-    assert sorted(found) == [["a"], ["b"], [digest(b"m" * 1000)]]
+    assert cache.scrub(3600.0) == [], "the entries were verified when they were downloaded"
+    damaged = [cache.scrub(0.0) for _ in range(3)]
+    assert sorted(damaged) == [["a"], ["b"], [digest(b"m" * 1000)]]
     assert not model.exists() and (trees[0] / "a").read_bytes() == b"a" * 1000
     cache.sweep(lambda holders: holders)
     assert cache.scrub(0.0) == []
@@ -468,48 +478,48 @@ def test_entries_unread_for_long_are_verified_again_one_at_a_time(local: Filesys
 
 def test_a_dataset_staged_before_the_last_boot_is_verified_before_use(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 1000, "b": b"b" * 1000}, target=500)
-    counting = Counting(local)
-    cache = NodeCache(tmp_path / "cache", counting)
+    store = RecordingStore(local)
+    cache = NodeCache(tmp_path / "cache", store)
     tree = staged(cache, entries)
     marker = next((tmp_path / "cache" / "trees").glob("*.json"))
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"boot": "another"}))
     (tree / "b").chmod(0o644)
     (tree / "b").write_bytes(b"b" * 500 + b"\0" * 500)  # as a power cut leaves it
-    counting.reads.clear()
+    store.reads.clear()
     assert cache.ready(digest_of(entries)) is None
     assert contents(staged(cache, entries)) == {"a": b"a" * 1000, "b": b"b" * 1000}
-    assert len(counting.reads) == 1, "what was sound was fetched again"
+    assert len(store.reads) == 1, "an undamaged file was downloaded again"
     cache.sweep(lambda holders: holders)
-    assert json.loads(marker.read_text())["boot"] == "", "known to be on the disk now"
+    assert json.loads(marker.read_text())["boot"] == "", "after a sync to disk the entry does not depend on the boot"
     assert cache.ready(digest_of(entries)) == tree
 
 
-# -- a cache nearer than the origin
+# -- the cache service between node and origin
 
 
-def test_a_second_node_reads_from_the_cache_what_the_first_fetched(
-    servers: list[Server], cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
+def test_a_second_node_reads_from_the_cache_service_the_files_that_the_first_downloaded(
+    servers: list[CacheServiceProcess], open_cache: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(60, seed=int.from_bytes(tmp_path.name.encode()))
     entries = packed(local, files, target=1)
-    counting = Counting(local)
-    cache_client = cache_of(*(server.url for server in servers))
-    assert contents(staged(NodeCache(tmp_path / "first", counting, cache_client=cache_client), entries)) == files
-    fetched = len(counting.reads)
-    said: list[DownloadProgress] = []
-    second = NodeCache(tmp_path / "second", counting, cache_client=cache_client)
-    tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
+    store = RecordingStore(local)
+    cache_client = open_cache(*(server.url for server in servers))
+    assert contents(staged(NodeCache(tmp_path / "first", store, cache_client=cache_client), entries)) == files
+    reads_of_first = len(store.reads)
+    reports: list[DownloadProgress] = []
+    second = NodeCache(tmp_path / "second", store, cache_client=cache_client)
+    tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=reports.append)
     assert contents(tree) == files
     empty = sum(not content for content in files.values())
-    assert all(length == 0 for _, _, length in counting.reads[fetched:]) and empty
-    assert said[-1].cached == said[-1].bytes == sum(map(len, files.values()))
+    assert all(length == 0 for _, _, length in store.reads[reads_of_first:]) and empty
+    assert reports[-1].cached == reports[-1].bytes == sum(map(len, files.values()))
 
 
-def test_without_the_cache_a_dataset_is_read_from_the_origin(
-    cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
+def test_with_the_cache_service_down_a_dataset_is_read_from_the_origin(
+    open_cache: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(20)
-    cache_client = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
+    cache_client = open_cache(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
     assert (
         contents(
             staged(NodeCache(tmp_path / "cache", local, cache_client=cache_client), packed(local, files, target=1))
@@ -518,39 +528,41 @@ def test_without_the_cache_a_dataset_is_read_from_the_origin(
     )
 
 
-class Lying:
+class WrongBytesCache:
     """Cache that answers every request with wrong bytes."""
 
     def __init__(self) -> None:
-        self.brought: list[str] = []
+        self.put_digests: list[str] = []
 
     def get(self, digest: str, size: int, target: BinaryIO) -> bool:
         target.write(b"w" * size)
         return True
 
     def put(self, digest: str, path: Path) -> None:
-        self.brought.append(digest)
+        self.put_digests.append(digest)
 
 
 def test_wrong_bytes_from_the_cache_are_replaced_from_the_origin(local: FilesystemStore, tmp_path: Path) -> None:
     files = {name: name.encode() * 1000 for name in "abc"}
     entries = packed(local, files, target=1)
-    lying = Lying()
-    assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=lying), entries)) == files
-    assert sorted(lying.brought) == sorted(entry.digest for entry in entries)
+    cache_client = WrongBytesCache()
+    assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=cache_client), entries)) == files
+    assert sorted(cache_client.put_digests) == sorted(entry.digest for entry in entries)
 
 
-def test_the_cache_is_not_asked_for_many_small_files_of_one_pack(local: FilesystemStore, tmp_path: Path) -> None:
+def test_small_files_of_one_pack_are_not_requested_from_the_cache(local: FilesystemStore, tmp_path: Path) -> None:
     files = {f"{number:03}": b"%d" % number for number in range(500)}
-    lying = Lying()
-    assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=lying), packed(local, files))) == files
-    assert lying.brought == [], "a request each would cost more than the one that brings them all"
+    cache_client = WrongBytesCache()
+    assert (
+        contents(staged(NodeCache(tmp_path / "cache", local, cache_client=cache_client), packed(local, files))) == files
+    )
+    assert cache_client.put_digests == [], "one request per file would cost more than one request for the pack"
 
 
-# -- death
+# -- killed processes
 
-#: Stages the manifest it is given, and says when it is done.
-PROGRAM = """
+#: Stages the manifest of a folder; prints when it begins and when it is done.
+STAGING_PROGRAM = """
 import sys
 from pathlib import Path
 from datasets.versions import manifest
@@ -564,37 +576,37 @@ print("done", flush=True)
 """
 
 
-def landed(folder: Path) -> int:
+def count_files(folder: Path) -> int:
     """Return the number of files below a folder."""
     return sum(len(files) for _, _, files in os.walk(folder))
 
 
-def reach(process: "subprocess.Popen[str]", folder: Path, goal: int) -> None:
+def wait_for_files(process: "subprocess.Popen[str]", folder: Path, goal: int) -> None:
     """Wait until a number of files are below a folder, or the process has ended."""
-    until(lambda: landed(folder) >= goal or process.poll() is not None, every=0.001)
+    until(lambda: count_files(folder) >= goal or process.poll() is not None, every=0.001)
 
 
-def test_staging_killed_at_any_moment_leaves_nothing_that_passes_for_complete(
+def test_staging_killed_at_any_moment_leaves_no_incomplete_dataset_marked_complete(
     local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(700)
     entries = packed(local, files)
     (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
-    lot = random.Random(9)
+    rng = random.Random(9)
     cache = NodeCache(tmp_path / "cache", local)
     killed = 0
     for _ in range(8):
-        command = [sys.executable, "-c", PROGRAM, str(local.root), str(tmp_path)]
+        command = [sys.executable, "-c", STAGING_PROGRAM, str(local.root), str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "begins\n"
-            reach(process, tmp_path / "cache", landed(tmp_path / "cache") + lot.randrange(len(files)))
+            wait_for_files(process, tmp_path / "cache", count_files(tmp_path / "cache") + rng.randrange(len(files)))
             process.kill()
             killed += process.stdout.read() == ""
         if (tree := cache.ready(digest_of(entries))) is not None:
             assert contents(tree) == files
             for path in (tmp_path / "cache" / "trees").glob("*.json"):
-                path.unlink()  # begin again, with what lies there
+                path.unlink()  # stage again, with the downloaded files in place
     assert killed
     assert contents(staged(cache, entries)) == files
     cache.sweep(lambda holders: set())
@@ -604,7 +616,7 @@ def test_staging_killed_at_any_moment_leaves_nothing_that_passes_for_complete(
 def test_a_process_that_died_does_not_block_waiters(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, some_files(300))
     (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
-    command = [sys.executable, "-c", PROGRAM, str(local.root), str(tmp_path)]
+    command = [sys.executable, "-c", STAGING_PROGRAM, str(local.root), str(tmp_path)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
         for process in processes:
@@ -623,7 +635,7 @@ def test_datasets_pinned_by_another_process_stay_complete_after_a_kill(local: Fi
     for number in range(staging_process.VERSIONS):
         for file in range(staging_process.FILES):
             local.put(f"p/{number}-{file}", [staging_process.content(number, file)])
-    lot = random.Random(11)
+    rng = random.Random(11)
     seeds = iter(range(100))
 
     def start() -> subprocess.Popen[str]:
@@ -633,13 +645,13 @@ def test_datasets_pinned_by_another_process_stay_complete_after_a_kill(local: Fi
     processes = [start() for _ in range(3)]
     try:
         for _ in range(6):
-            # Six times at most 40: none of them has done its 150 rounds before the last victim dies.
-            goal = staging_process.rounds(tmp_path) + lot.randrange(5, 40)
+            # Six times at most 40: no process has done its 150 rounds before the last is killed.
+            goal = staging_process.rounds(tmp_path) + rng.randrange(5, 40)
             until(lambda goal=goal: staging_process.rounds(tmp_path) >= goal)  # type: ignore[misc]
-            victim = processes.pop(lot.randrange(3))
+            victim = processes.pop(rng.randrange(3))
             victim.kill()
-            said = victim.communicate()[1]
-            assert victim.returncode in {0, -signal.SIGKILL}, said
+            stderr = victim.communicate()[1]
+            assert victim.returncode in {0, -signal.SIGKILL}, stderr
             processes.append(start())
         for process in processes:
             assert process.communicate(timeout=240)[1] == "" and process.returncode == 0

@@ -1,4 +1,4 @@
-"""Nodes of the cache for tests: processes of the real service, and a node that lies."""
+"""Cache nodes: processes of the real cache service, and a faulty node."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.waiting import until
 TOKEN = "a-token-for-tests"
 
 
-class Server:
+class CacheServiceProcess:
     """A process of the real cache service, on a port and a folder of its own."""
 
     def __init__(self, folder: Path, port: int) -> None:
@@ -32,17 +32,17 @@ class Server:
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        reviewer = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "tests"}]}
+        authenticator = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "tests"}]}
         bucket = {"Name": "private", "Public": False, "BucketQuota": "64Mi", "AllowNamespaces": ["tests"]}
-        told = {
+        document = {
             "Bucket": [bucket],
             "Listen": f"127.0.0.1:{self.port}",
             "Directory": str(self.folder / "objects"),
             "KeepFree": 0,
-            "Reviewer": reviewer,
+            "Reviewer": authenticator,
         }
         config = self.folder / "scs.json"
-        config.write_text(json.dumps(told))
+        config.write_text(json.dumps(document))
         parent = os.getpid()
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
@@ -74,10 +74,10 @@ class Server:
             self.process = None
 
 
-class Liar:
-    """A node that answers every request with the same bytes and hangs up, or says nothing at all.
+class FaultyNode:
+    """A node that answers every request with the same bytes and disconnects, or never answers.
 
-    ``pause``: seconds it waits before each byte, of the body if the head is whole.
+    ``pause``: seconds before each byte: of the body if the head is complete, otherwise of the head.
     """
 
     def __init__(self, answer: bytes | None, pause: float = 0.0) -> None:
@@ -86,7 +86,7 @@ class Liar:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._answer = answer
         self._open: list[socket.socket] = []
-        self.asked = 0
+        self.connections = 0
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -96,14 +96,14 @@ class Liar:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self.asked += 1
+            self.connections += 1
             if self._answer is None:
                 self._open.append(connection)
                 continue
             with connection:
-                self._say(connection, self._answer)
+                self._send(connection, self._answer)
 
-    def _say(self, connection: socket.socket, answer: bytes) -> None:
+    def _send(self, connection: socket.socket, answer: bytes) -> None:
         try:
             connection.recv(65536)
             if not self._pause:
@@ -115,7 +115,7 @@ class Liar:
                 time.sleep(self._pause)
                 connection.sendall(bytes([byte]))
         except OSError:
-            return  # who asked has had enough
+            return  # the client has disconnected
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -126,29 +126,29 @@ class Liar:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[Server]]:
-    made = [Server(tmp_path / f"scs-{number}", port) for number, port in enumerate(free_ports(3))]
+def servers(tmp_path: Path) -> Iterator[list[CacheServiceProcess]]:
+    processes = [CacheServiceProcess(tmp_path / f"scs-{number}", port) for number, port in enumerate(free_ports(3))]
     try:
-        for server in made:
+        for server in processes:
             server.start()
-        for server in made:
+        for server in processes:
             server.wait()
-        yield made
+        yield processes
     finally:
-        for server in made:
+        for server in processes:
             server.kill()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that several tests share: each has things of its own."""
-    made = Server(tmp_path_factory.mktemp("scs"), free_ports(1)[0])
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheServiceProcess]:
+    """A cache service that the tests of a module share; each test has its own objects."""
+    process = CacheServiceProcess(tmp_path_factory.mktemp("scs"), free_ports(1)[0])
     try:
-        made.start()
-        made.wait()
-        yield made
+        process.start()
+        process.wait()
+        yield process
     finally:
-        made.kill()
+        process.kill()
 
 
 @pytest.fixture
@@ -159,15 +159,15 @@ def token(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cache_of(token: Path, clock: Clock) -> Iterator[Callable[..., SimpleCache]]:
-    made: list[SimpleCache] = []
+def open_cache(token: Path, clock: Clock) -> Iterator[Callable[..., SimpleCache]]:
+    clients: list[SimpleCache] = []
 
     def make(*nodes: CacheNode | str, **options: object) -> SimpleCache:
-        given: dict[str, object] = {"token": token, "clock": clock, "time_out": 30.0} | options
+        arguments: dict[str, object] = {"token": token, "clock": clock, "time_out": 30.0} | options
         members = StaticMembership(CacheNode(node) if isinstance(node, str) else node for node in nodes)
-        made.append(SimpleCache(members, **given))  # type: ignore[arg-type]
-        return made[-1]
+        clients.append(SimpleCache(members, **arguments))  # type: ignore[arg-type]
+        return clients[-1]
 
     yield make
-    for cache in made:
-        cache.close()
+    for client in clients:
+        client.close()
