@@ -1,4 +1,4 @@
-"""A job's claim on a simulation, on each database engine: one at a time, and free again soon after a job was killed."""
+"""Claims of jobs on simulations, on each database engine: exclusive, renewed while the job lives, then expired."""
 
 import time
 
@@ -20,7 +20,7 @@ def queued(database: Database) -> Database:
 
 
 def until_renewed(database: Database, until: float) -> None:
-    """Wait until the claim lasts beyond a moment."""
+    """Wait until the claim expires after `until`."""
     deadline = time.monotonic() + 30.0
     while True:
         with database.read() as c:
@@ -30,7 +30,7 @@ def until_renewed(database: Database, until: float) -> None:
         time.sleep(0.01)
 
 
-def test_a_second_ring_does_nothing_however_long_the_first_takes(queued: Database, clock: Clock) -> None:
+def test_a_second_job_gets_no_claim_while_the_first_renews_it(queued: Database, clock: Clock) -> None:
     term = 0.3
     with claimed(queued, "s1", State.QUEUED, term=term) as first:
         for _ in range(5):  # more than two terms: a living job renews its claim
@@ -40,7 +40,7 @@ def test_a_second_ring_does_nothing_however_long_the_first_takes(queued: Databas
             assert first and not second
 
 
-def test_what_a_killed_job_held_is_free_after_a_term(queued: Database, clock: Clock) -> None:
+def test_the_claim_of_a_killed_job_expires_after_its_term(queued: Database, clock: Clock) -> None:
     assert queued.write(lambda c: simulations.claim(c, "s1", State.QUEUED, "killed", 0.5, queued.now(c)))
     with claimed(queued, "s1", State.QUEUED) as early:
         assert not early
@@ -49,6 +49,6 @@ def test_what_a_killed_job_held_is_free_after_a_term(queued: Database, clock: Cl
         assert later
 
 
-def test_a_simulation_that_has_moved_on_is_nobody_s(queued: Database) -> None:
-    with claimed(queued, "s1", State.RUNNING) as ours:
-        assert not ours
+def test_a_simulation_in_another_state_cannot_be_claimed(queued: Database) -> None:
+    with claimed(queued, "s1", State.RUNNING) as has_claim:
+        assert not has_claim

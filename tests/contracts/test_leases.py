@@ -1,6 +1,6 @@
-"""Leases on each database: whatever is lent, stolen, lost, repeated or killed.
+"""Leases on each database engine: every task ends with exactly one result.
 
-Every task ends with exactly one result.
+Ranges are leased, split, lost, reported repeatedly, and released by dead workers in any order.
 """
 
 from collections.abc import Iterator
@@ -62,9 +62,9 @@ def lend(database: Database, name: str, *, rate: float | None = None, workers: i
 
 
 def report(database: Database, lease: Lease, since: int, to: int) -> RangePosition | None:
-    """Report the tasks [since, to); return where to go on, None if the lease is lost.
+    """Report the tasks [since, to); return the new position, or None if the lease is lost.
 
-    What the database did is what the service's rule says of the range as it stood before.
+    The database's decision is checked against `decide_report` on the state before.
     """
     claim = ReportedRange(stage=STAGE, start=lease.start, fencing_token=lease.fencing_token, since=since, to=to)
 
@@ -81,13 +81,13 @@ def report(database: Database, lease: Lease, since: int, to: int) -> RangePositi
     return database.write(work, durable=False)
 
 
-def rows(database: Database, what: str) -> list[Any]:
+def rows(database: Database, query: str) -> list[Any]:
     with database.read() as c:
-        return list(c.execute(text(what)))
+        return list(c.execute(text(query)))
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldLease:
     worker: str
     lease: Lease
     cursor: int
@@ -95,15 +95,15 @@ class Held:
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Workers that lease, report, repeat themselves, fall silent and die, in any order."""
+    """Workers that lease, report, repeat reports, stop and die, in any order."""
 
     database: Database
     clock: Any
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: list[Held] = []
-        self.said: list[tuple[Lease, int, int]] = []
+        self.leases: list[HeldLease] = []
+        self.reports: list[tuple[Lease, int, int]] = []
         self.names = 0
         self.total = 0
 
@@ -116,63 +116,65 @@ class Interleavings(RuleBasedStateMachine):
         rate=st.sampled_from([None, 0.5, 1.0, 10.0, 1000.0]),
         workers=st.integers(1, 4),
         wait=st.sampled_from([0.0, 0.0, 4.0]),
-        crowd=st.integers(1, 6),
+        idle_workers=st.integers(1, 6),
     )
-    def lease(self, rate: float | None, workers: int, wait: float, crowd: int) -> None:
-        """Several idle workers ask at once: the first take what is left, the others steal."""
+    def lease(self, rate: float | None, workers: int, wait: float, idle_workers: int) -> None:
+        """Several idle workers ask at once: the first get the remaining tasks, the others steal."""
         self.clock.now += wait
-        for _ in range(crowd):
+        for _ in range(idle_workers):
             self.names += 1
             lease = lend(self.database, f"d{self.names}", rate=rate, workers=workers)
             if lease is not None:
-                self.held.append(Held(f"d{self.names}", lease, lease.cursor, lease.stop))
+                self.leases.append(HeldLease(f"d{self.names}", lease, lease.cursor, lease.stop))
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.leases)
     @rule(data=st.data(), lost=st.booleans())
     def report(self, data: st.DataObject, lost: bool) -> None:
-        self.send(data, data.draw(st.integers(0, len(self.held) - 1)), lost)
+        self.send(data, data.draw(st.integers(0, len(self.leases) - 1)), lost)
 
-    @precondition(lambda self: self.robbed())
+    @precondition(lambda self: self.leases_with_stolen_ends())
     @rule(data=st.data(), lost=st.booleans())
     def report_past_a_stolen_end(self, data: st.DataObject, lost: bool) -> None:
-        self.send(data, data.draw(st.sampled_from(self.robbed())), lost)
+        self.send(data, data.draw(st.sampled_from(self.leases_with_stolen_ends())), lost)
 
-    def robbed(self) -> list[int]:
-        """Return the indices of the leases whose worker does not know yet that their end was stolen."""
-        if not self.held:
+    def leases_with_stolen_ends(self) -> list[int]:
+        """Return the indices of the leases whose worker does not know yet that the end was stolen."""
+        if not self.leases:
             return []
         stops = dict(rows(self.database, "SELECT fencing_token, stop FROM ranges WHERE state='leased'"))
         return [
-            index for index, held in enumerate(self.held) if stops.get(held.lease.fencing_token, held.stop) < held.stop
+            index
+            for index, held_lease in enumerate(self.leases)
+            if stops.get(held_lease.lease.fencing_token, held_lease.stop) < held_lease.stop
         ]
 
     def send(self, data: st.DataObject, index: int, lost: bool) -> None:
-        """Report as one of the holders would; ``lost``: the answer never arrives."""
-        held = self.held[index]
-        if held.cursor == held.stop:
-            del self.held[index]
+        """Report as the worker of a lease does; ``lost``: the response never arrives."""
+        held_lease = self.leases[index]
+        if held_lease.cursor == held_lease.stop:
+            del self.leases[index]
             return
         # Mostly to the end that the worker knows, which may have been stolen: then the report counts in part.
-        to = data.draw(st.one_of(st.just(held.stop), st.integers(held.cursor + 1, held.stop)))
-        self.said.append((held.lease, held.cursor, to))
-        place = report(self.database, held.lease, held.cursor, to)
-        if lost:  # the answer never arrived: the worker will say the same again
+        to = data.draw(st.one_of(st.just(held_lease.stop), st.integers(held_lease.cursor + 1, held_lease.stop)))
+        self.reports.append((held_lease.lease, held_lease.cursor, to))
+        position = report(self.database, held_lease.lease, held_lease.cursor, to)
+        if lost:  # the response never arrived: the worker will repeat the report
             return
-        if place is None:
-            del self.held[index]
+        if position is None:
+            del self.leases[index]
         else:
-            self.held[index] = replace(held, cursor=place.cursor, stop=place.stop)
+            self.leases[index] = replace(held_lease, cursor=position.cursor, stop=position.stop)
 
-    @precondition(lambda self: self.said)
+    @precondition(lambda self: self.reports)
     @rule(data=st.data())
-    def repeat(self, data: st.DataObject) -> None:
-        lease, since, to = data.draw(st.sampled_from(self.said))
+    def repeat_report(self, data: st.DataObject) -> None:
+        lease, since, to = data.draw(st.sampled_from(self.reports))
         report(self.database, lease, since, to)
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.leases)
     @rule(data=st.data())
-    def fall_silent(self, data: st.DataObject) -> None:
-        del self.held[data.draw(st.integers(0, len(self.held) - 1))]
+    def stop_without_release(self, data: st.DataObject) -> None:
+        del self.leases[data.draw(st.integers(0, len(self.leases) - 1))]
 
     @rule(alive=st.booleans())
     def expire(self, alive: bool) -> None:
@@ -180,28 +182,35 @@ class Interleavings(RuleBasedStateMachine):
         self.clock.now += 11.0
 
         def work(c: Any) -> None:
-            for held in self.held if alive else ():
+            for held_lease in self.leases if alive else ():
                 ranges.heartbeat(
-                    c, STAGE, held.lease.start, held.lease.fencing_token, held.cursor, self.database.now(c)
+                    c,
+                    STAGE,
+                    held_lease.lease.start,
+                    held_lease.lease.fencing_token,
+                    held_lease.cursor,
+                    self.database.now(c),
                 )
             for stage, start, fencing_token in ranges.expired(c, self.database.now(c)):
                 ranges.release(c, stage, start, fencing_token, witness=False)
 
         self.database.write(work, durable=False)
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.leases)
     @rule(data=st.data())
-    def die_seen(self, data: st.DataObject) -> None:
-        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
-        lease = held.lease
-        back = self.database.write(
-            lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=held.cursor, witness=True),
+    def die_with_witness(self, data: st.DataObject) -> None:
+        held_lease = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1)))
+        lease = held_lease.lease
+        released = self.database.write(
+            lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=held_lease.cursor, witness=True),
             durable=False,
         )
-        if back is not None and back.strikes >= STRIKES:
+        if released is not None and released.strikes >= STRIKES:
             self.settle()
 
     def settle(self) -> None:
+        """Give every poisoned task its result."""
+
         def work(c: Any) -> None:
             for stage, start, stop in ranges.poisoned(c):
                 ranges.settle(
@@ -214,15 +223,15 @@ class Interleavings(RuleBasedStateMachine):
         self.database.write(work, durable=False)
 
     @invariant()
-    def ranges_partition_what_was_cut(self) -> None:
+    def ranges_partition_the_leased_tasks(self) -> None:
         if not self.total:
             return
         [(reached,)] = rows(self.database, "SELECT next FROM stages")
-        at = 0
+        expected_start = 0
         for start, stop in rows(self.database, "SELECT start, stop FROM ranges ORDER BY start"):
-            assert start == at, f"a gap or an overlap at {at}: {start}"
-            at = stop
-        assert at == reached
+            assert start == expected_start, f"a gap or an overlap at {expected_start}: {start}"
+            expected_start = stop
+        assert expected_start == reached
 
     def teardown(self) -> None:
         if not self.total:
@@ -230,22 +239,22 @@ class Interleavings(RuleBasedStateMachine):
         self.expire(alive=False)
         self.settle()
         while (lease := lend(self.database, "last", rate=1e6, workers=1)) is not None:
-            place = report(self.database, lease, lease.cursor, lease.stop)
-            assert place is not None
+            position = report(self.database, lease, lease.cursor, lease.stop)
+            assert position is not None
             self.clock.now += 5.0
         assert self.database.write(lambda c: ranges.close(c, STAGE))
-        at = 0
+        expected_start = 0
         for start, stop in rows(self.database, "SELECT start, stop FROM segments ORDER BY start"):
-            assert start == at, f"task {min(at, start)} has no result, or two"
-            at = stop
-        assert at == self.total
+            assert start == expected_start, f"task {min(expected_start, start)} has no result, or two"
+            expected_start = stop
+        assert expected_start == self.total
 
 
 def test_every_task_ends_with_exactly_one_result_in_any_interleaving(database: Database, clock: Any) -> None:
-    class Bound(Interleavings):
+    class BoundInterleavings(Interleavings):
         pass
 
-    Bound.database, Bound.clock = database, clock
+    BoundInterleavings.database, BoundInterleavings.clock = database, clock
     embedded = database.embedded
     profile = settings(
         max_examples=60 if embedded else 25,
@@ -253,7 +262,7 @@ def test_every_task_ends_with_exactly_one_result_in_any_interleaving(database: D
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(Bound, settings=profile)
+    run_state_machine_as_test(BoundInterleavings, settings=profile)
 
 
 @pytest.fixture
@@ -262,12 +271,12 @@ def stage(database: Database) -> Iterator[Database]:
     yield database
 
 
-def test_a_lone_returned_piece_does_not_hide_the_fresh_work(stage: Database) -> None:
+def test_a_released_range_does_not_hide_the_tasks_that_were_never_leased(stage: Database) -> None:
     first = lend(stage, "a")
     assert first is not None
     stage.write(lambda c: ranges.release(c, STAGE, first.start, first.fencing_token, witness=False))
-    again, fresh = lend(stage, "b", rate=1e6), lend(stage, "c")
-    assert again is not None and again.start == first.start
+    released, fresh = lend(stage, "b", rate=1e6), lend(stage, "c")
+    assert released is not None and released.start == first.start
     assert fresh is not None and fresh.start >= first.stop
 
 
@@ -278,27 +287,29 @@ def test_an_idle_worker_steals_the_back_half_and_the_victim_learns_of_it(stage: 
     quick = lend(stage, "q", rate=1e6)
     assert quick is not None and (quick.start, quick.stop) == (50, 100)
     thief = lend(stage, "b")
-    assert thief is not None and (thief.start, thief.stop) == (25, 50), "from the one with most seconds of work left"
+    assert thief is not None and (thief.start, thief.stop) == (25, 50), (
+        "stolen from the worker with most seconds of work left"
+    )
     assert report(stage, victim, 0, 50) == RangePosition(25, 25)
     assert report(stage, thief, 25, 50) == RangePosition(50, 50)
     assert report(stage, quick, 50, 100) == RangePosition(100, 100)
     assert stage.write(lambda c: ranges.close(c, STAGE))
 
 
-def test_a_straggler_gets_a_twin_and_the_first_result_wins(stage: Database, clock: Any) -> None:
+def test_a_straggler_gets_a_speculative_lease_and_the_first_report_counts(stage: Database, clock: Any) -> None:
     begin(stage, 1)
     slow = lend(stage, "slow")
     assert slow is not None and lend(stage, "idle") is None
     clock.now += 4.0
-    rescue = lend(stage, "idle")
-    assert rescue is not None and rescue.fencing_token == slow.fencing_token
+    speculative = lend(stage, "idle")
+    assert speculative is not None and speculative.fencing_token == slow.fencing_token
     assert lend(stage, "third") is None, "at most one speculative lease"
-    assert report(stage, rescue, 0, 1) == RangePosition(1, 1)
-    assert report(stage, slow, 0, 1) == RangePosition(1, 1), "the slow one hears that it is done"
+    assert report(stage, speculative, 0, 1) == RangePosition(1, 1)
+    assert report(stage, slow, 0, 1) == RangePosition(1, 1), "the slow worker learns that the task is done"
     assert len(rows(stage, "SELECT * FROM segments")) == 1
 
 
-def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: Database) -> None:
+def test_only_the_task_that_kills_its_worker_is_poisoned_and_not_its_batch(stage: Database) -> None:
     begin(stage, 40)
     crashes = 0
     poisoned: list[int] = []
@@ -308,40 +319,50 @@ def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: 
             to = cursor + 1 if cursor <= lease.careful else lease.stop
             if cursor <= 20 < to:  # task 20 kills its worker before the batch is sent
                 crashes += 1
-                back = stage.write(
-                    lambda c, at=lease: ranges.release(c, STAGE, at.start, at.fencing_token, task=20, witness=True)
-                )
-                if back.strikes >= STRIKES:
-                    poisoned.append(back.cursor)
-                    segment = Segment(
-                        start=back.cursor, stop=back.cursor + 1, object="crashed", offset=0, bytes=1, crc32=0, failed=1
+                released = stage.write(
+                    lambda c, lease=lease: ranges.release(
+                        c, STAGE, lease.start, lease.fencing_token, task=20, witness=True
                     )
-                    stage.write(lambda c, s=segment, b=back: ranges.settle(c, STAGE, b.stop, s))
+                )
+                if released.strikes >= STRIKES:
+                    poisoned.append(released.cursor)
+                    segment = Segment(
+                        start=released.cursor,
+                        stop=released.cursor + 1,
+                        object="crashed",
+                        offset=0,
+                        bytes=1,
+                        crc32=0,
+                        failed=1,
+                    )
+                    stage.write(
+                        lambda c, segment=segment, released=released: ranges.settle(c, STAGE, released.stop, segment)
+                    )
                 break
-            place = report(stage, lease, cursor, to)
-            assert place is not None
-            cursor = place.cursor
+            position = report(stage, lease, cursor, to)
+            assert position is not None
+            cursor = position.cursor
     assert poisoned == [20] and crashes == 1 + STRIKES
 
 
-def test_a_silence_is_never_a_strike(stage: Database, clock: Any) -> None:
+def test_an_expiry_is_never_a_strike(stage: Database, clock: Any) -> None:
     begin(stage, 1)
     for expiries in range(1, 6):
         lease = lend(stage, "d")
         assert lease is not None
-        back = stage.write(
-            lambda c, at=lease: ranges.release(c, STAGE, at.start, at.fencing_token, task=0, witness=False)
+        released = stage.write(
+            lambda c, lease=lease: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=0, witness=False)
         )
-        assert (back.strikes, back.expiries) == (0, expiries)
+        assert (released.strikes, released.expiries) == (0, expiries)
 
 
-def test_what_the_platform_ended_counts_as_nothing(stage: Database) -> None:
+def test_a_release_by_the_platform_is_neither_a_strike_nor_an_expiry(stage: Database) -> None:
     lease = lend(stage, "d")
     assert lease is not None
-    back = stage.write(
+    released = stage.write(
         lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=3, witness=False, blame=False)
     )
-    assert (back.strikes, back.expiries) == (0, 0)
+    assert (released.strikes, released.expiries) == (0, 0)
     again = lend(stage, "d")
     assert again is not None and again.careful == -1
 

@@ -1,4 +1,4 @@
-"""Slurm executor against a real Slurm, beyond the contract of all executors; mostly with programs that wait."""
+"""Slurm executor on a real Slurm: behaviour beyond the contract of all executors, mostly with jobs that wait."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ ID = "s1x1x0"
 MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
 TASKS = 1000
 VERSION = datasets()["noop"].version
-WAITS = "echo waiting; exec sleep 600"
+WAIT_SCRIPT = "echo waiting; exec sleep 600"
 
 
 def launch_of(id: str = ID, **changes: Any) -> Launch:
@@ -35,7 +35,7 @@ def launch_of(id: str = ID, **changes: Any) -> Launch:
         "format": "python",
         "dataset": "noop",
         "version": VERSION,
-        "token": "not-to-be-seen",
+        "token": "secret-token",
     }
     return Launch(**(fields | {"model_digest": "d", "model_key": "m"} | changes))
 
@@ -43,12 +43,12 @@ def launch_of(id: str = ID, **changes: Any) -> Launch:
 OpenExecutor = Callable[..., SlurmExecutor]
 
 
-def opener(slurm: Slurm, folder: Path) -> OpenExecutor:
+def executor_opener(slurm: Slurm, folder: Path) -> OpenExecutor:
     """Return a function that opens an executor whose jobs run a shell script in place of runners."""
 
-    def open_executor(body: str = WAITS, name: str = "home", **options: Any) -> SlurmExecutor:
+    def open_executor(script: str = WAIT_SCRIPT, name: str = "home", **options: Any) -> SlurmExecutor:
         program = folder / "program"
-        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         return executor_on(slurm, folder / name, prepared(), python=str(program), **options)
 
@@ -56,8 +56,8 @@ def opener(slurm: Slurm, folder: Path) -> OpenExecutor:
 
 
 @pytest.fixture
-def executor(slurm: Slurm, tmp_path: Path) -> OpenExecutor:
-    return opener(slurm, tmp_path)
+def open_executor(slurm: Slurm, tmp_path: Path) -> OpenExecutor:
+    return executor_opener(slurm, tmp_path)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
 
 
 @pytest.fixture
-def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
+def runner_executor(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
     """An executor whose jobs are real runners."""
     return executor_on(slurm, tmp_path / "home", prepared())
 
@@ -99,7 +99,7 @@ def jobs(slurm: Slurm, state: str = "PENDING,CONFIGURING,RUNNING") -> list[str]:
 
 
 def test_a_restarted_controller_finds_the_launch_again(own_slurm: Slurm, tmp_path: Path) -> None:
-    executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done", patience=3)
+    executor = executor_opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done", patience=3)
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
@@ -112,8 +112,10 @@ def test_a_restarted_controller_finds_the_launch_again(own_slurm: Slurm, tmp_pat
     assert wait_for(executor, Phase.ENDED).exit == 0
 
 
-def test_the_exit_of_jobs_that_ended_without_a_controller_is_known(own_slurm: Slurm, tmp_path: Path) -> None:
-    executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done")
+def test_the_exit_code_of_jobs_that_ended_while_the_controller_was_down_is_observed(
+    own_slurm: Slurm, tmp_path: Path
+) -> None:
+    executor = executor_opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done")
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
@@ -126,19 +128,19 @@ def test_the_exit_of_jobs_that_ended_without_a_controller_is_known(own_slurm: Sl
 
 
 def test_a_hanging_controller_is_a_timeout(own_slurm: Slurm, tmp_path: Path) -> None:
-    executor = opener(own_slurm, tmp_path)(patience=1)
+    executor = executor_opener(own_slurm, tmp_path)(patience=1)
     own_slurm.freeze("slurmctld")
-    for ask in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.orphans([])):
+    for call in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.orphans([])):
         with pytest.raises(TimeoutError):
-            ask()
+            call()
 
 
 def test_without_munge_calls_fail_and_nothing_is_submitted_twice(own_slurm: Slurm, tmp_path: Path) -> None:
-    executor = opener(own_slurm, tmp_path)()
+    executor = executor_opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
     own_slurm.stop("munged")
-    for ask in (
+    for call in (
         lambda: executor.submit(launch_of("s2x1x0")),
         lambda: executor.observe([ID]),
         lambda: executor.cancel(ID),
@@ -147,7 +149,7 @@ def test_without_munge_calls_fail_and_nothing_is_submitted_twice(own_slurm: Slur
         executor.capacity,
     ):
         with pytest.raises(OSError):
-            ask()
+            call()
     own_slurm.start("munged")
     until(lambda: bool(own_slurm.ask("squeue")))
     wait_for(executor, Phase.RUNNING)
@@ -155,16 +157,18 @@ def test_without_munge_calls_fail_and_nothing_is_submitted_twice(own_slurm: Slur
     assert jobs(own_slurm).count("wt-s2x1x0") == 2
 
 
-def test_a_job_cancelled_outside_the_platform_has_ended_with_that_reason(slurm: Slurm, executor: OpenExecutor) -> None:
-    ours = executor()
-    ours.submit(launch_of())
-    wait_for(ours, Phase.RUNNING)
+def test_a_job_cancelled_outside_the_platform_has_ended_with_that_reason(
+    slurm: Slurm, open_executor: OpenExecutor
+) -> None:
+    executor = open_executor()
+    executor.submit(launch_of())
+    wait_for(executor, Phase.RUNNING)
     slurm.ask("scancel", "--name=wt-" + ID)
-    assert "cancelled outside the platform" in str(wait_for(ours, Phase.ENDED).reason)
+    assert "cancelled outside the platform" in str(wait_for(executor, Phase.ENDED).reason)
 
 
 def test_a_launch_whose_node_failed_has_ended_with_that_reason(own_slurm: Slurm, tmp_path: Path) -> None:
-    executor = opener(own_slurm, tmp_path)()
+    executor = executor_opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmd")
@@ -173,141 +177,148 @@ def test_a_launch_whose_node_failed_has_ended_with_that_reason(own_slurm: Slurm,
 
 
 def test_a_launch_pending_for_a_drained_node_has_a_note_and_starts_afterwards(
-    slurm: Slurm, executor: OpenExecutor
+    slurm: Slurm, open_executor: OpenExecutor
 ) -> None:
-    ours = executor()
+    executor = open_executor()
     slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=test")
-    assert ours.capacity() == {"cpu": 0, "memory": 0}
-    ours.submit(launch_of())
+    assert executor.capacity() == {"cpu": 0, "memory": 0}
+    executor.submit(launch_of())
     until(
-        lambda: (status := status_of(ours)) is not None and "drained" in " ".join(note.words for note in status.notes)
+        lambda: (
+            (status := status_of(executor)) is not None and "drained" in " ".join(note.words for note in status.notes)
+        )
     )
-    assert wait_for(ours, Phase.SUSPENDED).hopeless is False
+    assert wait_for(executor, Phase.SUSPENDED).hopeless is False
     slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=RESUME")
-    assert wait_for(ours, Phase.RUNNING).notes == ()
+    assert wait_for(executor, Phase.RUNNING).notes == ()
 
 
-def test_a_launch_that_can_never_start_has_ended_as_hopeless(executor: OpenExecutor) -> None:
-    ours = executor(partition="short", minutes=5)
-    ours.submit(launch_of())
-    ended = wait_for(ours, Phase.ENDED)
+def test_a_launch_that_can_never_start_has_ended_as_hopeless(open_executor: OpenExecutor) -> None:
+    executor = open_executor(partition="short", minutes=5)
+    executor.submit(launch_of())
+    ended = wait_for(executor, Phase.ENDED)
     assert ended.hopeless and "its partition" in str(ended.reason)
 
 
-def test_slurms_rejections_are_quoted_and_leave_no_folder(executor: OpenExecutor) -> None:
-    ours = executor()
+def test_slurms_rejections_are_quoted_and_leave_no_folder(open_executor: OpenExecutor) -> None:
+    executor = open_executor()
     with pytest.raises(PlatformError, match="Invalid partition name"):
-        ours.submit(launch_of(placement=Placement(queue="none")))
+        executor.submit(launch_of(placement=Placement(queue="none")))
     with pytest.raises(PlatformError, match="gres"):
-        ours.submit(launch_of(placement=Placement(resources={"nvidia.com/gpu": "1"})))
+        executor.submit(launch_of(placement=Placement(resources={"nvidia.com/gpu": "1"})))
     with pytest.raises(Unsupported):
-        ours.submit(launch_of(gang=Gang(size=2)))
-    assert ours.orphans([]) == []
+        executor.submit(launch_of(gang=Gang(size=2)))
+    assert executor.orphans([]) == []
 
 
 def test_a_submission_that_was_killed_before_it_was_recorded_is_not_repeated(
-    slurm: Slurm, executor: OpenExecutor, tmp_path: Path
+    slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path
 ) -> None:
-    ours = executor()
-    ours.submit(launch_of())
+    executor = open_executor()
+    executor.submit(launch_of())
     (tmp_path / "home/slurm/slurm" / ID / "submitted").unlink()
-    ours.submit(launch_of())
+    executor.submit(launch_of())
     assert jobs(slurm).count("wt-" + ID) == 2
 
 
 def test_of_two_overlapping_submissions_only_the_first_runs(
-    slurm: Slurm, executor: OpenExecutor, tmp_path: Path
+    slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path
 ) -> None:
-    ours = executor(f"echo $SLURM_ARRAY_JOB_ID >> {tmp_path}/at-work; {WAITS}")
+    executor = open_executor(f"echo $SLURM_ARRAY_JOB_ID >> {tmp_path}/running; {WAIT_SCRIPT}")
     launch = launch_of("s7x1x0", workers=1)
-    ours.submit(launch)
-    ours._sbatch(launch.id, ours._folders.arguments(launch.id), range(1))  # as after a response that came late
+    executor.submit(launch)
+    # as after a response that arrived after the time-out
+    executor._sbatch(launch.id, executor._folders.arguments(launch.id), range(1))
     until(lambda: "wt-s7x1x0" in jobs(slurm, "COMPLETED"))
-    assert len((tmp_path / "at-work").read_text().split()) == 1
-    assert wait_for(ours, Phase.RUNNING, launch.id).exit is None
-    ours.cancel(launch.id)
+    assert len((tmp_path / "running").read_text().split()) == 1
+    assert wait_for(executor, Phase.RUNNING, launch.id).exit is None
+    executor.cancel(launch.id)
     until(lambda: not jobs(slurm, "RUNNING,PENDING,COMPLETING"))
 
 
-def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
-    ours = executor(f"echo $$ >> {tmp_path}/pids; {WAITS}")
-    ours.submit(launch_of())
+def test_cancelling_leaves_no_job_no_process_and_no_file(
+    slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path
+) -> None:
+    executor = open_executor(f"echo $$ >> {tmp_path}/pids; {WAIT_SCRIPT}")
+    executor.submit(launch_of())
     until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
-    ours.cancel(ID)
-    assert ours.orphans([]) == []
+    executor.cancel(ID)
+    assert executor.orphans([]) == []
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (tmp_path / "pids").read_text().split()))
     assert not (tmp_path / "home/slurm/slurm" / ID).exists()
 
 
-def test_a_running_launch_can_be_resized(slurm: Slurm, executor: OpenExecutor) -> None:
-    ours = executor()
-    ours.submit(launch_of(workers=1))
-    wait_for(ours, Phase.RUNNING)
-    ours.resize(ID, 2)
-    ours.resize(ID, 2)
+def test_a_running_launch_is_resized(slurm: Slurm, open_executor: OpenExecutor) -> None:
+    executor = open_executor()
+    executor.submit(launch_of(workers=1))
+    wait_for(executor, Phase.RUNNING)
+    executor.resize(ID, 2)
+    executor.resize(ID, 2)
     until(lambda: len(jobs(slurm, "RUNNING")) == 2)
     assert len(jobs(slurm)) == 2
-    ours.resize(ID, 1)
+    executor.resize(ID, 1)
     until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
-    assert wait_for(ours, Phase.RUNNING).notes == ()
-    ours.resize(ID, 2)  # by a runner with a new task id
+    assert wait_for(executor, Phase.RUNNING).notes == ()
+    executor.resize(ID, 2)  # adds a runner with a new array task id
     until(lambda: len(jobs(slurm, "RUNNING")) == 2)
-    ours.resize("another", 2)
+    executor.resize("another", 2)
 
 
-def test_a_dismissed_runner_is_not_a_reason_for_the_end(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
-    ours = executor(f"until test -e {tmp_path}/go; do sleep 0.1; done")
-    ours.submit(launch_of())
-    wait_for(ours, Phase.RUNNING)
-    ours.resize(ID, 1)
+def test_a_runner_removed_by_a_resize_is_not_the_reason_of_the_end(
+    slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path
+) -> None:
+    executor = open_executor(f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    executor.submit(launch_of())
+    wait_for(executor, Phase.RUNNING)
+    executor.resize(ID, 1)
     until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
     (tmp_path / "go").touch()
-    assert wait_for(ours, Phase.ENDED) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
+    assert wait_for(executor, Phase.ENDED) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
 
 
-def test_orphans_are_those_of_this_platform_alone(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
-    ours, theirs = executor(), executor(name="another")
-    ours.submit(launch_of(workers=1))
-    theirs.submit(launch_of("t1x1x0", workers=1))
-    assert ours.orphans([]) == [ID] and ours.orphans([ID]) == []
-    ours.cancel("t1x1x0")
-    assert wait_for(theirs, Phase.RUNNING, "t1x1x0")
-    (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # as left by a submission that was killed
-    assert ours.orphans([ID]) == ["s9x1x0"]
-    ours.cancel("s9x1x0")
-    assert ours.orphans([ID]) == []
+def test_orphans_of_another_platform_are_not_listed(slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path) -> None:
+    executor, other_executor = open_executor(), open_executor(name="another")
+    executor.submit(launch_of(workers=1))
+    other_executor.submit(launch_of("t1x1x0", workers=1))
+    assert executor.orphans([]) == [ID] and executor.orphans([ID]) == []
+    executor.cancel("t1x1x0")
+    assert wait_for(other_executor, Phase.RUNNING, "t1x1x0")
+    (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # the remains of a submission that was killed
+    assert executor.orphans([ID]) == ["s9x1x0"]
+    executor.cancel("s9x1x0")
+    assert executor.orphans([ID]) == []
 
 
 def test_the_token_and_the_platforms_environment_are_not_visible_to_other_users(
-    slurm: Slurm, executor: OpenExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slurm: Slurm, open_executor: OpenExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("A_PASSWORD", "not-to-be-seen")
-    ours = executor(f"env > {tmp_path}/environment; echo $$ > {tmp_path}/pid; {WAITS}")
-    ours.submit(launch_of(workers=1, project='a"b; c'))
+    monkeypatch.setenv("A_PASSWORD", "secret-token")
+    executor = open_executor(f"env > {tmp_path}/environment; echo $$ > {tmp_path}/pid; {WAIT_SCRIPT}")
+    executor.submit(launch_of(workers=1, project='a"b; c'))
     until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
     visible = slurm.ask("scontrol", "show", "job", "--details")
     assert 'project=a"b; c;simulation=s1;attempt=1' in visible
     visible += slurm.ask("scontrol", "write", "batch_script", visible.partition("JobId=")[2].split()[0], "-")
     visible += slurm.ask("squeue", "--json") + (tmp_path / "environment").read_text()
     visible += Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline").read_text()
-    assert "workers.standalone_runner" in visible and "not-to-be-seen" not in visible
+    assert "workers.standalone_runner" in visible and "secret-token" not in visible
     token = tmp_path / "home/slurm/slurm" / ID / "token"
-    assert token.read_text() == "not-to-be-seen" and token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text() == "secret-token" and token.stat().st_mode & 0o777 == 0o600
     assert token.parent.stat().st_mode & 0o777 == 0o700
-    assert "not-to-be-seen" not in (token.parent / "launch.json").read_text()
+    assert "secret-token" not in (token.parent / "launch.json").read_text()
 
 
-def test_a_failed_runners_last_line_is_quoted(executor: OpenExecutor) -> None:
-    ours = executor("echo nobody answers; exit 75")
-    ours.submit(launch_of())
-    ended = wait_for(ours, Phase.ENDED)
-    assert ended.exit == 75 and ended.reason == "it exited with code 75 (nobody answers)"
+def test_the_last_line_of_a_failed_runner_is_quoted(open_executor: OpenExecutor) -> None:
+    executor = open_executor("echo no response; exit 75")
+    executor.submit(launch_of())
+    ended = wait_for(executor, Phase.ENDED)
+    assert ended.exit == 75 and ended.reason == "it exited with code 75 (no response)"
 
 
 def test_a_launch_that_slurm_has_forgotten_has_ended_and_is_not_submitted_again(
     own_slurm: Slurm, tmp_path: Path
 ) -> None:
-    executor = opener(own_slurm, tmp_path)()
+    executor = executor_opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
@@ -321,45 +332,49 @@ def test_a_launch_that_slurm_has_forgotten_has_ended_and_is_not_submitted_again(
     assert jobs(own_slurm, "all") == []
 
 
-def test_runners_complete_a_simulation_while_it_is_resized(runner_api: RunnerApi, real: SlurmExecutor) -> None:
-    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url, workers=1))
+def test_runners_complete_a_simulation_while_it_is_resized(
+    runner_api: RunnerApi, runner_executor: SlurmExecutor
+) -> None:
+    runner_executor.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url, workers=1))
     until(lambda: "report" in runner_api.asked)
-    real.resize(LAUNCH, 2)
+    runner_executor.resize(LAUNCH, 2)
     until(lambda: finished_tasks(runner_api) == TASKS)
     assert len(runner_api.results()) == TASKS
     runner_api.settle()
-    assert wait_for(real, Phase.ENDED, LAUNCH) == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0)
-    assert b"no more work" in b"".join(real.logs(LAUNCH, 0))
-    real.cancel(LAUNCH)
+    assert wait_for(runner_executor, Phase.ENDED, LAUNCH) == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0)
+    assert b"no more work" in b"".join(runner_executor.logs(LAUNCH, 0))
+    runner_executor.cancel(LAUNCH)
 
 
 def test_no_result_is_lost_when_a_runner_is_killed(
-    slurm: Slurm, runner_api: RunnerApi, real: SlurmExecutor, tmp_path: Path
+    slurm: Slurm, runner_api: RunnerApi, runner_executor: SlurmExecutor, tmp_path: Path
 ) -> None:
-    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url))
+    runner_executor.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url))
     until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in runner_api.asked)
     slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
     until(lambda: runner_api.leases.expire() == [] and finished_tasks(runner_api) == TASKS)
     assert [line["task"] for line in runner_api.results()] == list(range(TASKS))
     runner_api.settle()
-    assert wait_for(real, Phase.ENDED, LAUNCH).reason
-    real.cancel(LAUNCH)
+    assert wait_for(runner_executor, Phase.ENDED, LAUNCH).reason
+    runner_executor.cancel(LAUNCH)
 
 
-def test_a_job_that_its_controller_starts_again_continues_unless_it_has_ended(
-    executor: OpenExecutor, tmp_path: Path
+def test_a_job_requeued_by_its_controller_runs_again_unless_it_has_ended(
+    open_executor: OpenExecutor, tmp_path: Path
 ) -> None:
     """Without Slurm, which waits two minutes before it starts a job again."""
-    script = executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
+    script = open_executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
     (tmp_path / "launch.json").write_text("{}")
 
     def run(job: str) -> tuple[int, int]:
-        environ = {"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": "4"}
-        done = subprocess.run(["sh"], input=script, text=True, cwd=tmp_path, env=environ, timeout=60, check=False)
-        return done.returncode, (tmp_path / "runs").read_text().count("at work")
+        environment = {"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": "4"}
+        completed = subprocess.run(
+            ["sh"], input=script, text=True, cwd=tmp_path, env=environment, timeout=60, check=False
+        )
+        return completed.returncode, (tmp_path / "runs").read_text().count("at work")
 
     assert run("7") == (-signal.SIGKILL, 1)
     assert run("8") == (0, 1)  # another submission
     (tmp_path / "go").touch()
     assert run("7") == (3, 2)
-    assert run("7") == (3, 2)  # it had ended
+    assert run("7") == (3, 2)  # the job had ended

@@ -1,4 +1,4 @@
-"""The spawner's contract, for child processes and for sibling containers."""
+"""Contract of spawners: child processes, and processes in sibling containers."""
 
 import os
 import selectors
@@ -26,13 +26,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class SpawnerRig:
-    """A spawner, its selector and the losses that it has reported."""
+    """A spawner, its selector, and the containers that it has reported as ended."""
 
-    def __init__(self, spawner: Spawner, post: "subprocess.Popen[bytes] | None" = None) -> None:
-        self.spawner, self.post = spawner, post
-        self.lost: list[str] = []
+    def __init__(self, spawner: Spawner, container_init: "subprocess.Popen[bytes] | None" = None) -> None:
+        self.spawner, self.container_init = spawner, container_init
+        self.reported: list[str] = []
         self.selector = selectors.DefaultSelector()
-        spawner.register(self.selector, self.lost.append)
+        spawner.register(self.selector, self.reported.append)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Serve the selector, as a runner does, until the condition holds."""
@@ -47,9 +47,9 @@ class SpawnerRig:
         until(served, every=0.0)
 
 
-@pytest.fixture(params=["here", "remote"])
+@pytest.fixture(params=["local", "remote"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
-    if request.param == "here":
+    if request.param == "local":
         yield SpawnerRig(LocalSpawner(worker_spec()))
         return
     spawner = RemoteSpawner.open(tmp_path)
@@ -64,82 +64,82 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
         SITE,
     ]
     container_init = subprocess.Popen(command, cwd=ROOT)
-    made = SpawnerRig(spawner, container_init)
+    rig = SpawnerRig(spawner, container_init)
     try:
-        yield made
+        yield rig
     finally:
         spawner.close()
         container_init.kill()
         container_init.wait()
 
 
-def model_server(rig: SpawnerRig, given: WorkerSpec) -> ModelServerProcess:
+def start_model_server(rig: SpawnerRig, spec: WorkerSpec) -> ModelServerProcess:
     rig.until(lambda: rig.spawner.ready("model_server"))
-    return spawn_model_server(given, "model-server-0", rig.spawner)
+    return spawn_model_server(spec, "model-server-0", rig.spawner)
 
 
-def ended(process: Process) -> bool:
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.end, selectors.EVENT_READ)
-        return bool(waiting.select(30.0))
+def wait_for_end(process: Process) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.end, selectors.EVENT_READ)
+        return bool(selector.select(30.0))
 
 
-def output(process: Process) -> str:
+def read_output(process: Process) -> str:
     os.set_blocking(process.output, True)
-    said = b""
+    data = b""
     while piece := os.read(process.output, 1 << 16):
-        said += piece
-    return said.decode()
+        data += piece
+    return data.decode()
 
 
-def test_the_end_and_the_output_of_a_process_are_known(rig: SpawnerRig) -> None:
-    one = model_server(rig, worker_spec(format="no format"))
-    said = output(one.process)
-    assert ended(one.process)
-    assert one.process.reap() == "it exited with code 1"
-    assert "unknown model format" in said
-    one.dismiss()
-    assert rig.lost == []
+def test_the_exit_code_and_the_output_of_a_process_are_reported(rig: SpawnerRig) -> None:
+    model_server = start_model_server(rig, worker_spec(format="no format"))
+    output = read_output(model_server.process)
+    assert wait_for_end(model_server.process)
+    assert model_server.process.reap() == "it exited with code 1"
+    assert "unknown model format" in output
+    model_server.dismiss()
+    assert rig.reported == []
 
 
-def test_a_process_uses_the_given_socket_and_ends_when_it_closes(rig: SpawnerRig) -> None:
-    one = model_server(rig, worker_spec())
-    one.socket.settimeout(30.0)
-    assert b"hello" in one.socket.recv(1 << 10)
-    one.socket.shutdown(socket.SHUT_RDWR)
-    assert ended(one.process)
-    assert one.process.reap() == "it exited with code 0"
-    one.dismiss()
+def test_a_process_serves_its_socket_and_ends_when_the_socket_is_closed(rig: SpawnerRig) -> None:
+    model_server = start_model_server(rig, worker_spec())
+    model_server.socket.settimeout(30.0)
+    assert b"hello" in model_server.socket.recv(1 << 10)
+    model_server.socket.shutdown(socket.SHUT_RDWR)
+    assert wait_for_end(model_server.process)
+    assert model_server.process.reap() == "it exited with code 0"
+    model_server.dismiss()
 
 
 def test_a_killed_process_is_reported_as_killed_and_kill_is_idempotent(rig: SpawnerRig) -> None:
-    one = model_server(rig, worker_spec())
-    one.process.kill()
-    one.process.kill()
-    assert ended(one.process)
-    assert one.process.reap().startswith("killed by SIGKILL")
-    assert one.process.wait(0.0) == one.process.how
-    one.dismiss()
+    model_server = start_model_server(rig, worker_spec())
+    model_server.process.kill()
+    model_server.process.kill()
+    assert wait_for_end(model_server.process)
+    assert model_server.process.reap().startswith("killed by SIGKILL")
+    assert model_server.process.wait(0.0) == model_server.process.how
+    model_server.dismiss()
 
 
-def test_the_death_of_a_container_init_is_reported_once_before_that_of_its_processes(rig: SpawnerRig) -> None:
-    one = model_server(rig, worker_spec())
-    if rig.post is None:
-        one.process.kill()
-        one.process.reap()
-        one.dismiss()
-        return  # here there is nobody in between
-    rig.post.kill()
-    assert ended(one.process)
-    one.process.kill()  # as who waits for it may do before it is reaped
-    assert one.process.reap() == "its container ended"
-    assert rig.lost == ["the model_server container ended"]
-    one.dismiss()
+def test_the_death_of_a_container_init_is_reported_once_before_the_end_of_its_processes(rig: SpawnerRig) -> None:
+    model_server = start_model_server(rig, worker_spec())
+    if rig.container_init is None:
+        model_server.process.kill()
+        model_server.process.reap()
+        model_server.dismiss()
+        return  # local processes have no container init
+    rig.container_init.kill()
+    assert wait_for_end(model_server.process)
+    model_server.process.kill()  # as a worker that waits for the process does before it is reaped
+    assert model_server.process.reap() == "its container ended"
+    assert rig.reported == ["the model_server container ended"]
+    model_server.dismiss()
 
 
 def test_a_container_init_starts_only_its_own_module(rig: SpawnerRig) -> None:
-    if rig.post is None:
-        assert rig.spawner.ready("evaluator")  # here all are
+    if rig.container_init is None:
+        assert rig.spawner.ready("evaluator")  # local processes may be of any module
     else:
         rig.until(lambda: rig.spawner.ready("model_server"))
         assert not rig.spawner.ready("evaluator")
