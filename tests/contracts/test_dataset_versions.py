@@ -1,4 +1,4 @@
-"""Registered datasets, on each database engine: version numbers, claims, and the lifetime of their objects."""
+"""Registered datasets, on each database engine: version numbers, claims of registrations, and garbage collection."""
 
 import errno
 import hashlib
@@ -16,7 +16,7 @@ import pytest
 from minio import Minio
 from minio.commonconfig import CopySource
 
-from benchmarks import registering as many
+from benchmarks import registering as benchmark
 from core.domain.states import State
 from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration
@@ -82,24 +82,24 @@ def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> 
     assert register(platform, "d", {"a": b"2"})["version"] == "4"
 
 
-def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform, clock: Clock) -> None:
+def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platform, clock: Clock) -> None:
     """The first holder loses its claim while it still writes: it can neither finish nor leave objects."""
     id = request_version(platform, "d", tar({"a": b"x" * 1000}, "w"))
     write = platform.store.put
-    stolen: list[str] = []
+    written: list[str] = []
 
-    def slow(key: str, chunks: Any) -> int:
+    def put_and_steal(key: str, chunks: Any) -> int:
         size = write(key, chunks)
-        if not stolen:
-            stolen.append(key)
+        if not written:
+            written.append(key)
             clock.now += 100.0
             platform.dataset_registration.register(id)
         return size
 
-    platform.store.put = slow  # type: ignore[method-assign]
+    platform.store.put = put_and_steal  # type: ignore[method-assign]
     platform.dataset_registration.register(id)
-    found = platform.datasets.get(id)
-    assert (found["state"], found["version"]) == ("ready", "1")
+    dataset = platform.datasets.get(id)
+    assert (dataset["state"], dataset["version"]) == ("ready", "1")
     assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
     platform.datasets.collect_garbage()
@@ -111,7 +111,7 @@ def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform
 def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clock: Clock) -> None:
     id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     for attempt in range(6):
-        platform.database.write(lambda c, at=attempt: store.claim(c, id, f"dead-{at}", 9.0, clock.now))  # type: ignore[misc]
+        platform.database.write(lambda c, attempt=attempt: store.claim(c, id, f"dead-{attempt}", 9.0, clock.now))  # type: ignore[misc]
         assert platform.datasets.waiting() == ([], [])
         clock.now += 10.0
         assert platform.datasets.waiting() == ([id], [])
@@ -119,14 +119,14 @@ def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clo
     assert platform.datasets.get(id)["state"] == "failed"
 
 
-def test_an_unavailable_store_is_asked_again_later(platform: Platform, clock: Clock) -> None:
+def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock: Clock) -> None:
     id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     put = platform.store.put
 
-    def away(key: str, chunks: Any) -> int:
+    def unavailable(key: str, chunks: Any) -> int:
         raise StoreUnavailable()
 
-    platform.store.put = away  # type: ignore[method-assign]
+    platform.store.put = unavailable  # type: ignore[method-assign]
     for _ in range(10):
         platform.dataset_registration.register(id)
         assert platform.datasets.get(id)["state"] == "registering"
@@ -145,8 +145,8 @@ def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) 
 
     platform.store.put = full  # type: ignore[method-assign]
     platform.dataset_registration.register(id)
-    found = platform.datasets.get(id)
-    assert found["state"] == "failed" and "disk is full" in found["reason"]
+    dataset = platform.datasets.get(id)
+    assert dataset["state"] == "failed" and "disk is full" in dataset["reason"]
 
 
 def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:
@@ -177,21 +177,21 @@ def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
     platform.uploads.delete(upload)
 
 
-def test_an_upload_is_kept_for_a_registration_that_asks_during_its_release(
+def test_an_upload_is_kept_for_a_registration_that_is_requested_during_its_release(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = upload_bytes(platform, tar({"a": b"1"}, "w"))
-    letting_go = threading.Thread(target=platform.uploads.let_go, args=(upload,))
+    release = threading.Thread(target=platform.uploads.let_go, args=(upload,))
     hold = dataset_sources.hold
 
-    def held(*arguments: Any) -> None:
+    def hold_and_release(*arguments: Any) -> None:
         hold(*arguments)
-        letting_go.start()
-        letting_go.join(0.5)  # it waits for this transaction to end
+        release.start()
+        release.join(0.5)  # the release waits for this transaction to end
 
-    monkeypatch.setattr(dataset_sources, "hold", held)
+    monkeypatch.setattr(dataset_sources, "hold", hold_and_release)
     [id] = request_versions(platform, upload, "d")
-    letting_go.join()
+    release.join()
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
     monkeypatch.setattr(dataset_sources, "hold", hold)
@@ -207,8 +207,8 @@ def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
     upload = upload_bytes(platform, json.dumps(line | {"connection": connection}).encode())
     id = platform.datasets.register("d", {"manifest": {"upload": upload}})["id"]
     platform.dataset_registration.register(id)
-    found = platform.datasets.get(id)
-    assert found["state"] == "failed" and "drives/x.bin" in found["reason"], found
+    dataset = platform.datasets.get(id)
+    assert dataset["state"] == "failed" and "drives/x.bin" in dataset["reason"], dataset
     platform.uploads.delete(upload)
 
 
@@ -238,88 +238,88 @@ def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
     return id
 
 
-class Life:
-    """Steps in the life of datasets, in any order, and the invariants after each step."""
+class DatasetLifecycle:
+    """Random steps in the life of datasets, and the invariants after each step."""
 
-    def __init__(self, platform: Platform, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, platform: Platform, clock: Clock, rng: random.Random) -> None:
         self.platform = platform
         self.clock = clock
-        self.chance = chance
+        self.rng = rng
         self.running: dict[str, tuple[str, str]] = {}  # simulation -> name@version, digest
         self.count = 0
         self.contents: dict[str, dict[str, bytes]] = {}  # digest -> files
 
     def names(self) -> list[str]:
-        found, _ = self.platform.datasets.page(limit=200)
-        return [one["name"] for one in found if one["registered"]]
+        page, _ = self.platform.datasets.page(limit=200)
+        return [dataset["name"] for dataset in page if dataset["registered"]]
 
     def versions(self) -> list[dict[str, Any]]:
         return [
-            one
+            version
             for name in self.names()
-            for one in self.platform.datasets.versions(name, limit=200)[0]
-            if one["state"] == "ready"
+            for version in self.platform.datasets.versions(name, limit=200)[0]
+            if version["state"] == "ready"
         ]
 
     def register(self) -> None:
-        kind = self.chance.randrange(4)
+        kind = self.rng.randrange(4)
         description = json.dumps(MINE | {"title": f"t{kind}"}).encode()
         files = {"dataset.json": description, "lines.ndjson": LINES, f"f{kind}": b"y" * kind}
-        new = register(self.platform, f"d{self.chance.randrange(3)}", files)
+        new = register(self.platform, f"d{self.rng.randrange(3)}", files)
         assert new["state"] == "ready"
         self.contents[new["digest"]] = files
 
-    def borrow(self) -> None:
+    def register_from_manifest(self) -> None:
         for version in self.versions()[:1]:
             files, _ = self.platform.datasets.files(version["digest"])
-            lines = [{name: one[name] for name in ("path", "digest", "size")} for one in files]
-            name = f"d{self.chance.randrange(3)}"
+            lines = [{name: file[name] for name in ("path", "digest", "size")} for file in files]
+            name = f"d{self.rng.randrange(3)}"
             id = self.platform.datasets.register(name, {"manifest": lines})["id"]
             self.platform.dataset_registration.register(id)
             assert self.platform.datasets.get(id)["state"] == "ready"
 
-    def fail(self) -> None:
+    def register_invalid(self) -> None:
         assert register(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
 
     def delete(self) -> None:
         for version in self.versions():
-            if self.chance.random() < 0.5:
+            if self.rng.random() < 0.5:
                 ref = f"{version['name']}@{version['version']}"
                 try:
                     self.platform.datasets.delete(ref)
-                    assert ref not in {held for held, _ in self.running.values()}
+                    assert ref not in {running_ref for running_ref, _ in self.running.values()}
                 except InUse:
-                    assert ref in {held for held, _ in self.running.values()}
+                    assert ref in {running_ref for running_ref, _ in self.running.values()}
 
-    def simulate(self) -> None:
+    def start_simulation(self) -> None:
         for version in self.versions()[-1:]:
             self.count += 1
             ref = f"{version['name']}@{version['version']}"
             self.running[simulation(self.platform, ref, self.count, self.clock)] = (ref, version["digest"])
 
-    def end(self) -> None:
+    def end_simulation(self) -> None:
         for id in list(self.running)[:1]:
             del self.running[id]
             self.platform.database.write(
                 lambda c, id=id: simulations.move(c, id, State.QUEUED, State.CANCELLED, self.clock.now)  # type: ignore[misc]
             )
 
-    def clean(self) -> None:
-        self.clock.now += self.chance.choice([1.0, GRACE * 2])
+    def collect_garbage(self) -> None:
+        self.clock.now += self.rng.choice([1.0, GRACE * 2])
         self.platform.datasets.collect_garbage()
-        if self.chance.random() < 0.3:
+        if self.rng.random() < 0.3:
             self.platform.datasets.remove_orphans()
 
     def check(self) -> None:
-        alive = {one["digest"] for one in self.versions()} | {digest for _, digest in self.running.values()}
+        alive = {version["digest"] for version in self.versions()} | {digest for _, digest in self.running.values()}
         for digest in alive:
             for path, body in self.contents[digest].items():
                 assert b"".join(self.platform.datasets.file(digest, path).read(0, len(body))) == body
 
-    def at_the_end(self) -> None:
+    def delete_everything(self) -> None:
         """Delete everything and check that no object is left."""
         while self.running:
-            self.end()
+            self.end_simulation()
         for name in self.names():
             self.platform.datasets.delete(name)
         self.clock.now += GRACE * 2
@@ -328,23 +328,23 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_needed_object_is_deleted_and_no_other_object_is_kept(platform: Platform, clock: Clock, seed: int) -> None:
-    chance = random.Random(seed)
-    life = Life(platform, clock, chance)
+def test_referenced_objects_are_kept_and_all_others_are_deleted(platform: Platform, clock: Clock, seed: int) -> None:
+    rng = random.Random(seed)
+    lifecycle = DatasetLifecycle(platform, clock, rng)
     steps: list[Callable[[], None]] = [
-        *(life.register, life.register, life.borrow, life.fail),
-        *(life.delete, life.simulate, life.end, life.clean),
+        *(lifecycle.register, lifecycle.register, lifecycle.register_from_manifest, lifecycle.register_invalid),
+        *(lifecycle.delete, lifecycle.start_simulation, lifecycle.end_simulation, lifecycle.collect_garbage),
     ]
-    life.register()
+    lifecycle.register()
     for _ in range(30):
-        chance.choice(steps)()
-        life.check()
-    life.at_the_end()
+        rng.choice(steps)()
+        lifecycle.check()
+    lifecycle.delete_everything()
 
 
 def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clock) -> None:
-    kept = register(platform, "d", {"a": b"1"})
-    platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
+    dataset = register(platform, "d", {"a": b"1"})
+    platform.store.put(f"packs/{dataset['id']}/stray", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
     clock.now += GRACE * 2
     assert platform.datasets.remove_orphans() == 2 and platform.datasets.remove_orphans() == 0
@@ -360,8 +360,10 @@ def bucket(minio: S3Server) -> Iterator[tuple[Connection, Any, str]]:
     name = fresh_bucket()
     client = Minio(f"127.0.0.1:{minio.port}", minio.access_key, minio.secret_key, secure=False)
     client.make_bucket(name)
-    for at in range(40):
-        client.put_object(name, f"drives/{at % 4}/{at:03}.bin", BytesIO(b"%d" % at * 50), len(b"%d" % at * 50))
+    for number in range(40):
+        client.put_object(
+            name, f"drives/{number % 4}/{number:03}.bin", BytesIO(b"%d" % number * 50), len(b"%d" % number * 50)
+        )
     client.put_object(name, "elsewhere/x", BytesIO(b"x"), 1)
     yield (
         Connection(
@@ -404,18 +406,18 @@ def register_prefix(platform: Platform, bucket: str, prefix: str = "drives/") ->
 def test_a_prefix_is_registered_by_reference_to_its_bucket(
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
-    found = register_prefix(connected, bucket[2])
-    assert (found["state"], found["file_count"]) == ("ready", 40), found
+    dataset = register_prefix(connected, bucket[2])
+    assert (dataset["state"], dataset["file_count"]) == ("ready", 40), dataset
     files, _ = connected.datasets.files("d")
     assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
     assert list(connected.store.list("packs/")) == []
     connected.datasets.prefetch("d")
-    connected.staging.prefetch(found["id"])
+    connected.staging.prefetch(dataset["id"])
     assert connected.datasets.fetched("d")["state"] == "ready"
 
 
-def test_the_next_version_reads_only_what_changed(
+def test_the_next_version_reads_only_changed_objects(
     connected: Platform, bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_prefix(connected, bucket[2])
@@ -426,15 +428,15 @@ def test_the_next_version_reads_only_what_changed(
     read: list[str] = []
     original = BucketReader.read
 
-    def watched(self: BucketReader, bucket: str, key: str, *rest: Any) -> Iterator[bytes]:
+    def recorded(self: BucketReader, bucket: str, key: str, *rest: Any) -> Iterator[bytes]:
         read.append(key)
         return original(self, bucket, key, *rest)
 
-    monkeypatch.setattr(BucketReader, "read", watched)
-    found = register_prefix(connected, name)
-    assert (found["version"], found["file_count"]) == ("2", 40)
+    monkeypatch.setattr(BucketReader, "read", recorded)
+    dataset = register_prefix(connected, name)
+    assert (dataset["version"], dataset["file_count"]) == ("2", 40)
     assert sorted(read) == ["drives/1/001.bin", "drives/9"]
-    changes = {one["path"]: one["change"] for one in connected.datasets.diff("d", "1", "2")}
+    changes = {change["path"]: change["change"] for change in connected.datasets.diff("d", "1", "2")}
     assert changes == {"1/001.bin": "changed", "2/002.bin": "removed", "9": "added"}
     with pytest.raises(PlatformError):
         b"".join(connected.datasets.file("d@1", "1/001.bin").read(0, 50))
@@ -449,9 +451,11 @@ def test_a_prefix_is_a_folder_and_not_every_key_that_begins_with_it(
     assert (without["state"], without["file_count"], without["id"]) == ("ready", 40, with_slash["id"]), without
 
 
-def test_a_prefix_that_is_one_object_is_that_file(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
-    found = register_prefix(connected, bucket[2], "drives/3/007.bin")
-    assert (found["state"], found["file_count"]) == ("ready", 1), found
+def test_a_prefix_that_is_the_key_of_an_object_registers_one_file(
+    connected: Platform, bucket: tuple[Connection, Any, str]
+) -> None:
+    dataset = register_prefix(connected, bucket[2], "drives/3/007.bin")
+    assert (dataset["state"], dataset["file_count"]) == ("ready", 1), dataset
     assert b"".join(connected.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
     assert register_prefix(connected, bucket[2], "drives/3/007")["state"] == "failed"
 
@@ -471,7 +475,7 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
     assert (again["id"], again["version"], again["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
-    assert connected.datasets.collect_garbage() == 2  # what told where it lay, and that one's index
+    assert connected.datasets.collect_garbage() == 2  # the former manifest and its index
     assert b"".join(connected.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
     assert register_prefix(connected, name, "moved/")["id"] == first["id"]
     assert len(list(connected.store.list("manifests/"))) == 2
@@ -480,25 +484,25 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
 def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_bucket(
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
-    files = {f"{at % 4}/{at:03}.bin": b"%d" % at * 50 for at in range(40)}
-    kept = register(connected, "d", files)
-    assert register_prefix(connected, bucket[2])["id"] == kept["id"]
+    files = {f"{number % 4}/{number:03}.bin": b"%d" % number * 50 for number in range(40)}
+    dataset = register(connected, "d", files)
+    assert register_prefix(connected, bucket[2])["id"] == dataset["id"]
     bucket[1].remove_object(bucket[2], "drives/3/039.bin")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
 
 
 @pytest.fixture
-def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[tuple[Platform, Proxy]]:
+def proxied(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[tuple[Platform, Proxy]]:
     """A platform that reaches the bucket through a proxy."""
     proxy = Proxy(bucket[0].endpoint)
     database = sqlite_database(tmp_path / "test.db", clock=clock)
-    objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
+    objects, connections = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
     yield (
         build(
             database,
             objects,
             LocalNotifier(),
-            PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={}, connections=leads),
+            PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={}, connections=connections),
         ),
         proxy,
     )
@@ -507,36 +511,36 @@ def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> It
 
 
 def test_bytes_changed_in_transit_are_not_registered(
-    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str]
+    proxied: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str]
 ) -> None:
-    platform, proxy = far
-    proxy.next.extend([None, None, flips_a_bit])  # it is looked for as a folder, then as an object, then read
-    found = register_prefix(platform, bucket[2], "drives/3/007.bin")
-    assert found["state"] == "ready" and len(proxy.requests) == 4
+    platform, proxy = proxied
+    proxy.next.extend([None, None, flips_a_bit])  # requests: a listing of the folder, the object's head, its content
+    dataset = register_prefix(platform, bucket[2], "drives/3/007.bin")
+    assert dataset["state"] == "ready" and len(proxy.requests) == 4
     (file,), _ = platform.datasets.files("d")
     assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
 
 
 def test_an_etag_that_is_not_a_hash_of_the_bytes_costs_a_second_read(
-    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
+    proxied: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         bucket_objects, "_md5", lambda: hashlib.blake2b(digest_size=16)
-    )  # as if the store's were another
-    platform, proxy = far
+    )  # as if the store computed another hash
+    platform, proxy = proxied
     assert register_prefix(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4
 
 
 @pytest.mark.parametrize("name", ["truncated", "announces less", "reset at once", "hangs up", "babbles"])
 def test_the_reason_why_a_bucket_is_unreadable_is_a_sentence(
-    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], name: str
+    proxied: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], name: str
 ) -> None:
-    platform, proxy = far
+    platform, proxy = proxied
     proxy.next.extend([None, None])
     proxy.always = PASSING[name]
-    found = register_prefix(platform, bucket[2], "drives/3/007.bin")
-    assert found["state"] == "failed" and f"s3://{bucket[2]}/drives/3/007.bin" in found["reason"]
-    assert "Error" not in found["reason"] and "_" not in found["reason"], found["reason"]
+    dataset = register_prefix(platform, bucket[2], "drives/3/007.bin")
+    assert dataset["state"] == "failed" and f"s3://{bucket[2]}/drives/3/007.bin" in dataset["reason"]
+    assert "Error" not in dataset["reason"] and "_" not in dataset["reason"], dataset["reason"]
 
 
 def test_a_manifest_may_name_objects_of_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
@@ -560,23 +564,23 @@ def test_a_manifest_may_name_objects_of_a_bucket(connected: Platform, bucket: tu
 def test_a_missing_bucket_is_named_at_once(
     connected: Platform, bucket: tuple[Connection, Any, str], tmp_path: Path
 ) -> None:
-    for one in bucket[1].list_objects(bucket[2], recursive=True):
-        bucket[1].remove_object(bucket[2], one.object_name)
+    for entry in bucket[1].list_objects(bucket[2], recursive=True):
+        bucket[1].remove_object(bucket[2], entry.object_name)
     bucket[1].remove_bucket(bucket[2])
-    found = register_prefix(connected, bucket[2])
-    assert found["state"] == "failed" and bucket[2] in found["reason"], found
+    dataset = register_prefix(connected, bucket[2])
+    assert dataset["state"] == "failed" and bucket[2] in dataset["reason"], dataset
 
 
 def test_no_secret_is_in_any_answer_event_or_log(
     connected: Platform, bucket: tuple[Connection, Any, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = register_prefix(connected, bucket[2], "nothing-there/")
-    assert found["state"] == "failed"
-    gone = register_prefix(connected, bucket[2])
+    failed = register_prefix(connected, bucket[2], "nothing-there/")
+    assert failed["state"] == "failed"
+    dataset = register_prefix(connected, bucket[2])
     bucket[1].remove_object(bucket[2], "drives/0/000.bin")
     with pytest.raises((PlatformError, NotFound)) as raised:
-        b"".join(connected.datasets.file(gone["id"], "0/000.bin").read(0, 50))
-    output = f"{found} {gone} {raised.value} {raised.value.__dict__} {caplog.text}"
+        b"".join(connected.datasets.file(dataset["id"], "0/000.bin").read(0, 50))
+    output = f"{failed} {dataset} {raised.value} {raised.value.__dict__} {caplog.text}"
     assert bucket[0].secret_key not in output and bucket[2] in str(raised.value)
     with pytest.raises(UnknownDataset):
         connected.datasets.get(bucket[0].secret_key)
@@ -584,9 +588,9 @@ def test_no_secret_is_in_any_answer_event_or_log(
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
 def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock: Clock, count: int) -> None:
-    class Many(Sources):
+    class BenchmarkSources(Sources):
         def reader(self, connection: Connection) -> Any:
-            return many.Bucket(count)
+            return benchmark.Bucket(count)
 
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
@@ -597,18 +601,18 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
         LocalNotifier(),
         PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={}, connections={"lab": lab}),
     )
-    sources = Many(objects, {"lab": lab})
+    sources = BenchmarkSources(objects, {"lab": lab})
     job = DatasetRegistration(
         database, objects, platform.uploads, sources, platform.datasets, tmp_path / "sorting", sort_memory=1 << 20
     )
     id = platform.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
     tracemalloc.start()
     job.register(id)
-    at, files = None, 0
+    cursor, files = None, 0
     while True:
-        page, at = platform.datasets.files("many", after=at, limit=1000)
+        page, cursor = platform.datasets.files("many", after=cursor, limit=1000)
         files += len(page)
-        if at is None:
+        if cursor is None:
             break
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

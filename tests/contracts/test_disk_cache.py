@@ -1,4 +1,4 @@
-"""Node cache on disk: reservations count before the data arrives, and only once."""
+"""Node cache on disk: reservations count before their data arrives, and only once."""
 
 import json
 import os
@@ -30,65 +30,65 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    made = Disk()
-    monkeypatch.setattr(os, "statvfs", made.statvfs)
-    return made
+    disk = Disk()
+    monkeypatch.setattr(os, "statvfs", disk.statvfs)
+    return disk
 
 
 def disk_cache(folder: Path, capacity: int | None = None) -> DiskCache:
     """Return a cache with an unpinned tree of 6 GiB."""
-    made = DiskCache(folder, capacity)
-    made.tree(OLD).mkdir(parents=True)
-    made.write_marker(OLD, Marker(1, 6 * GIB, this_boot()))
-    return made
+    cache = DiskCache(folder, capacity)
+    cache.tree(OLD).mkdir(parents=True)
+    cache.write_marker(OLD, Marker(1, 6 * GIB, this_boot()))
+    return cache
 
 
 @contextmanager
-def reserved(disk_cache: DiskCache, id: str, size: int) -> Iterator[None]:
+def reserved(cache: DiskCache, id: str, size: int) -> Iterator[None]:
     """Reserve as a download does; leave the reservation behind as kill -9 would."""
-    with locked(disk_cache.lock(id)):
-        disk_cache.pin(id, "sim")
-        disk_cache.reserve(id, size)
+    with locked(cache.lock(id)):
+        cache.pin(id, "sim")
+        cache.reserve(id, size)
         yield
 
 
-def test_what_is_promised_to_one_is_not_promised_to_the_next(disk: Disk, tmp_path: Path) -> None:
-    one = disk_cache(tmp_path)
-    with reserved(one, FIRST, 8 * GIB):
-        assert one.is_complete(OLD)
-        with reserved(one, SECOND, 7 * GIB):
-            assert not one.is_complete(OLD)
+def test_reserved_space_is_not_reserved_again(disk: Disk, tmp_path: Path) -> None:
+    cache = disk_cache(tmp_path)
+    with reserved(cache, FIRST, 8 * GIB):
+        assert cache.is_complete(OLD)
+        with reserved(cache, SECOND, 7 * GIB):
+            assert not cache.is_complete(OLD)
             disk.free += 6 * GIB
-            with pytest.raises(NodeFull), reserved(one, THIRD, 2 * GIB):
+            with pytest.raises(NodeFull), reserved(cache, THIRD, 2 * GIB):
                 pass
 
 
-def test_what_is_pinned_does_not_go_for_a_second_promise(disk: Disk, tmp_path: Path) -> None:
-    one = disk_cache(tmp_path)
-    one.pin(OLD, "other")
-    with reserved(one, FIRST, 8 * GIB), pytest.raises(NodeFull), reserved(one, SECOND, 7 * GIB):
+def test_a_pinned_entry_is_not_evicted_for_a_reservation(disk: Disk, tmp_path: Path) -> None:
+    cache = disk_cache(tmp_path)
+    cache.pin(OLD, "other")
+    with reserved(cache, FIRST, 8 * GIB), pytest.raises(NodeFull), reserved(cache, SECOND, 7 * GIB):
         pass
-    assert one.is_complete(OLD)
+    assert cache.is_complete(OLD)
 
 
-def test_what_has_come_of_something_reserved_is_not_counted_twice(disk: Disk, tmp_path: Path) -> None:
-    one = disk_cache(tmp_path)
-    with reserved(one, FIRST, 8 * GIB):
+def test_downloaded_bytes_of_a_reservation_are_not_counted_twice(disk: Disk, tmp_path: Path) -> None:
+    cache = disk_cache(tmp_path)
+    with reserved(cache, FIRST, 8 * GIB):
         disk.free -= 5 * GIB
         progress = DownloadProgress(files=5, bytes=5 * GIB, total_files=8, total_bytes=8 * GIB, rate=1.0, cached=0)
-        one.partial(FIRST, "progress").write_text(json.dumps(asdict(progress)))
-        with reserved(one, SECOND, GIB):
-            assert one.is_complete(OLD)
-            with reserved(one, THIRD, 2 * GIB):
-                assert not one.is_complete(OLD)
+        cache.partial(FIRST, "progress").write_text(json.dumps(asdict(progress)))
+        with reserved(cache, SECOND, GIB):
+            assert cache.is_complete(OLD)
+            with reserved(cache, THIRD, 2 * GIB):
+                assert not cache.is_complete(OLD)
 
 
 @pytest.mark.parametrize("capacity", [None, 15 * GIB])
-def test_who_goes_on_after_one_that_was_killed_needs_no_room_beside_it(
+def test_a_download_resumed_after_a_kill_replaces_its_reservation(
     disk: Disk, tmp_path: Path, capacity: int | None
 ) -> None:
-    one = disk_cache(tmp_path, capacity)
-    with reserved(one, FIRST, 8 * GIB):
+    cache = disk_cache(tmp_path, capacity)
+    with reserved(cache, FIRST, 8 * GIB):
         pass
-    with reserved(one, FIRST, 8 * GIB):
-        assert one.is_complete(OLD)
+    with reserved(cache, FIRST, 8 * GIB):
+        assert cache.is_complete(OLD)

@@ -1,4 +1,4 @@
-"""The dispatcher with two executors: either may be unreachable, slow or refusing; every task gets one result."""
+"""Dispatcher with two executors: either may be unreachable, slow or refuse launches; every task gets one result."""
 
 import json
 import threading
@@ -70,7 +70,7 @@ class ControllableExecutor(FakeExecutor):
     def resize(self, launch_id: str, workers: int) -> None:
         self._answer()
         if self.refuses_resize:
-            raise Unsupported("It keeps its width.")
+            raise Unsupported("The launch cannot be resized.")
         super().resize(launch_id, workers)
 
     def orphans(self, known: Collection[str]) -> Sequence[str]:
@@ -86,41 +86,49 @@ class DispatcherRig:
     run_dir: Path
     east: ControllableExecutor
     west: ControllableExecutor
-    sites: Mapping[str, ManagedExecutor]
+    managed: Mapping[str, ManagedExecutor]
 
     def __post_init__(self) -> None:
-        self.configure(*self.sites.values())
+        self.configure(*self.managed.values())
 
-    def configure(self, *sites: ManagedExecutor) -> None:
+    def configure(self, *executors: ManagedExecutor) -> None:
         """Replace the dispatcher by one with these executors only."""
         self.dispatch = Dispatch(
             self.platform.database,
             self.platform.notifier,
-            executor_configs=[site.config for site in sites],
+            executor_configs=[executor.config for executor in executors],
             runner_api_url="http://127.0.0.1:1",
-            gangs=[site.name for site in sites],
+            gangs=[executor.name for executor in executors],
         )
-        self.dispatcher = Dispatcher(self.platform, self.dispatch, sites, run_dir=self.run_dir, ttl=1.0, interval=0.1)
+        self.dispatcher = Dispatcher(
+            self.platform, self.dispatch, executors, run_dir=self.run_dir, ttl=1.0, interval=0.1
+        )
 
     def submit(self, **fields: Any) -> str:
-        usual = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 40]}, "workers": 2}
-        submission = Submission(**usual | fields)
+        defaults = {
+            "dataset": "noop",
+            "runtime": "python",
+            "model": "mine",
+            "scenarios": {"range": [0, 40]},
+            "workers": 2,
+        }
+        submission = Submission(**defaults | fields)
         return self.platform.simulations.submit(submission)[0].id
 
     def until(self, condition: Callable[[], object]) -> None:
-        def stepped() -> bool:
+        def condition_after_step() -> bool:
             if condition():
                 return True
             self.dispatcher.step()
             return False
 
-        until(stepped, every=0.01)
+        until(condition_after_step, every=0.01)
 
     def launch(self, id: str) -> tuple[ControllableExecutor, Launch]:
         """Wait until a simulation is submitted to an executor; return the executor and the launch."""
         submitted: list[tuple[ControllableExecutor, Launch]] = []
 
-        def handed() -> bool:
+        def is_submitted() -> bool:
             submitted[:] = [
                 (executor, launch)
                 for executor in (self.east, self.west)
@@ -129,7 +137,7 @@ class DispatcherRig:
             ]
             return bool(submitted)
 
-        self.until(handed)
+        self.until(is_submitted)
         return submitted[0]
 
     @property
@@ -142,26 +150,26 @@ class DispatcherRig:
     def play(self, launch: Launch, tasks: int | None = None) -> None:
         """Report results of a number of tasks, or of all, as a runner does."""
         leases = self.platform.leases
-        known = leases.authenticate(launch.id, launch.token)
-        played = 0
+        identity = leases.authenticate(launch.id, launch.token)
+        reported = 0
 
-        def lent() -> Any:
+        def lease_tasks() -> Any:
             """Lease tasks; those of an earlier worker are available after its lease expires."""
-            lease = leases.lease(known, "d", None)
+            lease = leases.lease(identity, "d", None)
             if isinstance(lease, Later):
                 self.dispatcher.step()
                 return None
             return lease
 
-        while tasks is None or played < tasks:
-            lease = until(lent, message="no task comes back")
+        while tasks is None or reported < tasks:
+            lease = until(lease_tasks, message="no task became available")
             if isinstance(lease, Ended):
                 return
-            stop = lease.stop if tasks is None else min(lease.stop, lease.cursor + tasks - played)
+            stop = lease.stop if tasks is None else min(lease.stop, lease.cursor + tasks - reported)
             lines = b"".join(line(task) for task in range(lease.cursor, stop))
             report = report_of(lease, lease.cursor, stop, lines)
-            assert leases.report(known, report).accepted
-            played += stop - lease.cursor
+            assert leases.report(identity, report).accepted
+            reported += stop - lease.cursor
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return the results of a simulation that has ended."""
@@ -177,16 +185,16 @@ class DispatcherRig:
         return self.platform.simulations.get(id).state
 
     def end(self, id: str) -> None:
-        def collected() -> bool:
+        def finalized() -> bool:
             self.platform.finalization.collect(id)
             return self.state(id) is State.SUCCEEDED
 
-        self.until(collected)
+        self.until(finalized)
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
-    database = sqlite_database(tmp_path / "house.db")
+    database = sqlite_database(tmp_path / "platform.db")
     executor_configs = [ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4) for name in ("east", "west")]
     platform = build(
         database,
@@ -203,19 +211,23 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = ControllableExecutor("east"), ControllableExecutor("west")
-    sites = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
+    managed = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
     (tmp_path / "run").mkdir()
     stage, enqueue = platform.staging.stage, platform.notifier.enqueue
 
-    def at_once(job: str, id: str) -> None:
+    def enqueue_or_stage(job: str, id: str) -> None:
         stage(id) if job == "stage" else enqueue(job, id)
 
-    platform.notifier.enqueue = at_once  # type: ignore[method-assign]
+    platform.notifier.enqueue = enqueue_or_stage  # type: ignore[method-assign]
     yield DispatcherRig(
-        platform=platform, run_dir=tmp_path / "run", east=east, west=west, sites={site.name: site for site in sites}
+        platform=platform,
+        run_dir=tmp_path / "run",
+        east=east,
+        west=west,
+        managed={executor.name: executor for executor in managed},
     )
-    for site in sites:
-        site.close()
+    for executor in managed:
+        executor.close()
     database.close()
 
 
@@ -232,10 +244,10 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
     executor, launch = rig.launch(id)
     rig.play(launch, 10)
     executor.unreachable = True
-    again, other = rig.launch(id)
-    while again is executor:  # until its grace period has ended
+    second_executor, other = rig.launch(id)
+    while second_executor is executor:  # until its grace period has ended
         rig.dispatcher.step()
-        again, other = rig.launch(id)
+        second_executor, other = rig.launch(id)
     with pytest.raises(Gone):
         rig.play(launch)  # its runners continue, and their reports are refused
     rig.play(other)
@@ -245,39 +257,39 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
     assert list(executor.launches) == [launch.id]
     executor.unreachable = False
     rig.until(lambda: not executor.launches)  # an orphan: removed when the executor is reachable again
-    assert rig.sites[executor.name].healthy
+    assert rig.managed[executor.name].healthy
 
 
 def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)
-    known = rig.platform.leases.authenticate(launch.id, launch.token)
-    lease = rig.platform.leases.lease(known, "d", None)
+    identity = rig.platform.leases.authenticate(launch.id, launch.token)
+    lease = rig.platform.leases.lease(identity, "d", None)
     assert not isinstance(lease, Ended | Later)
-    site = rig.sites[executor.name]
+    managed = rig.managed[executor.name]
 
-    def beaten(so: bool) -> bool:
-        rig.platform.leases.heartbeat(known, [(lease.stage, lease.start, lease.fencing_token, -1)])
-        return so
+    def after_heartbeat(condition: bool) -> bool:
+        rig.platform.leases.heartbeat(identity, [(lease.stage, lease.start, lease.fencing_token, -1)])
+        return condition
 
     executor.unreachable = True
-    rig.until(lambda: beaten(site.lost))
+    rig.until(lambda: after_heartbeat(managed.lost))
     for _ in range(10):
         rig.dispatcher.step()
     executor.unreachable = False
-    rig.until(lambda: beaten(site.healthy))
+    rig.until(lambda: after_heartbeat(managed.healthy))
     lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
     report = report_of(lease, lease.cursor, lease.stop, lines)
-    assert rig.platform.leases.report(known, report).accepted
+    assert rig.platform.leases.report(identity, report).accepted
     rig.play(launch)
     rig.end(id)
     assert rig.platform.simulations.get(id).attempt == 1
 
 
-def test_an_unreachable_executor_is_asked_with_exponential_back_off(rig: DispatcherRig, clock: Clock) -> None:
+def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: DispatcherRig, clock: Clock) -> None:
     rig.east.unreachable = True
-    timed = ManagedExecutor(rig.sites["east"].config, rig.east, clock=clock)
-    rig.configure(timed, rig.sites["west"])
+    timed = ManagedExecutor(rig.managed["east"].config, rig.east, clock=clock)
+    rig.configure(timed, rig.managed["west"])
     for _ in range(200):  # two seconds of the executor's clock
         rig.dispatcher.step()
         clock.now += 0.01
@@ -291,40 +303,42 @@ def test_a_slow_executor_does_not_delay_another(rig: DispatcherRig) -> None:
     slow = rig.submit(placement={"executor": "east"})
     assert rig.launch(slow)[0] is rig.east
     rig.east.pause = 60.0
-    began = time.monotonic()
+    start = time.monotonic()
     quick = rig.submit(placement={"executor": "west"})
     _, launch = rig.launch(quick)
     rig.play(launch)
     rig.end(quick)
-    assert time.monotonic() - began < 60.0
+    assert time.monotonic() - start < 60.0
     rig.east.pause = 0.0
     rig.east.resumed.set()
 
 
-def test_a_launch_that_an_unreachable_executor_did_not_take_goes_to_another(rig: DispatcherRig) -> None:
+def test_a_launch_that_an_unreachable_executor_did_not_accept_goes_to_another(rig: DispatcherRig) -> None:
     rig.east.unreachable = rig.west.unreachable = True
     id = rig.submit()
-    rig.until(lambda: not rig.sites["east"].healthy and not rig.sites["west"].healthy)
+    rig.until(lambda: not rig.managed["east"].healthy and not rig.managed["west"].healthy)
     rig.west.unreachable = False
     assert rig.launch(id)[0] is rig.west
 
 
-def test_an_executor_that_answers_but_takes_no_launch_is_waited_for_without_limit(rig: DispatcherRig) -> None:
+def test_a_simulation_waits_without_limit_for_an_executor_that_accepts_no_launch(rig: DispatcherRig) -> None:
     rig.east.refuses_launches = rig.west.refuses_launches = True
     id = rig.submit()
     refused: list[str] = []
     for executor in (rig.east, rig.west):
         refuse = executor.submit
 
-        def counting(launch: Launch, refuse: Callable[[Launch], None] = refuse) -> None:
+        def record_and_refuse(launch: Launch, refuse: Callable[[Launch], None] = refuse) -> None:
             refused.append(launch.id)
             refuse(launch)
 
-        executor.submit = counting  # type: ignore[method-assign]
-    for site in rig.sites.values():
-        site.launch_accepted()
+        executor.submit = record_and_refuse  # type: ignore[method-assign]
+    for managed in rig.managed.values():
+        managed.launch_accepted()
     rig.until(
-        lambda: [site.launch_accepted() for site in rig.sites.values()] and len(refused) > MAX_BARREN_ATTEMPTS + 2
+        lambda: (
+            [managed.launch_accepted() for managed in rig.managed.values()] and len(refused) > MAX_BARREN_ATTEMPTS + 2
+        )
     )
     assert rig.state(id) not in {State.ERRORED, State.FAILED}
     rig.until(lambda: rig.state(id) is State.QUEUED)
@@ -354,10 +368,10 @@ def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig
 def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)
-    words = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
-    executor.reported = {"phase": Phase.STARTING, "hopeless": True, "reason": words}
+    reason = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
+    executor.reported = {"phase": Phase.STARTING, "hopeless": True, "reason": reason}
     rig.until(lambda: rig.state(id) is State.ERRORED)
-    assert rig.platform.simulations.get(id).reason == words
+    assert rig.platform.simulations.get(id).reason == reason
     assert launch.id not in executor.launches
 
 
@@ -395,7 +409,7 @@ def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continue
     rig.until(lambda: rig.messages(id))
     for _ in range(3):
         rig.dispatcher.step()
-    assert rig.messages(id) == ["It keeps its width."]
+    assert rig.messages(id) == ["The launch cannot be resized."]
     rig.play(launch)
     rig.end(id)
 
@@ -404,6 +418,6 @@ def test_an_orphan_is_removed(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)
     executor.submit(replace(launch, id="forgotten"))
-    rig.sites[executor.name].search_orphans_soon()
+    rig.managed[executor.name].search_orphans_soon()
     rig.until(lambda: "forgotten" not in executor.launches)
     assert launch.id in executor.launches

@@ -1,4 +1,4 @@
-"""Races of the dispatcher: a death, a delay or a refusal at any moment strands no simulation."""
+"""Races of the dispatcher: a death, a delay or a refusal at any moment leaves no simulation without a launch."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: Disp
     rig.until(lambda: launch.id not in rig.active_launches)
     _, other = rig.launch(id)
     rig.play(other, 10)
-    rig.dispatch.requeue(stale, "it was slow to answer")
+    rig.dispatch.requeue(stale, "its status was late")
     assert (rig.active_launches, rig.state(id)) == ({other.id}, State.RUNNING)
     assert rig.platform.simulations.get(id).attempt == 2
 
@@ -74,14 +74,14 @@ def test_a_simulation_that_leased_before_its_submission_failed_gets_a_launch_or_
     for executor in (rig.east, rig.west):
         submit = executor.submit
 
-        def first_at_work(launch: Launch, submit: Any = submit) -> None:
+        def lease_and_refuse(launch: Launch, submit: Any = submit) -> None:
             if not refused:
                 refused.append(launch.id)
                 rig.platform.leases.lease(rig.platform.leases.authenticate(launch.id, launch.token), "d", None)
                 raise refusal
             submit(launch)
 
-        executor.submit = first_at_work  # type: ignore[method-assign]
+        executor.submit = lease_and_refuse  # type: ignore[method-assign]
     id = rig.submit()
     if ends:
         assert isinstance(refusal, PlatformError)
@@ -95,8 +95,8 @@ def test_a_simulation_that_leased_before_its_submission_failed_gets_a_launch_or_
 
 
 def test_a_launch_that_cannot_be_deleted_does_not_block_its_executor(rig: DispatcherRig) -> None:
-    kept = rig.submit(placement={"executor": "east"})
-    executor, launch = rig.launch(kept)
+    cancelled = rig.submit(placement={"executor": "east"})
+    executor, launch = rig.launch(cancelled)
     cancel = executor.cancel
 
     def forbidden(id: str) -> None:
@@ -105,16 +105,16 @@ def test_a_launch_that_cannot_be_deleted_does_not_block_its_executor(rig: Dispat
         cancel(id)
 
     executor.cancel = forbidden  # type: ignore[method-assign]
-    rig.platform.simulations.cancel(kept)
-    rig.until(lambda: rig.state(kept) is State.CANCELLED)
-    rig.sites["east"].search_orphans_soon()
+    rig.platform.simulations.cancel(cancelled)
+    rig.until(lambda: rig.state(cancelled) is State.CANCELLED)
+    rig.managed["east"].search_orphans_soon()
     for _ in range(3):
         id = rig.submit(placement={"executor": "east"})
         _, other = rig.launch(id)
         rig.play(other)
         rig.end(id)
     assert launch.id in executor.launches
-    assert rig.sites["east"].healthy
+    assert rig.managed["east"].healthy
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["runs", "is cancelled"])
@@ -124,17 +124,17 @@ def test_a_launch_of_an_executor_that_was_removed_continues_elsewhere_or_ends(
     id = rig.submit()
     executor, launch = rig.launch(id)
     rig.play(launch, 10)
-    rest = [site for site in rig.sites.values() if site.name != executor.name]
-    rig.configure(*rest)
+    remaining = [managed for name, managed in rig.managed.items() if name != executor.name]
+    rig.configure(*remaining)
     if cancelled:
         rig.platform.simulations.cancel(id)
         rig.until(lambda: rig.state(id) is State.CANCELLED)
         assert not rig.active_launches
         return
-    elsewhere, other = rig.launch(id)
-    while elsewhere is executor:
+    second_executor, other = rig.launch(id)
+    while second_executor is executor:
         rig.dispatcher.step()
-        elsewhere, other = rig.launch(id)
+        second_executor, other = rig.launch(id)
     rig.play(other)
     rig.end(id)
     assert len(rig.results(id)) == 40

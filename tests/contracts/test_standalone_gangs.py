@@ -1,4 +1,4 @@
-"""Gangs without a runner: the dispatcher reports the end of their program as their only result."""
+"""Gangs without a runner: the dispatcher reports the exit of the program as the only result."""
 
 from typing import Any
 
@@ -10,11 +10,16 @@ from errors import Invalid
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
 
-TRAINED = {"size": 2, "command": ["torchrun", "train.py"], "operator": "trainer", "runtime_ref": "torch-distributed"}
+TRAINER_GANG = {
+    "size": 2,
+    "command": ["torchrun", "train.py"],
+    "operator": "trainer",
+    "runtime_ref": "torch-distributed",
+}
 
 
 def submit(rig: DispatcherRig, **changes: Any) -> str:
-    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "workers": None, "gang": TRAINED}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "workers": None, "gang": TRAINER_GANG}
     return rig.submit(**fields | changes)
 
 
@@ -26,7 +31,7 @@ def result(rig: DispatcherRig, id: str) -> dict[str, Any]:
 def test_a_successful_program_is_one_result(rig: DispatcherRig) -> None:
     id = submit(rig)
     executor, launch = rig.launch(id)
-    rig.until(lambda: rig.state(id) is State.RUNNING)  # it runs without a lease
+    rig.until(lambda: rig.state(id) is State.RUNNING)  # the program runs without a lease
     executor.end(launch.id)
     rig.end(id)
     assert result(rig, id)["status"] == "ok"
@@ -50,8 +55,8 @@ def test_a_lost_program_starts_again(rig: DispatcherRig) -> None:
     executor, launch = rig.launch(id)
     executor.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))
     rig.until(lambda: launch.id not in rig.active_launches)
-    executor, again = rig.launch(id)
-    executor.end(again.id)
+    executor, second = rig.launch(id)
+    executor.end(second.id)
     rig.end(id)
     assert (result(rig, id)["status"], rig.platform.simulations.get(id).attempt) == ("ok", 2)
 
@@ -60,15 +65,15 @@ def test_a_dispatcher_that_dies_between_lease_and_report_costs_one_lease_ttl(rig
     id = submit(rig)
     executor, launch = rig.launch(id)
     leases = rig.platform.leases
-    known = leases.unattended(launch.id)
-    assert known is not None
-    leases.lease(known, "dispatch", None)
+    identity = leases.unattended(launch.id)
+    assert identity is not None
+    leases.lease(identity, "dispatch", None)
     executor.end(launch.id)
     rig.end(id)
     assert result(rig, id)["status"] == "ok"
 
 
-@pytest.mark.parametrize("alone", [TRAINED, {"size": 2, "command": ["train"], "image": "site/train:1"}])
-def test_more_than_one_task_is_refused_because_the_command_runs_once(rig: DispatcherRig, alone: dict[str, Any]) -> None:
+@pytest.mark.parametrize("gang", [TRAINER_GANG, {"size": 2, "command": ["train"], "image": "site/train:1"}])
+def test_more_than_one_task_is_refused_because_the_command_runs_once(rig: DispatcherRig, gang: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match="runs its command once"):
-        submit(rig, gang=alone, scenarios={"range": [0, 2]})
+        submit(rig, gang=gang, scenarios={"range": [0, 2]})

@@ -1,4 +1,4 @@
-"""Warm launches in the dispatcher: each is used once, replaced, and never lost."""
+"""Warm launches in the dispatcher: each is used once and replaced, and none is lost."""
 
 from collections.abc import Mapping
 
@@ -12,37 +12,37 @@ from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by 
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.managed_executor import ManagedExecutor
 
-TOKEN = "minted before"
+TOKEN = "token of a warm launch"
 
 
 class WarmExecutor(ControllableExecutor):
-    """Executor with warm launches: those in ``reserve``, by id."""
+    """Executor whose warm launches are the ids in ``pool``."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.reserve: list[str] = []
-        self.marked: dict[str, ActiveLaunch] = {}
+        self.pool: list[str] = []
+        self.labelled: dict[str, ActiveLaunch] = {}
         self.refills = 0
-        self.gone = False
+        self.misses_warm_launches = False
 
     def maintain_warm_pool(self, taken: Mapping[str, ActiveLaunch]) -> bool:
         self._answer()
         self.refills += 1
-        self.marked = {id: one for id, one in taken.items() if id.startswith("warm")}
-        for id in self.marked:
+        self.labelled = {id: launch for id, launch in taken.items() if id.startswith("warm")}
+        for id in self.labelled:
             self.begin(id)
-        return bool(self.reserve)
+        return bool(self.pool)
 
     def begin(self, id: str) -> None:
         """Let a launch run that was not submitted."""
         self._statuses.setdefault(id, LaunchStatus(id=id, phase=Phase.RUNNING))
 
     def take_warm_launch(self, launch: Launch) -> WarmLaunch | None:
-        return WarmLaunch(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
+        return WarmLaunch(self.pool.pop(0), hashed(TOKEN)) if self.pool else None
 
     def submit(self, launch: Launch) -> None:
-        if self.gone and not launch.token:
-            raise Missed("it is gone")
+        if self.misses_warm_launches and not launch.token:
+            raise Missed("the warm launch is gone")
         super().submit(launch)
 
 
@@ -50,7 +50,7 @@ class WarmExecutor(ControllableExecutor):
 def warm_executor(rig: DispatcherRig) -> WarmExecutor:
     executor = WarmExecutor("east")
     assert isinstance(executor, KeepsWarmLaunches) and not isinstance(rig.west, KeepsWarmLaunches)
-    rig.east = rig.sites["east"].executor = executor
+    rig.east = rig.managed["east"].executor = executor
     return executor
 
 
@@ -60,27 +60,27 @@ def submit(rig: DispatcherRig) -> str:
 
 def play(rig: DispatcherRig, id: str) -> None:
     """Report all results of a simulation with the token that only its runners know."""
-    known = rig.platform.leases.authenticate(id, TOKEN)
-    rig.play(Launch(**{**_blank(id), "simulation_id": known.simulation}))
-    rig.end(known.simulation)
+    identity = rig.platform.leases.authenticate(id, TOKEN)
+    rig.play(Launch(**{**_blank(id), "simulation_id": identity.simulation}))
+    rig.end(identity.simulation)
 
 
 def _blank(id: str) -> dict[str, object]:
-    words = dict.fromkeys(("url", "runtime", "format", "dataset", "version", "model_digest", "model_key"), "")
-    return {"id": id, "attempt": 1, "workers": 1, "token": TOKEN, **words}
+    fields = dict.fromkeys(("url", "runtime", "format", "dataset", "version", "model_digest", "model_key"), "")
+    return {"id": id, "attempt": 1, "workers": 1, "token": TOKEN, **fields}
 
 
 def test_a_warm_launch_is_taken_and_the_pool_is_refilled_soon(rig: DispatcherRig, warm_executor: WarmExecutor) -> None:
     rig.until(lambda: warm_executor.refills)
-    warm_executor.reserve = ["warm1"]
+    warm_executor.pool = ["warm1"]
     first, second = submit(rig), submit(rig)
-    at, launch = rig.launch(first)
-    assert (at, launch.id, launch.token) == (warm_executor, "warm1", "")
+    executor, launch = rig.launch(first)
+    assert (executor, launch.id, launch.token) == (warm_executor, "warm1", "")
     before = warm_executor.refills
     rig.until(lambda: warm_executor.refills > before)
     play(rig, "warm1")
     _, launch = rig.launch(second)
-    assert launch.id != "warm1" and launch.token, "there was no other"
+    assert launch.id != "warm1" and launch.token, "the pool was empty"
     rig.play(launch)
     rig.end(second)
     assert "warm1" not in warm_executor.launches
@@ -89,11 +89,11 @@ def test_a_warm_launch_is_taken_and_the_pool_is_refilled_soon(rig: DispatcherRig
 def test_a_missed_warm_launch_is_replaced_by_a_new_launch_at_once(
     rig: DispatcherRig, warm_executor: WarmExecutor
 ) -> None:
-    warm_executor.gone, warm_executor.reserve = True, ["warm1", "warm2"]
+    warm_executor.misses_warm_launches, warm_executor.pool = True, ["warm1", "warm2"]
     id = submit(rig)
-    rig.until(lambda: any(one.simulation_id == id for one in warm_executor.launches.values()))
+    rig.until(lambda: any(launch.simulation_id == id for launch in warm_executor.launches.values()))
     _, launch = rig.launch(id)
-    assert launch.token and not warm_executor.reserve
+    assert launch.token and not warm_executor.pool
     rig.play(launch)
     rig.end(id)
 
@@ -103,50 +103,51 @@ def test_a_dispatcher_that_dies_before_it_labels_a_warm_launch_loses_nothing(
 ) -> None:
     id = submit(rig)
     dispatch = rig.dispatch
-    (busy,) = dispatch.snapshot().busy
-    assert dispatch.admit(busy, "east", ready=True)
-    (busy,) = dispatch.snapshot().busy
-    assert dispatch.launch(busy, lambda _: WarmLaunch("warm1", hashed(TOKEN))) is not None  # and here it is killed
+    (simulation,) = dispatch.snapshot().busy
+    assert dispatch.admit(simulation, "east", ready=True)
+    (simulation,) = dispatch.snapshot().busy
+    assert dispatch.launch(simulation, lambda _: WarmLaunch("warm1", hashed(TOKEN))) is not None
+    # the dispatcher is killed here
     warm_executor.begin("warm1")
-    rig.until(lambda: warm_executor.marked)
-    assert warm_executor.marked == {"warm1": ActiveLaunch(id, 1, 2)}
+    rig.until(lambda: warm_executor.labelled)
+    assert warm_executor.labelled == {"warm1": ActiveLaunch(id, 1, 2)}
     play(rig, "warm1")
 
 
 def test_a_warm_launch_offered_again_after_its_end_is_not_used(rig: DispatcherRig, warm_executor: WarmExecutor) -> None:
-    warm_executor.reserve = ["warm1"]
+    warm_executor.pool = ["warm1"]
     submit(rig)
     rig.until(lambda: "warm1" in warm_executor.launches)
     play(rig, "warm1")
-    warm_executor.reserve = ["warm1"]
-    again = submit(rig)
-    _, launch = rig.launch(again)
+    warm_executor.pool = ["warm1"]
+    second = submit(rig)
+    _, launch = rig.launch(second)
     assert launch.id != "warm1"
     rig.play(launch)
-    rig.end(again)
+    rig.end(second)
 
 
 def test_an_incomplete_warm_pool_is_refilled_with_exponential_back_off(
     rig: DispatcherRig, warm_executor: WarmExecutor, clock: Clock
 ) -> None:
-    at = ManagedExecutor(rig.sites["east"].config, warm_executor, clock=clock)
+    executor = ManagedExecutor(rig.managed["east"].config, warm_executor, clock=clock)
 
     def pause() -> float:
-        began = clock.now
-        while at.due_warm_pool is None:
+        start = clock.now
+        while executor.due_warm_pool is None:
             clock.now += 0.5
-        return clock.now - began
+        return clock.now - start
 
     pauses = []
     for _ in range(17):
-        at.refilled(False)
-        assert at.due_warm_pool is None
+        executor.refilled(False)
+        assert executor.due_warm_pool is None
         pauses.append(pause())
     assert pauses == [1] * 10 + [2, 4, 8, 16, 32, 60, 60]
-    at.refill_soon()
+    executor.refill_soon()
     assert pause() == 1
-    at.refilled(True)
+    executor.refilled(True)
     assert pause() == 60
-    at.refilled(False)
+    executor.refilled(False)
     assert pause() == 1
-    at.close()
+    executor.close()
