@@ -14,9 +14,9 @@ from datasets.scs.config import Config, parse
 from datasets.scs.server import CacheServer
 from datasets.scs.store import Store
 
-GOOD = "good-token"
-AUTHORIZED = f"Authorization: Bearer {GOOD}\r\n"
-PATIENCE = 30.0
+TOKEN = "good-token"
+AUTHORIZED = f"Authorization: Bearer {TOKEN}\r\n"
+TIMEOUT = 30.0
 
 
 def cache_config(folder: Path, *buckets: dict[str, Any], **keys: Any) -> Config:
@@ -25,7 +25,7 @@ def cache_config(folder: Path, *buckets: dict[str, Any], **keys: Any) -> Config:
         {"Name": "public", "Public": True, "BucketQuota": "1Mi", "AllowNamespaces": ["team"]},
         {"Name": "private", "BucketQuota": "64Mi", "AllowNamespaces": ["team"]},
     )
-    tokens = [{"Token": GOOD, "Namespace": "team"}, {"Token": "stranger", "Namespace": "elsewhere"}]
+    tokens = [{"Token": TOKEN, "Namespace": "team"}, {"Token": "stranger", "Namespace": "elsewhere"}]
     document = {"Bucket": list(bucket_list), "Reviewer": {"Kind": "static", "Tokens": tokens}, "ScrubRate": "0"} | keys
     return replace(parse(document, base=folder), directory=folder / "scs", port=0)
 
@@ -43,7 +43,7 @@ class RawConnection:
     """Client connection that sends raw bytes and parses responses."""
 
     def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         self._received = b""
 
     def send(self, raw: bytes) -> "RawConnection":
@@ -123,7 +123,7 @@ class Cache:
         for connection in self._connections:
             connection.close()
         self.server.stop()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()
         self.store.close()
 

@@ -1,4 +1,4 @@
-"""Both caches evict as a scan of all their items would, by every policy, across restarts and killed processes."""
+"""Eviction of both caches: the same victims as a scan of all items, by every policy, across restarts."""
 
 import importlib
 import os
@@ -25,20 +25,20 @@ from errors import NodeFull
 from tests.contracts.cache_service import cache_config
 from tests.reference_cache import ReferenceCache
 
-#: Policies beside those of the package: one that ages, one whose order is reversed, one that keeps by another key.
-MORE = {
+#: Policies beside those of the package: with a floor (ageing), in reversed order, and with `kept_from`.
+ADDED_POLICIES = {
     "gds": "lambda item, floor: floor + 1 / max(1, item.size)",
     "mru": "lambda item, floor: -item.used",
     "first": "lambda item, floor: item.added, kept_from=lambda now: now - 200",
 }
-NAMES = [*policy_names(), *MORE]
+NAMES = [*policy_names(), *ADDED_POLICIES]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def more_policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def added_policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Add policies to the package for the tests of this file."""
     folder = tmp_path_factory.mktemp("policies")
-    for name, key in MORE.items():
+    for name, key in ADDED_POLICIES.items():
         (folder / f"{name}.py").write_text(
             f"from datasets.eviction.policy import Policy\n\nPOLICY = Policy(key={key})\n"
         )
@@ -46,7 +46,7 @@ def more_policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     importlib.invalidate_caches()
     yield
     policies.__path__.remove(str(folder))
-    for name in MORE:
+    for name in ADDED_POLICIES:
         sys.modules.pop(f"{policies.__name__}.{name}", None)
 
 
@@ -59,7 +59,7 @@ class Clock:
         return self.now
 
 
-def of_bucket(name: str, quota: int, policy: str) -> dict[str, object]:
+def bucket_config(name: str, quota: int, policy: str) -> dict[str, object]:
     """Return a bucket's configuration."""
     return {"Name": name, "BucketQuota": quota, "AllowNamespaces": ["team"], "Eviction": policy}
 
@@ -88,7 +88,7 @@ def test_the_object_index_evicts_as_a_scan_would(
     model = ReferenceCache(
         capacity, {name: (load_policy(policy), quotas[name]) for name, policy in zip("ab", names, strict=True)}
     )
-    buckets = [of_bucket(name, quotas[name], policy) for name, policy in zip("ab", names, strict=True)]
+    buckets = [bucket_config(name, quotas[name], policy) for name, policy in zip("ab", names, strict=True)]
     now, files, ids = 1_800_000_000.0, dict[str, tuple[str, int]](), dict[str, str]()
     with tempfile.TemporaryDirectory() as folder:
         config = cache_config(Path(folder), *buckets, TotalQuota=str(capacity))
@@ -108,7 +108,7 @@ def test_the_object_index_evicts_as_a_scan_would(
                     assert expected is None
                     continue
                 assert expected is not None
-                assert sorted(ids.pop(each) for each in evicted) == sorted(expected)
+                assert sorted(ids.pop(file) for file in evicted) == sorted(expected)
                 replaced = index.commit_object(
                     config.buckets[group], key, Row(name=name, file=file, size=size, digest=b"", added=now), None
                 )
@@ -135,19 +135,19 @@ def test_the_object_index_evicts_as_a_scan_would(
 
 
 @pytest.mark.parametrize("policy", ["nr", "first"])
-def test_for_a_bucket_within_its_share_the_last_objects_of_another_go_and_the_first_stay(
+def test_a_bucket_above_its_share_loses_its_last_objects_under_policies_that_keep_the_first(
     tmp_path: Path, policy: str
 ) -> None:
-    config = cache_config(tmp_path, of_bucket("a", 8, policy), of_bucket("b", 8, policy), TotalQuota="8")
+    config = cache_config(tmp_path, bucket_config("a", 8, policy), bucket_config("b", 8, policy), TotalQuota="8")
     index = ObjectIndex(tmp_path / "ledger.db", config, "p")
     index.reconcile(lambda: [])
     evicted = []
     for bucket, count in (("a", 8), ("b", 4)):
         for number in range(count):
-            name, file, at = name_of(bucket, b"%d" % number), f"{bucket}/{number}", 100.0 + number
-            evicted += index.reserve(config.buckets[bucket], name, file, 1, at)
+            name, file, time = name_of(bucket, b"%d" % number), f"{bucket}/{number}", 100.0 + number
+            evicted += index.reserve(config.buckets[bucket], name, file, 1, time)
             index.commit_object(
-                config.buckets[bucket], b"%d" % number, Row(name=name, file=file, size=1, digest=b"", added=at), None
+                config.buckets[bucket], b"%d" % number, Row(name=name, file=file, size=1, digest=b"", added=time), None
             )
     assert evicted == ["a/7", "a/6", "a/5", "a/4"]
     with pytest.raises(Full, match=rf"bucket b is full.*Eviction: {policy}"):
@@ -156,14 +156,14 @@ def test_for_a_bucket_within_its_share_the_last_objects_of_another_go_and_the_fi
 
 
 @pytest.mark.parametrize(("policy", "victim"), [("fifo", "f/0"), ("lru", "f/1"), ("mru", "f/0"), ("gds", "f/2")])
-def test_a_new_policy_of_a_bucket_applies_to_the_objects_that_it_has(tmp_path: Path, policy: str, victim: str) -> None:
-    def opened(policy: str) -> tuple[Config, ObjectIndex]:
-        config = cache_config(tmp_path, of_bucket("a", 6, policy))
+def test_a_changed_policy_of_a_bucket_applies_to_its_present_objects(tmp_path: Path, policy: str, victim: str) -> None:
+    def open_index(policy: str) -> tuple[Config, ObjectIndex]:
+        config = cache_config(tmp_path, bucket_config("a", 6, policy))
         index = ObjectIndex(tmp_path / "ledger.db", config, "p")
         index.reconcile(lambda: [(f"f/{number}", number + 1) for number in range(3)])
         return config, index
 
-    config, index = opened("fifo")
+    config, index = open_index("fifo")
     for number in range(3):
         name, file = name_of("a", b"%d" % number), f"f/{number}"
         index.reserve(config.buckets["a"], name, file, number + 1, 100.0 * number)
@@ -175,7 +175,7 @@ def test_a_new_policy_of_a_bucket_applies_to_the_objects_that_it_has(tmp_path: P
         )
     index.record({name_of("a", b"0"): 1000.0}, {})
     index.close()
-    config, index = opened(policy)
+    config, index = open_index(policy)
     assert index.reserve(config.buckets["a"], b"n", "f/n", 1, 2000.0) == [victim]
     index.close()
 
@@ -194,7 +194,7 @@ def test_an_index_of_version_0_1_keeps_its_objects(tmp_path: Path) -> None:
             row = (name_of("a", key), "a", key, f"f/{number}", 1, b"", float(number), used)
             connection.execute("insert into objects values(?,?,?,?,?,?,?,?)", row)
         connection.execute("insert into accounts values('a',3,3)")
-    config = cache_config(tmp_path, of_bucket("a", 3, "lru"))
+    config = cache_config(tmp_path, bucket_config("a", 3, "lru"))
     index = ObjectIndex(tmp_path / "ledger.db", config, "p")
     assert index.reconcile(lambda: [(f"f/{number}", 1) for number in range(3)]) == []
     evicted = [index.reserve(config.buckets["a"], b"n%d" % number, f"n/{number}", 1, 40.0) for number in range(3)]
@@ -226,7 +226,7 @@ def test_the_node_cache_evicts_as_a_scan_would(policy: str, capacity: int, steps
             id = f"{number:064x}"
             if step == "add" and id not in model.held:
                 expected = model.add(id, "node", size, clock.now, required=True)
-                assert add(cache, id, size) is (expected is not None)
+                assert add_to_cache(cache, id, size) is (expected is not None)
             elif step == "use":
                 model.use(id, clock.now)
                 cache.touch(id)
@@ -245,7 +245,7 @@ def test_the_node_cache_evicts_as_a_scan_would(policy: str, capacity: int, steps
             assert present == set(model.held)
 
 
-def add(cache: DiskCache, id: str, size: int) -> bool:
+def add_to_cache(cache: DiskCache, id: str, size: int) -> bool:
     """Add an object as a download does; return whether there was room."""
     with locked(cache.lock(id)):
         try:
@@ -264,30 +264,30 @@ def present(cache: DiskCache, ids: str) -> str:
     return "".join(id for id in ids if cache.object(id * 64).exists())
 
 
-def test_a_damaged_record_of_a_use_costs_no_more_than_the_entrys_turn(tmp_path: Path) -> None:
+def test_an_entry_with_a_damaged_record_of_use_is_ordered_by_its_modification_time(tmp_path: Path) -> None:
     clock = Clock()
     cache = DiskCache(tmp_path, 3, "fifo", clock=clock)
     for id in "abc":
         clock.now += 1
-        assert add(cache, id * 64, 1)
+        assert add_to_cache(cache, id * 64, 1)
     (tmp_path / "uses" / ("b" * 64)).write_bytes(b"\0\0")
     os.utime(cache.object("b" * 64), (clock.now - 100, clock.now - 100))
-    assert add(cache, "d" * 64, 1) and present(cache, "abcd") == "acd"
-    assert add(cache, "e" * 64, 1) and present(cache, "abcde") == "cde"
+    assert add_to_cache(cache, "d" * 64, 1) and present(cache, "abcd") == "acd"
+    assert add_to_cache(cache, "e" * 64, 1) and present(cache, "abcde") == "cde"
 
 
-def test_another_policy_of_the_node_cache_applies_to_the_entries_that_it_has(tmp_path: Path) -> None:
+def test_a_changed_policy_of_the_node_cache_applies_to_its_present_entries(tmp_path: Path) -> None:
     clock = Clock()
     first = DiskCache(tmp_path, 3, "fifo", clock=clock)
     for id in "abc":
         clock.now += 1
-        assert add(first, id * 64, 1)
+        assert add_to_cache(first, id * 64, 1)
     clock.now += 1
     first.touch("a" * 64)
     clock.now += 1
-    assert add(DiskCache(tmp_path, 3, "lru", clock=clock), "d" * 64, 1) and present(first, "abcd") == "acd"
+    assert add_to_cache(DiskCache(tmp_path, 3, "lru", clock=clock), "d" * 64, 1) and present(first, "abcd") == "acd"
     clock.now += 1
-    assert add(DiskCache(tmp_path, 3, "mru", clock=clock), "e" * 64, 1) and present(first, "abcde") == "ace", (
+    assert add_to_cache(DiskCache(tmp_path, 3, "mru", clock=clock), "e" * 64, 1) and present(first, "abcde") == "ace", (
         "d was used last"
     )
 
@@ -297,12 +297,14 @@ def test_the_node_cache_stores_a_required_tree_under_a_policy_that_keeps_everyth
     cache = DiskCache(tmp_path, 3, "nr", clock=clock)
     for id in "abc":
         clock.now += 1
-        assert add(cache, id * 64, 1)
+        assert add_to_cache(cache, id * 64, 1)
     clock.now += 1
-    assert add(cache, "d" * 64, 1) and present(cache, "abcd") == "abd", "all were used within a day: the youngest"
+    assert add_to_cache(cache, "d" * 64, 1) and present(cache, "abcd") == "abd", (
+        "all were used within a day: the youngest"
+    )
     clock.now += nr.IDLE
     cache.touch("a" * 64)
-    assert add(cache, "e" * 64, 1) and present(cache, "abcde") == "ade", "the longest unused"
+    assert add_to_cache(cache, "e" * 64, 1) and present(cache, "abcde") == "ade", "the longest unused"
 
 
 # -- hit rates
@@ -318,7 +320,7 @@ HIT_RATES = {
 
 
 @pytest.mark.parametrize("capacity", [1, 5, 10, 16, 20])
-def test_the_non_replacing_store_hits_exactly_what_it_holds(capacity: int) -> None:
+def test_the_hit_rate_of_the_nr_policy_is_the_capacity_over_the_data_set(capacity: int) -> None:
     for seed in range(3):
         rates = benchmark.epochs("nr", capacity, seed, units=16, count=6)
         assert rates == [0.0] + [min(100.0, 100 * capacity / 16)] * 5
@@ -329,14 +331,14 @@ def mean_hit_rate(policy: str, capacity: int) -> float:
     return mean(rate for seed in range(4) for rate in benchmark.epochs(policy, capacity, seed, units=16, count=6)[1:])
 
 
-def test_the_policies_of_the_store_hit_as_often_as_recorded_and_in_the_order_of_the_talk() -> None:
+def test_the_hit_rates_of_the_policies_are_as_recorded() -> None:
     rates = {policy: [mean_hit_rate(policy, capacity) for capacity in CAPACITIES] for policy in benchmark.POLICIES}
     assert rates == HIT_RATES
-    for at in (1, 2):
-        assert rates["nr"][at] > rates["random"][at] > rates["fifo"][at] > rates["lru"][at]
+    for index in (1, 2):
+        assert rates["nr"][index] > rates["random"][index] > rates["fifo"][index] > rates["lru"][index]
 
 
 @pytest.mark.parametrize("policy", ["lru", "fifo"])
-def test_a_replacing_store_never_hits_in_a_fixed_order_unless_everything_fits(policy: str) -> None:
+def test_lru_and_fifo_never_hit_in_a_fixed_order_unless_everything_fits(policy: str) -> None:
     assert benchmark.epochs(policy, 15, 0, units=16, count=4, shuffled=False) == [0.0] * 4
     assert benchmark.epochs(policy, 16, 0, units=16, count=4, shuffled=False) == [0.0] + [100.0] * 3

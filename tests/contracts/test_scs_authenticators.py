@@ -65,24 +65,26 @@ class Issuer:
             keys.append(document | {"kid": kid, "use": "sig", "alg": "ES256"})
         return json.dumps({"keys": keys}).encode()
 
-    def token(self, namespace: str, account: str, audience: str = AUDIENCE, lives: float = 600.0, **more: Any) -> str:
+    def token(
+        self, namespace: str, account: str, audience: str = AUDIENCE, ttl: float = 600.0, **claim_overrides: Any
+    ) -> str:
         now = time.time()
         claims = {
             "aud": [audience],
-            "exp": int(now + lives),
+            "exp": int(now + ttl),
             "iat": int(now),
             "iss": ISSUER,
             "sub": f"system:serviceaccount:{namespace}:{account}",
             "kubernetes.io": {"namespace": namespace, "pod": {"name": "p"}, "serviceaccount": {"name": account}},
         }
-        return jwt.encode(claims | more, self.keys[self.kid], algorithm="ES256", headers={"kid": self.kid})
+        return jwt.encode(claims | claim_overrides, self.keys[self.kid], algorithm="ES256", headers={"kid": self.kid})
 
 
 class ApiServer(http.server.BaseHTTPRequestHandler):
     """Answers TokenReviews, and publishes its issuer's keys, to requests with the cache's own token."""
 
     issuer: Issuer
-    gone: set[str]
+    invalid: set[str]
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -93,7 +95,7 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
         self._respond(201, review | {"status": self._status(**review["spec"])})
 
     def _status(self, token: str, audiences: list[str]) -> dict[str, Any]:
-        if token in self.gone:
+        if token in self.invalid:
             return {"user": {}, "error": "[invalid bearer token, service account token is not valid yet]"}
         try:
             key = jwt.PyJWKSet.from_json(self.issuer.published().decode())[jwt.get_unverified_header(token)["kid"]]
@@ -117,8 +119,8 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def certified(folder: Path) -> ssl.SSLContext:
-    """Return a server's context with a certificate of its own, for localhost, left as ca.crt."""
+def server_context(folder: Path) -> ssl.SSLContext:
+    """Return a server's TLS context with a self-signed certificate for localhost, written to ca.crt."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -129,9 +131,9 @@ def certified(folder: Path) -> ssl.SSLContext:
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     (folder / "ca.crt").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    plain = serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    key_format = serialization.PrivateFormat.PKCS8
+    encryption = serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, key_format, encryption))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "ca.crt", folder / "key.pem")
     return context
@@ -139,15 +141,15 @@ def certified(folder: Path) -> ssl.SSLContext:
 
 @contextmanager
 def api_server(folder: Path, issuer: Issuer) -> Iterator[tuple[str, set[str]]]:
-    """Serve; yield the address, and the set of tokens whose account or pod is gone."""
-    gone: set[str] = set()
-    handler = type("Served", (ApiServer,), {"issuer": issuer, "gone": gone})
+    """Serve; yield the address, and a set to which tests add the tokens whose account or pod is deleted."""
+    invalid: set[str] = set()
+    handler = type("Served", (ApiServer,), {"issuer": issuer, "invalid": invalid})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.socket = certified(folder).wrap_socket(server.socket, server_side=True)
+    server.socket = server_context(folder).wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"https://localhost:{server.server_address[1]}", gone
+        yield f"https://localhost:{server.server_address[1]}", invalid
     finally:
         server.shutdown()
         thread.join()
@@ -166,7 +168,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> Iter
         config: dict[str, Any] = {"Kind": "static", "Tokens": tokens}
         yield AuthenticatorCase(
             open_authenticator(config),
-            lambda namespace, account, audience, lives: f"for-{account if audience == AUDIENCE and lives > 0 else '?'}",
+            lambda namespace, account, audience, ttl: f"for-{account if audience == AUDIENCE and ttl > 0 else '?'}",
         )
     elif request.param == "jwt":
         (tmp_path / "keys.json").write_bytes(issuer.published())
@@ -183,20 +185,20 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> Iter
 # -- every authenticator
 
 
-def test_a_good_token_tells_its_namespace(case: AuthenticatorCase) -> None:
+def test_a_valid_token_gives_its_namespace(case: AuthenticatorCase) -> None:
     identity = case.authenticator.authenticate(case.token("team", "a", AUDIENCE, 600.0))
     assert identity is not None and identity.namespace == "team"
 
 
-def test_a_token_for_another_audience_is_not_good(case: AuthenticatorCase) -> None:
-    assert case.authenticator.authenticate(case.token("team", "a", "someone-else", 600.0)) is None
+def test_a_token_for_another_audience_is_rejected(case: AuthenticatorCase) -> None:
+    assert case.authenticator.authenticate(case.token("team", "a", "another-audience", 600.0)) is None
 
 
-def test_a_token_past_its_end_is_not_good(case: AuthenticatorCase) -> None:
+def test_an_expired_token_is_rejected(case: AuthenticatorCase) -> None:
     assert case.authenticator.authenticate(case.token("team", "a", AUDIENCE, -60.0)) is None
 
 
-def test_a_changed_letter_invalidates_a_token(case: AuthenticatorCase) -> None:
+def test_a_token_with_a_changed_letter_is_rejected(case: AuthenticatorCase) -> None:
     token = case.token("team", "a", AUDIENCE, 600.0)
     middle = len(token) // 2
     assert (
@@ -214,24 +216,24 @@ def test_a_malformed_token_is_rejected(case: AuthenticatorCase, token: str) -> N
 
 
 @pytest.fixture
-def keyed(issuer: Issuer) -> JwtAuthenticator:
+def authenticator(issuer: Issuer) -> JwtAuthenticator:
     return JwtAuthenticator(issuer.published, audience=AUDIENCE, issuer=ISSUER)
 
 
-def b64(document: object) -> str:
+def base64_of(document: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=").decode()
 
 
-def test_a_token_cannot_choose_its_algorithm(keyed: JwtAuthenticator, issuer: Issuer) -> None:
+def test_a_token_cannot_choose_its_algorithm(authenticator: JwtAuthenticator, issuer: Issuer) -> None:
     _, claims, _ = issuer.token("team", "a").split(".")
-    assert keyed.authenticate(f"{b64({'alg': 'none', 'kid': 'first'})}.{claims}.") is None
+    assert authenticator.authenticate(f"{base64_of({'alg': 'none', 'kid': 'first'})}.{claims}.") is None
     public = issuer.keys["first"].public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     import hmac
 
-    signed = f"{b64({'alg': 'HS256', 'kid': 'first'})}.{claims}"
+    signed = f"{base64_of({'alg': 'HS256', 'kid': 'first'})}.{claims}"
     mac = base64.urlsafe_b64encode(hmac.digest(pem, signed.encode(), "sha256")).rstrip(b"=").decode()
-    assert keyed.authenticate(f"{signed}.{mac}") is None
+    assert authenticator.authenticate(f"{signed}.{mac}") is None
     with pytest.raises(ValueError, match="HS256"):
         JwtAuthenticator(issuer.published, audience=AUDIENCE, algorithms=["HS256"])
 
@@ -246,36 +248,38 @@ def test_a_token_cannot_choose_its_algorithm(keyed: JwtAuthenticator, issuer: Is
         {"kubernetes.io": {"namespace": "other"}},
         {"aud": None},
         {"exp": None},
-        {"nbf": int(time.time()) + 86_400},  # this is read when tests are collected, long before it runs
+        {"nbf": int(time.time()) + 86_400},  # evaluated when tests are collected, long before the test runs
     ],
 )
-def test_a_token_with_a_wrong_claim_is_rejected(keyed: JwtAuthenticator, issuer: Issuer, claims: Any) -> None:
+def test_a_token_with_a_wrong_claim_is_rejected(authenticator: JwtAuthenticator, issuer: Issuer, claims: Any) -> None:
     token = issuer.token("team", "a")
     document = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==")) | claims
     document = {key: value for key, value in document.items() if value is not None}
-    assert keyed.authenticate(token) is not None
+    assert authenticator.authenticate(token) is not None
     assert (
-        keyed.authenticate(jwt.encode(document, issuer.keys["first"], algorithm="ES256", headers={"kid": "first"}))
+        authenticator.authenticate(
+            jwt.encode(document, issuer.keys["first"], algorithm="ES256", headers={"kid": "first"})
+        )
         is None
     )
 
 
 def test_rotated_keys_are_fetched_but_not_for_every_unknown_key(issuer: Issuer) -> None:
-    fetched: list[float] = []
+    fetches: list[float] = []
     now = [1000.0]
 
     def fetch() -> bytes:
-        fetched.append(now[0])
+        fetches.append(now[0])
         return issuer.published()
 
     authenticator = JwtAuthenticator(fetch, audience=AUDIENCE, issuer=ISSUER, clock=lambda: now[0])
     assert authenticator.authenticate(issuer.token("team", "a")) is not None
     issuer.rotate("second")
     for _ in range(5):
-        assert authenticator.authenticate(issuer.token("team", "a")) is None, "looked a moment ago"
+        assert authenticator.authenticate(issuer.token("team", "a")) is None, "the keys were fetched a moment ago"
     now[0] += MIN_REFETCH + 1
     assert authenticator.authenticate(issuer.token("team", "a")) is not None
-    assert len(fetched) == 2
+    assert len(fetches) == 2
 
 
 def test_unavailable_keys_are_not_a_rejection(issuer: Issuer) -> None:
@@ -301,43 +305,43 @@ class FlakyIssuer:
             raise TimeoutError
         return self.issuer.published()
 
-    def good(self) -> bool:
+    def accepts(self) -> bool:
         return self.authenticator.authenticate(self.issuer.token("team", "a")) is not None
 
 
-def test_known_keys_stay_valid_while_the_issuer_is_silent_and_it_is_tried_once_per_pause(issuer: Issuer) -> None:
-    flaky = FlakyIssuer(issuer)
-    assert flaky.good()
-    flaky.silent, flaky.now, flaky.fetches = True, flaky.now + KEYS_TTL + 1, 0
-    assert all(flaky.good() for _ in range(10))
-    assert flaky.fetches == 1
-    flaky.now += MIN_REFETCH + 1
-    assert all(flaky.good() for _ in range(10))
-    assert flaky.fetches == 2
+def test_known_keys_stay_valid_while_the_issuer_is_silent_and_fetches_are_spaced(issuer: Issuer) -> None:
+    flaky_issuer = FlakyIssuer(issuer)
+    assert flaky_issuer.accepts()
+    flaky_issuer.silent, flaky_issuer.now, flaky_issuer.fetches = True, flaky_issuer.now + KEYS_TTL + 1, 0
+    assert all(flaky_issuer.accepts() for _ in range(10))
+    assert flaky_issuer.fetches == 1
+    flaky_issuer.now += MIN_REFETCH + 1
+    assert all(flaky_issuer.accepts() for _ in range(10))
+    assert flaky_issuer.fetches == 2
 
 
-def test_without_any_key_the_issuer_is_asked_again_soon_but_not_for_each_token(issuer: Issuer) -> None:
-    flaky = FlakyIssuer(issuer, silent=True)
+def test_without_any_key_the_issuer_is_retried_soon_but_not_for_each_token(issuer: Issuer) -> None:
+    flaky_issuer = FlakyIssuer(issuer, silent=True)
     for _ in range(10):
         with pytest.raises(Unavailable):
-            flaky.good()
-    assert flaky.fetches == 1
-    flaky.silent, flaky.now = False, flaky.now + MIN_RETRY_WITHOUT_KEYS + 0.1
-    assert flaky.good()
-    assert flaky.fetches == 2
+            flaky_issuer.accepts()
+    assert flaky_issuer.fetches == 1
+    flaky_issuer.silent, flaky_issuer.now = False, flaky_issuer.now + MIN_RETRY_WITHOUT_KEYS + 0.1
+    assert flaky_issuer.accepts()
+    assert flaky_issuer.fetches == 2
 
 
-def test_a_silent_issuers_new_key_is_not_a_rejection(issuer: Issuer) -> None:
-    flaky = FlakyIssuer(issuer)
-    assert flaky.good()
+def test_an_unknown_key_of_a_silent_issuer_is_not_a_rejection(issuer: Issuer) -> None:
+    flaky_issuer = FlakyIssuer(issuer)
+    assert flaky_issuer.accepts()
     issuer.rotate("second")
-    flaky.silent, flaky.now = True, flaky.now + MIN_REFETCH + 1
+    flaky_issuer.silent, flaky_issuer.now = True, flaky_issuer.now + MIN_REFETCH + 1
     for _ in range(3):
         with pytest.raises(Unavailable):
-            flaky.good()
-    assert flaky.fetches == 2
-    flaky.silent, flaky.now = False, flaky.now + MIN_REFETCH + 1
-    assert flaky.good()
+            flaky_issuer.accepts()
+    assert flaky_issuer.fetches == 2
+    flaky_issuer.silent, flaky_issuer.now = False, flaky_issuer.now + MIN_REFETCH + 1
+    assert flaky_issuer.accepts()
 
 
 def test_keys_are_fetched_from_where_the_issuer_publishes_them(issuer: Issuer, tmp_path: Path) -> None:
@@ -356,19 +360,19 @@ def test_keys_are_fetched_from_where_the_issuer_publishes_them(issuer: Issuer, t
 # -- Kubernetes
 
 
-def test_a_token_whose_pod_is_gone_is_not_good(issuer: Issuer, tmp_path: Path) -> None:
+def test_a_token_of_a_deleted_pod_is_rejected(issuer: Issuer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(CACHE_TOKEN)
-    with api_server(tmp_path, issuer) as (address, gone):
+    with api_server(tmp_path, issuer) as (address, invalid):
         config = {"Kind": "kubernetes", "Server": address, "Audience": AUDIENCE, "base": tmp_path}
         authenticator = open_authenticator(config | {"CAFile": "ca.crt", "TokenFile": "token"})
         token = issuer.token("team", "a")
         assert authenticator.authenticate(token) == Identity("team", "a")
-        gone.add(token)
+        invalid.add(token)
         assert authenticator.authenticate(token) is None
-        (tmp_path / "token").write_text("no longer ours")
-        with pytest.raises(Unavailable) as refused:
+        (tmp_path / "token").write_text("a revoked token")
+        with pytest.raises(Unavailable) as caught:
             authenticator.authenticate(token)
-        assert token not in str(refused.value)
+        assert token not in str(caught.value)
     with pytest.raises(Unavailable):
         authenticator.authenticate(token)
 
@@ -391,19 +395,19 @@ def test_a_status_that_does_not_clearly_accept_is_a_rejection(status: Any) -> No
     assert identity_from_review({"status": status}, AUDIENCE) is None
 
 
-# -- the cache of cache
+# -- token cache
 
 
 def test_an_authentication_is_cached_briefly_and_never_beyond_its_expiry() -> None:
     cache = TokenCache()
-    lasting, ending = cache.key(b"lasting"), cache.key(b"ending")
-    refused = cache.key(b"refused")
-    cache.store(lasting, Identity("n", "a"), 1000.0)
-    cache.store(ending, Identity("n", "a", expires=1010.0), 1000.0)
-    cache.store(refused, None, 1000.0)
-    assert cache.get(lasting, 1000.0 + ACCEPTED_TTL - 1) and not cache.get(lasting, 1000.0 + ACCEPTED_TTL)
-    assert cache.get(ending, 1009.0) and not cache.get(ending, 1010.0)
-    assert cache.get(refused, 1000.0 + REJECTED_TTL - 1) and not cache.get(refused, 1000.0 + REJECTED_TTL)
+    without_expiry, with_expiry = cache.key(b"lasting"), cache.key(b"ending")
+    rejected = cache.key(b"refused")
+    cache.store(without_expiry, Identity("n", "a"), 1000.0)
+    cache.store(with_expiry, Identity("n", "a", expires=1010.0), 1000.0)
+    cache.store(rejected, None, 1000.0)
+    assert cache.get(without_expiry, 1000.0 + ACCEPTED_TTL - 1) and not cache.get(without_expiry, 1000.0 + ACCEPTED_TTL)
+    assert cache.get(with_expiry, 1009.0) and not cache.get(with_expiry, 1010.0)
+    assert cache.get(rejected, 1000.0 + REJECTED_TTL - 1) and not cache.get(rejected, 1000.0 + REJECTED_TTL)
 
 
 def test_the_token_cache_is_bounded_and_holds_no_token() -> None:

@@ -26,24 +26,24 @@ def damaged(draw: st.DrawFn) -> bytes:
     """Requests with bytes removed, inserted or changed."""
     raw = bytearray(b"".join(draw(st.lists(PIECES | st.binary(max_size=30), min_size=1, max_size=6))))
     for _ in range(draw(st.integers(0, 5))):
-        at = draw(st.integers(0, len(raw)))
-        raw[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+        offset = draw(st.integers(0, len(raw)))
+        raw[offset : offset + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
     return bytes(raw)
 
 
 @settings(max_examples=300)
 @given(raw=damaged())
-def test_malformed_bytes_do_no_harm(cache: Cache, raw: bytes) -> None:
-    line = cache.connect()
+def test_after_malformed_bytes_the_next_request_is_served(cache: Cache, raw: bytes) -> None:
+    connection = cache.connect()
     try:
-        line.send(raw)
-        line.sock.shutdown(socket.SHUT_WR)
-        while data := line.sock.recv(1 << 16):
+        connection.send(raw)
+        connection.sock.shutdown(socket.SHUT_WR)
+        while data := connection.sock.recv(1 << 16):
             assert b" 500 " not in data.partition(b"\r\n")[0]
     except (BrokenPipeError, ConnectionResetError):
         pass  # the server has closed the connection
     finally:
-        line.close()
+        connection.close()
     assert cache.request("GET", "/healthz").status == 200
 
 
@@ -57,7 +57,7 @@ def test_a_range_stays_within_the_object(text: bytes, size: int) -> None:
 
 
 @given(header=st.binary(max_size=60), etag=st.none() | st.just(b'"x"'), reading=st.booleans())
-def test_any_condition_is_decided(header: bytes, etag: bytes | None, reading: bool) -> None:
+def test_any_condition_has_a_result(header: bytes, etag: bytes | None, reading: bool) -> None:
     for name in http_answers.CONDITIONS:
         assert http_answers.failed_condition({name: header}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
     assert http_answers.ignores_range(header, b'"x"', 1_800_000_000) in (True, False)

@@ -1,4 +1,4 @@
-"""Hot object caches: never stale, across processes."""
+"""Memory caches of hot objects in the cache service: never stale, also with several processes on one folder."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ SIZES = [100, SMALL, SMALL + 1, 1 << 20]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cache, Cache]]:
-    """Two on first folder; two processes would do the same."""
+    """Two cache services on one folder, as two processes would be."""
     config = cache_config(tmp_path_factory.mktemp("scs"))
     with running(config) as first, running(config) as second:
         yield first, second
@@ -32,20 +32,20 @@ def get(key: str, *, headers: str = AUTHORIZED, method: str = "GET") -> bytes:
 @pytest.mark.parametrize("size", SIZES)
 def test_an_object_stored_by_a_process_is_served_at_once_by_all(pair: tuple[Cache, Cache], size: int) -> None:
     first, second = pair
-    lines = [each.connect() for each in pair]
+    connections = [cache.connect() for cache in pair]
     for turn in range(20):
         body = bytes([turn]) * size
         assert (first, second)[turn % 2].put("shared", body).status == 201
-        for line in lines * 3:  # parsed, cached, and answered without parsing
-            assert line.send(get("shared")).answer().body == body
+        for connection in connections * 3:  # parsed, cached, and answered without parsing
+            assert connection.send(get("shared")).answer().body == body
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_deleted_hot_object_is_a_miss_at_once_and_no_descriptor_keeps_its_space(cache: Cache, size: int) -> None:
     cache.put("going", b"x" * size)
-    line = cache.connect()
+    connection = cache.connect()
     for _ in range(4):
-        assert len(line.send(get("going")).answer().body) == size
+        assert len(connection.send(get("going")).answer().body) == size
     open_count = len(cache.server.open_files)
     stored = cache.store.cached(b"/v1/objects/private/going")
     assert stored is not None and open_count
@@ -53,7 +53,7 @@ def test_a_deleted_hot_object_is_a_miss_at_once_and_no_descriptor_keeps_its_spac
     os.unlink(stored.path)
     until(lambda: len(cache.server.open_files) == open_count - 1)
     assert descriptor_count(f"{stored.path} (deleted)") == 0
-    assert line.send(get("going")).answer().status == 404
+    assert connection.send(get("going")).answer().status == 404
 
 
 @pytest.fixture(scope="module")
@@ -73,61 +73,61 @@ def descriptor_count(path: str) -> int:
     return count
 
 
-def test_a_request_that_differs_from_a_remembered_head_is_parsed(cache: Cache) -> None:
-    cache.put("known", b"0123456789")
-    cache.put("known-too", b"other")
-    line = cache.connect()
+def test_a_request_that_differs_from_a_cached_head_is_parsed(cache: Cache) -> None:
+    cache.put("key", b"0123456789")
+    cache.put("other-key", b"other")
+    connection = cache.connect()
 
     def fetch(raw: bytes) -> tuple[int, bytes]:
         for _ in range(4):
-            answer = line.send(get("known")).answer()
+            answer = connection.send(get("key")).answer()
             assert (answer.status, answer.body) == (200, b"0123456789")
             assert answer.headers["date"] and answer.headers["etag"]
-        answer = line.send(raw).answer(head_only=raw.startswith(b"HEAD"))
+        answer = connection.send(raw).answer(head_only=raw.startswith(b"HEAD"))
         return answer.status, answer.body
 
-    assert fetch(get("known-too")) == (200, b"other")
-    assert fetch(get("known", method="HEAD")) == (200, b"")
-    assert fetch(get("known", headers=f"{AUTHORIZED}Range: bytes=2-4\r\n")) == (206, b"234")
-    assert fetch(get("known", headers=f"{AUTHORIZED}If-None-Match: *\r\n")) == (304, b"")
-    assert fetch(get("known", headers="Authorization: Bearer stranger\r\n"))[0] == 403
-    assert fetch(get("known", headers=""))[0] == 401
-    assert fetch(get("known", headers=f"{AUTHORIZED}Origin: null\r\n"))[0] == 403
+    assert fetch(get("other-key")) == (200, b"other")
+    assert fetch(get("key", method="HEAD")) == (200, b"")
+    assert fetch(get("key", headers=f"{AUTHORIZED}Range: bytes=2-4\r\n")) == (206, b"234")
+    assert fetch(get("key", headers=f"{AUTHORIZED}If-None-Match: *\r\n")) == (304, b"")
+    assert fetch(get("key", headers="Authorization: Bearer stranger\r\n"))[0] == 403
+    assert fetch(get("key", headers=""))[0] == 401
+    assert fetch(get("key", headers=f"{AUTHORIZED}Origin: null\r\n"))[0] == 403
     assert fetch(get("unknown"))[0] == 404
-    assert fetch(b"\r\n" + get("known")) == (200, b"0123456789")
-    both = line.send(get("known") + get("known-too"))
-    assert (both.answer().body, both.answer().body) == (b"0123456789", b"other")
-    half = get("known")
-    line.send(half[:20])
-    assert line.send(half[20:] + get("known-too")).answer().body == b"0123456789"
-    assert line.answer().body == b"other"
-    assert fetch(get("known").replace(b"1.1", b"1.0"))[0] == 200
-    assert line.ended(), "HTTP/1.0 is answered once"
+    assert fetch(b"\r\n" + get("key")) == (200, b"0123456789")
+    pipelined = connection.send(get("key") + get("other-key"))
+    assert (pipelined.answer().body, pipelined.answer().body) == (b"0123456789", b"other")
+    request = get("key")
+    connection.send(request[:20])
+    assert connection.send(request[20:] + get("other-key")).answer().body == b"0123456789"
+    assert connection.answer().body == b"other"
+    assert fetch(get("key").replace(b"1.1", b"1.0"))[0] == 200
+    assert connection.ended(), "HTTP/1.0 is answered once"
 
 
-def test_reads_during_puts_give_whole_versions_in_order(
+def test_reads_during_puts_return_whole_versions_in_order(
     pair: tuple[Cache, Cache],
 ) -> None:
     first, second = pair
-    over = threading.Event()
+    finished = threading.Event()
     sizes = (SMALL // 2, SMALL * 3)
     second.put("racing", bytes([0]) * sizes[0])
 
-    def store() -> None:
+    def put_versions() -> None:
         for turn in range(1, 100):
             second.put("racing", bytes([turn]) * sizes[turn % 2])
-        over.set()
+        finished.set()
 
-    storing = threading.Thread(target=store)
-    storing.start()
-    line, last = first.connect(), 0
-    while not over.is_set():
-        body = line.send(get("racing")).answer().body
+    writer = threading.Thread(target=put_versions)
+    writer.start()
+    connection, last = first.connect(), 0
+    while not finished.is_set():
+        body = connection.send(get("racing")).answer().body
         turn = body[0]
         assert body == bytes([turn]) * sizes[turn % 2] and turn >= last
         last = turn
-    storing.join()
-    assert line.send(get("racing")).answer().body[0] == 99
+    writer.join()
+    assert connection.send(get("racing")).answer().body[0] == 99
 
 
 def test_files_are_not_kept_open_without_inotify(cache: Cache) -> None:
@@ -153,14 +153,14 @@ def test_an_open_file_in_use_is_not_replaced(tmp_path: Path) -> None:
     ]
     for stored in objects[:20] * 3:
         open_files.open(stored)
-    kept = [descriptor_count(stored.path) for stored in objects]
-    assert kept == [1] * 10 + [0] * 20, "what came first, however often the others are read"
+    open_counts = [descriptor_count(stored.path) for stored in objects]
+    assert open_counts == [1] * 10 + [0] * 20, "the first files stay open, however often the others are read"
     open_files.make_room()
     for stored in objects[5:25]:
         open_files.open(stored)
     open_files.make_room()
     assert [descriptor_count(stored.path) for stored in objects[:10]] == [0] * 5 + [1] * 5, (
-        "until it was not used for a while"
+        "files stay open until they are not used for a while"
     )
     for stored in objects[20:]:
         open_files.open(stored)

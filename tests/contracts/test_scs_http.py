@@ -21,7 +21,7 @@ from datasets.scs.object_index import name_of
 from tests.contracts.cache_service import AUTHORIZED, Cache, cache_config, running
 from tests.waiting import TIMEOUT, until
 
-BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
+LARGE_BODY = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,11 @@ def test_a_miss_is_404_a_put_is_201_and_then_it_is_a_hit(cache: Cache) -> None:
     assert cache.get("first").body == b"other"
 
 
-@pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 200_000, len(BIG)])
-def test_bodies_of_every_size_come_back_as_they_were(cache: Cache, size: int) -> None:
-    assert cache.put(f"sized/{size}", BIG[:size]).status == 201
+@pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 200_000, len(LARGE_BODY)])
+def test_bodies_of_every_size_are_returned_unchanged(cache: Cache, size: int) -> None:
+    assert cache.put(f"sized/{size}", LARGE_BODY[:size]).status == 201
     response = cache.get(f"sized/{size}")
-    assert response.body == BIG[:size] and response.headers["content-length"] == str(size)
+    assert response.body == LARGE_BODY[:size] and response.headers["content-length"] == str(size)
 
 
 def test_a_key_is_the_raw_target_and_nothing_else(cache: Cache) -> None:
@@ -86,7 +86,7 @@ def test_an_absolute_target_is_the_same_object(cache: Cache) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["/", "/v1/objects", "/v1/objects/", "/v1/objects/private", "/v1/objects/private/", "/v1/objects/nobody/x", "*"],
+    ["/", "/v1/objects", "/v1/objects/", "/v1/objects/private", "/v1/objects/private/", "/v1/objects/unknown/x", "*"],
 )
 def test_a_target_that_is_not_an_object_is_404(cache: Cache, target: str) -> None:
     response = cache.request("GET", target)
@@ -96,12 +96,12 @@ def test_a_target_that_is_not_an_object_is_404(cache: Cache, target: str) -> Non
 
 def test_a_head_is_a_get_without_a_body(cache: Cache) -> None:
     cache.put("headed", b"12345")
-    line = cache.connect()
+    connection = cache.connect()
     for key, status in [("headed", 200), ("nothing", 404)]:
-        line.send(f"HEAD /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
-        assert line.answer(head_only=True).status == status
-    line.send(f"GET /v1/objects/private/headed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
-    assert line.answer().body == b"12345", "the next response follows directly"
+        connection.send(f"HEAD /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        assert connection.answer(head_only=True).status == status
+    connection.send(f"GET /v1/objects/private/headed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+    assert connection.answer().body == b"12345", "the next response follows directly"
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_only_a_single_valid_range_is_served(
 
 
 def test_a_range_of_a_large_object_is_exact(cache: Cache) -> None:
-    cache.put("large", BIG)
+    cache.put("large", LARGE_BODY)
     response = cache.get("large", headers=f"{AUTHORIZED}Range: bytes=1000000-2500000\r\n")
-    assert response.body == BIG[1_000_000:2_500_001]
+    assert response.body == LARGE_BODY[1_000_000:2_500_001]
 
 
 def test_conditions_are_evaluated_in_order(cache: Cache) -> None:
@@ -200,7 +200,7 @@ def test_an_announced_digest_is_checked(cache: Cache) -> None:
         ("public", "PUT", "Authorization: Bearer stranger\r\n", 403),
         ("public", "PUT", AUTHORIZED, 201),
         ("private", "GET", "", 401),
-        ("private", "GET", "Authorization: Bearer nobody-knows\r\n", 401),
+        ("private", "GET", "Authorization: Bearer unknown-token\r\n", 401),
         ("private", "GET", "Authorization: Basic Z29vZDp0b2tlbg==\r\n", 401),
         ("private", "GET", "Authorization: Bearer\r\n", 401),
         ("private", "GET", "Authorization: Bearer two words\r\n", 401),
@@ -263,87 +263,87 @@ def test_other_methods_are_405_with_allow(cache: Cache, method: str) -> None:
     ],
 )
 def test_a_malformed_request_is_refused_and_the_connection_closed(cache: Cache, raw: str, status: int) -> None:
-    line = cache.connect().send(raw.encode("latin-1"))
-    response = line.answer()
+    connection = cache.connect().send(raw.encode("latin-1"))
+    response = connection.answer()
     assert (response.status, response.headers["connection"]) == (status, "close")
-    assert line.ended()
+    assert connection.ended()
 
 
 def test_a_put_needs_a_length(cache: Cache) -> None:
-    line = cache.connect().send(f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode())
-    assert line.answer().status == 411
+    connection = cache.connect().send(f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode())
+    assert connection.answer().status == 411
 
 
 def test_requests_may_come_in_one_piece_or_byte_by_byte(cache: Cache) -> None:
     cache.put("piped", b"small")
-    cache.put("piped-large", BIG)
+    cache.put("piped-large", LARGE_BODY)
     gets = "".join(
         f"GET /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n" for key in ("piped", "piped-large")
     )
-    line = cache.connect()
-    threading.Thread(target=line.send, args=(gets.encode() * 20,)).start()
+    connection = cache.connect()
+    threading.Thread(target=connection.send, args=(gets.encode() * 20,)).start()
     for _ in range(20):
-        assert line.answer().body == b"small"
-        assert line.answer().body == BIG
+        assert connection.answer().body == b"small"
+        assert connection.answer().body == LARGE_BODY
     for number in range(len(gets)):
-        line.send(gets[number : number + 1].encode())
-    assert (line.answer().body, line.answer().body) == (b"small", BIG)
+        connection.send(gets[number : number + 1].encode())
+    assert (connection.answer().body, connection.answer().body) == (b"small", LARGE_BODY)
 
 
 def test_a_put_in_the_middle_of_a_pipeline_keeps_its_place(cache: Cache) -> None:
-    line = cache.connect()
+    connection = cache.connect()
     put = f"PUT /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: %d\r\n\r\n"
     get = f"GET /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
-    line.send((put % 3).encode() + b"one" + get + (put % len(BIG)).encode() + BIG[:1000])
-    assert line.answer().status == 201
-    assert line.answer().body == b"one"
-    line.send(BIG[1000:] + get)
-    assert line.answer().status == 201
-    assert line.answer().body == BIG
+    connection.send((put % 3).encode() + b"one" + get + (put % len(LARGE_BODY)).encode() + LARGE_BODY[:1000])
+    assert connection.answer().status == 201
+    assert connection.answer().body == b"one"
+    connection.send(LARGE_BODY[1000:] + get)
+    assert connection.answer().status == 201
+    assert connection.answer().body == LARGE_BODY
 
 
 def test_100_continue_is_sent_only_if_the_body_is_accepted(cache: Cache) -> None:
     head = (
         "PUT /v1/objects/private/expected HTTP/1.1\r\nHost: here\r\n%sContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     )
-    line = cache.connect().send((head % AUTHORIZED).encode())
-    assert line.answer().status == 100
-    assert line.send(b"hello").answer().status == 201
+    connection = cache.connect().send((head % AUTHORIZED).encode())
+    assert connection.answer().status == 100
+    assert connection.send(b"hello").answer().status == 201
     assert cache.connect().send((head % "").encode()).answer().status == 401
     assert cache.get("expected").body == b"hello"
 
 
 def test_a_refused_body_is_read_to_its_end_so_that_the_client_reads_the_error(cache: Cache) -> None:
-    line = cache.connect()
-    head = f"PUT /v1/objects/private/much HTTP/1.1\r\nHost: here\r\nContent-Length: {len(BIG) * 8}\r\n\r\n"
-    line.send(head.encode())
+    connection = cache.connect()
+    head = f"PUT /v1/objects/private/much HTTP/1.1\r\nHost: here\r\nContent-Length: {len(LARGE_BODY) * 8}\r\n\r\n"
+    connection.send(head.encode())
     for _ in range(8):
-        line.send(BIG)
-    assert line.answer().status == 401
+        connection.send(LARGE_BODY)
+    assert connection.answer().status == 401
 
 
 def test_a_body_that_is_cut_off_leaves_nothing(cache: Cache) -> None:
     before = cache.store.index.accounts()["private"]
-    line = cache.connect()
-    line.send(
+    connection = cache.connect()
+    connection.send(
         f"PUT /v1/objects/private/cut HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 9999\r\n\r\n".encode()
     )
-    line.send(b"some")
-    line.close()
+    connection.send(b"some")
+    connection.close()
     assert cache.get("cut").status == 404
     until(lambda: cache.store.index.accounts()["private"] == before)
-    # The index is told before the file goes.
+    # The index is updated before the file is deleted.
     until(lambda: not list((cache.config.directory / "temp").iterdir()))
 
 
 def test_http_1_0_is_answered_once(cache: Cache) -> None:
     cache.put("old", b"x", bucket="public")
-    line = cache.connect().send(b"GET /v1/objects/public/old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-    response = line.answer()
-    assert (response.status, response.headers["connection"]) == (200, "close") and line.ended()
+    connection = cache.connect().send(b"GET /v1/objects/public/old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    response = connection.answer()
+    assert (response.status, response.headers["connection"]) == (200, "close") and connection.ended()
 
 
-def test_an_upgrade_is_declined_by_answering(cache: Cache) -> None:
+def test_an_upgrade_is_ignored_and_the_request_is_answered(cache: Cache) -> None:
     cache.put("upgraded", b"x", bucket="public")
     upgrade = "GET /v1/objects/public/upgraded HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     assert cache.connect().send(upgrade.encode()).answer().body == b"x"
@@ -396,13 +396,13 @@ class SlowAuthenticator:
 def test_concurrent_requests_with_a_token_share_an_authentication(tmp_path: Path) -> None:
     authenticator = SlowAuthenticator()
     with running(cache_config(tmp_path), authenticator) as cache:
-        lines = [cache.connect() for _ in range(20)]
-        for line in lines:
-            line.send(f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
-        for _ in range(2):  # the loop reads all that has come before it answers the second time
+        connections = [cache.connect() for _ in range(20)]
+        for connection in connections:
+            connection.send(f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        for _ in range(2):  # the loop reads all received requests before it answers the second
             assert cache.request("GET", "/healthz").status == 200
         authenticator.released.set()
-        assert [line.answer().status for line in lines] == [404] * 20
+        assert [connection.answer().status for connection in connections] == [404] * 20
         assert authenticator.calls == 1
         response = cache.get("x", headers="Authorization: Bearer down\r\n")
         assert (response.status, response.headers["retry-after"]) == (503, "1")
@@ -411,16 +411,16 @@ def test_concurrent_requests_with_a_token_share_an_authentication(tmp_path: Path
 def test_slow_clients_are_disconnected(tmp_path: Path) -> None:
     limits = Limits(idle=1.0, head_time=1.0, stall=1.0, slowest=1 << 20)
     with running(replace(cache_config(tmp_path), limits=limits)) as cache:
-        cache.put("big", BIG * 8)
-        silent, half = cache.connect(), cache.connect().send(b"GET /v1/objects/private/x HTTP/1.1\r\nHos")
-        stuck = cache.connect()
-        stuck.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stuck.send(f"GET /v1/objects/private/big HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        cache.put("big", LARGE_BODY * 8)
+        silent, incomplete = cache.connect(), cache.connect().send(b"GET /v1/objects/private/x HTTP/1.1\r\nHos")
+        not_reading = cache.connect()
+        not_reading.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        not_reading.send(f"GET /v1/objects/private/big HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
         sending = cache.connect()
         head = f"PUT /v1/objects/private/y HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 99\r\n\r\n"
         sending.send(head.encode())
         assert silent.ended()
-        assert half.answer().status == 408
+        assert incomplete.answer().status == 408
         assert sending.ended()
         until(lambda: cache.server.connections == 0)
 
@@ -428,8 +428,8 @@ def test_slow_clients_are_disconnected(tmp_path: Path) -> None:
 def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
     with running(replace(cache_config(tmp_path), limits=Limits(connections=8))) as cache:
         connections = [cache.connect() for _ in range(8)]
-        for line in connections:
-            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+        for connection in connections:
+            assert connection.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
         assert cache.connect().answer().status == 503
         connections[0].close()
         until(lambda: cache.server.connections < 8)
@@ -449,42 +449,42 @@ def test_sixteen_puts_wait_for_each_that_is_received_and_further_ones_get_503(tm
         assert [connection.answer().status for connection in waiting] == [201] * 17
 
 
-def test_clients_that_reset_before_the_503_do_no_harm(tmp_path: Path) -> None:
+def test_clients_that_reset_before_the_503_do_not_disturb_others(tmp_path: Path) -> None:
     with running(replace(cache_config(tmp_path), limits=Limits(connections=8))) as cache:
         connections = [cache.connect() for _ in range(8)]
-        for line in connections:
-            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
-        cache.server.call(partial(time.sleep, 0.5))  # they connect and reset before the loop accepts
+        for connection in connections:
+            assert connection.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+        cache.server.call(partial(time.sleep, 0.5))  # the clients connect and reset before the loop accepts
         for _ in range(200):
-            with socket.create_connection(("127.0.0.1", cache.port)) as gone:
-                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        for line in connections:
-            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+            with socket.create_connection(("127.0.0.1", cache.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for connection in connections:
+            assert connection.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
 
 
-@pytest.mark.parametrize("size", [5_000, len(BIG)])
+@pytest.mark.parametrize("size", [5_000, len(LARGE_BODY)])
 def test_a_file_outside_the_page_cache_is_read_into_memory_first(cache: Cache, size: int) -> None:
-    cache.put(f"cold-{size}", BIG[:size])
+    cache.put(f"cold-{size}", LARGE_BODY[:size])
     for number in range(3):
         stored = cache.store.cached(b"/v1/objects/private/cold-%d" % size)
         if stored is not None:
             with open(stored.path, "rb+") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        assert cache.get(f"cold-{size}").body == BIG[:size], number
+        assert cache.get(f"cold-{size}").body == LARGE_BODY[:size], number
 
 
-@pytest.mark.parametrize("size", [5_000, len(BIG)])
+@pytest.mark.parametrize("size", [5_000, len(LARGE_BODY)])
 def test_a_truncated_file_is_never_served(cache: Cache, size: int) -> None:
-    cache.put("short", BIG[:size])
-    assert cache.get("short").body == BIG[:size]
+    cache.put("short", LARGE_BODY[:size])
+    assert cache.get("short").body == LARGE_BODY[:size]
     stored = cache.store.cached(b"/v1/objects/private/short")
     assert stored is not None
     os.truncate(stored.path, size - 1)
     assert cache.get("short").status == 404
 
 
-def test_a_removed_file_is_a_miss_and_its_row_goes(cache: Cache) -> None:
+def test_a_removed_file_is_a_miss_and_its_row_is_deleted(cache: Cache) -> None:
     cache.put("removed", b"x" * 100)
     assert cache.get("removed").status == 200
     stored = cache.store.cached(b"/v1/objects/private/removed")
@@ -494,18 +494,18 @@ def test_a_removed_file_is_a_miss_and_its_row_goes(cache: Cache) -> None:
     assert cache.store.index.get_row(stored.name) is None
 
 
-def test_a_removed_file_is_a_miss_and_blocks_no_request_though_its_row_cannot_be_deleted(tmp_path: Path) -> None:
+def test_a_removed_file_whose_row_cannot_be_deleted_is_a_miss_and_blocks_no_request(tmp_path: Path) -> None:
     get = f"GET /v1/objects/private/removed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
     with running(cache_config(tmp_path)) as cache:
         assert cache.put("removed", b"x" * 100).status == 201
         for file, _ in cache.store.files():
             os.unlink(cache.store.folder / file)
-        writing = cache.store.index.write(lambda connection: connection)
+        writing = cache.store.index.write(lambda writer: writer)
         writing.execute("pragma query_only=on")
         try:
-            asking = cache.connect().send(get)
+            connection = cache.connect().send(get)
             assert cache.request("GET", "/healthz").status == 200
-            assert asking.answer().status == 404
+            assert connection.answer().status == 404
             assert cache.store.index.get_row(name_of("private", b"removed")) is not None
         finally:
             writing.execute("pragma query_only=off")
