@@ -1,4 +1,4 @@
-"""Concurrent equal requests: both are answered, on each database engine."""
+"""Concurrent equal requests: both succeed, on each database engine."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -37,15 +37,15 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def both(pool: ThreadPoolExecutor, ask: Callable[[int], T]) -> list[T]:
+def call_twice_at_once(pool: ThreadPoolExecutor, request: Callable[[int], T]) -> list[T]:
     """Call a function twice at the same moment; return both results."""
     barrier = threading.Barrier(2)
 
-    def at_once(number: int) -> T:
+    def request_at_barrier(number: int) -> T:
         barrier.wait(30.0)
-        return ask(number)
+        return request(number)
 
-    return list(pool.map(at_once, range(2)))
+    return list(pool.map(request_at_barrier, range(2)))
 
 
 def test_two_submissions_with_the_same_idempotency_key_make_one_simulation(
@@ -59,7 +59,7 @@ def test_two_submissions_with_the_same_idempotency_key_make_one_simulation(
             simulation, replayed = platform.simulations.submit(submission, key=key, request_digest="same")
             return simulation.id, replayed
 
-        (first, _), (second, _) = answers = both(pool, ask)
+        (first, _), (second, _) = answers = call_twice_at_once(pool, ask)
         assert first == second and sorted(replayed for _, replayed in answers) == [False, True]
     assert len(platform.simulations.list(limit=200)[0]) == ROUNDS
 
@@ -70,6 +70,6 @@ def test_two_models_added_under_the_same_name_are_two_versions(platform: Platfor
         def ask(number: int, name: str = f"model-{round}") -> Model:
             return platform.models.add((MODEL, b"# %d\n" % number), filename="model.py", name=name)
 
-        models = both(pool, ask)
+        models = call_twice_at_once(pool, ask)
         assert sorted(model.version for model in models) == [1, 2]
         assert len({model.digest for model in models}) == 2

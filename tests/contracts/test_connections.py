@@ -20,13 +20,13 @@ from tests.s3_servers import S3Server, fresh_bucket
 SECRET = "an-extremely-secret-key"
 
 
-def write(path: Path, document: Any, mode: int = 0o600) -> Path:
+def write_config(path: Path, document: Any, mode: int = 0o600) -> Path:
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     path.chmod(mode)
     return path
 
 
-def fields(**values: Any) -> dict[str, Any]:
+def config_document(**values: Any) -> dict[str, Any]:
     return {"connections": {"lake": {"endpoint": "https://s3.example", "secret_key": SECRET, **values}}}
 
 
@@ -52,7 +52,7 @@ def bucket(minio: S3Server) -> str:
 def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path: Path) -> None:
     assert connections.load(tmp_path / "none.json") == {}
     loaded = connections.load(
-        write(tmp_path / "c.json", fields(access_key="me", buckets=["one", "two"], region="eu-1"))
+        write_config(tmp_path / "c.json", config_document(access_key="me", buckets=["one", "two"], region="eu-1"))
     )
     assert loaded["lake"] == Connection(
         name="lake",
@@ -67,7 +67,7 @@ def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ValueError, match="chmod 600"):
-        connections.load(write(tmp_path / "c.json", fields(), mode))
+        connections.load(write_config(tmp_path / "c.json", config_document(), mode))
 
 
 @pytest.mark.parametrize(
@@ -80,24 +80,24 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
         {"connections": {SECRET.upper(): {"endpoint": "http://a"}}},
         {"connections": {}, "password": SECRET},
         {"connections": {"lake": {"secret_key": SECRET}}},
-        fields(password=SECRET),
-        fields(secret_key=[SECRET]),
-        fields(secret_key={"value": SECRET}),
-        fields(buckets=SECRET),
-        fields(buckets=[1, SECRET]),
-        fields(region=f"a b {SECRET}"),
-        fields(endpoint=f"https://me:{SECRET}@s3.example"),
-        fields(endpoint=f"https://s3.example/{SECRET}"),
-        fields(endpoint=f"https://s3.example?{SECRET}"),
-        fields(endpoint=f"ftp://{SECRET}"),
-        fields(endpoint=f"https://s3.example:{SECRET}"),
-        fields(endpoint=SECRET),
+        config_document(password=SECRET),
+        config_document(secret_key=[SECRET]),
+        config_document(secret_key={"value": SECRET}),
+        config_document(buckets=SECRET),
+        config_document(buckets=[1, SECRET]),
+        config_document(region=f"a b {SECRET}"),
+        config_document(endpoint=f"https://me:{SECRET}@s3.example"),
+        config_document(endpoint=f"https://s3.example/{SECRET}"),
+        config_document(endpoint=f"https://s3.example?{SECRET}"),
+        config_document(endpoint=f"ftp://{SECRET}"),
+        config_document(endpoint=f"https://s3.example:{SECRET}"),
+        config_document(endpoint=SECRET),
         SECRET * 100_000,
     ],
 )
 def test_an_error_in_the_file_is_named_without_its_content(tmp_path: Path, document: Any) -> None:
     with pytest.raises(ValueError) as caught:
-        connections.load(write(tmp_path / "c.json", document))
+        connections.load(write_config(tmp_path / "c.json", document))
     error: BaseException | None = caught.value
     assert SECRET.lower() not in str(error).lower()
     assert caught.value.__cause__ is None and (caught.value.__suppress_context__ or caught.value.__context__ is None)
@@ -115,7 +115,7 @@ def test_the_error_for_an_unknown_connection_lists_the_known_connections() -> No
     assert connections.find(known, "lake") is known["lake"]
 
 
-# -- where it may lead
+# -- permitted endpoints and buckets
 
 
 @pytest.mark.parametrize("name", ["abc", "a-b.c1", "1ab", "a" * 63])
@@ -143,11 +143,17 @@ def test_only_the_buckets_that_a_connection_names_may_be_read() -> None:
 
 @pytest.mark.parametrize("alias", ["127.0.0.1", "localhost"])
 def test_the_platforms_own_bucket_is_refused_under_every_name_of_its_host(alias: str) -> None:
-    mine = Connection(name="objects", endpoint="http://127.0.0.1:9000")
+    own = Connection(name="objects", endpoint="http://127.0.0.1:9000")
     with pytest.raises(Invalid, match="own"):
-        connections.check(Connection(name="lake", endpoint=f"http://{alias}:9000"), "ours", own=[(mine, "ours")])
-    assert connections.check(Connection(name="lake", endpoint=f"http://{alias}:9000"), "theirs", own=[(mine, "ours")])
-    assert connections.check(Connection(name="lake", endpoint=f"http://{alias}:9001"), "ours", own=[(mine, "ours")])
+        connections.check(
+            Connection(name="lake", endpoint=f"http://{alias}:9000"), "own-bucket", own=[(own, "own-bucket")]
+        )
+    assert connections.check(
+        Connection(name="lake", endpoint=f"http://{alias}:9000"), "user-bucket", own=[(own, "own-bucket")]
+    )
+    assert connections.check(
+        Connection(name="lake", endpoint=f"http://{alias}:9001"), "own-bucket", own=[(own, "own-bucket")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,13 +180,13 @@ def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monke
         with pytest.raises(OriginFailed):
             list(BucketReader(connection).listing("these", ""))
         listener.settimeout(10)
-        heard = listener.accept()[0]
-        with heard:
-            heard.settimeout(10)
-            assert heard.recv(1) == b""  # not a byte was sent
+        client = listener.accept()[0]
+        with client:
+            client.settimeout(10)
+            assert client.recv(1) == b""  # no byte was sent
 
 
-# -- what is read
+# -- listing and reading
 
 
 def test_a_bucket_is_listed_in_order_and_read_while_its_etag_matches(
@@ -205,11 +211,11 @@ def test_a_long_listing_is_read_page_by_page(lake: Connection, bucket: str, mini
         for number in range(part, 1050, 6):
             store.put(f"{number:04d}", [b"x"])
 
-    fillers = [threading.Thread(target=fill, args=(part,)) for part in range(6)]
-    for filler in fillers:
-        filler.start()
-    for filler in fillers:
-        filler.join()
+    threads = [threading.Thread(target=fill, args=(part,)) for part in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert [entry.key for entry in BucketReader(lake).listing(bucket, "many/")] == [
         f"many/{number:04d}" for number in range(1050)
     ]
@@ -274,7 +280,7 @@ def test_no_redirect_is_followed(redirecting_server: str) -> None:
 
 
 def test_the_permissions_of_the_opened_file_are_checked(tmp_path: Path) -> None:
-    target = write(tmp_path / "c.json", fields(), 0o600)
+    target = write_config(tmp_path / "c.json", config_document(), 0o600)
     link = tmp_path / "link.json"
     os.symlink(target, link)
     assert connections.load(link)["lake"].secret_key == SECRET

@@ -1,4 +1,4 @@
-"""The database's contract, on each engine."""
+"""Contract of the database, on each engine."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ def queued(database: Database) -> Database:
     return database
 
 
-def test_the_migrations_make_exactly_the_tables_of_the_code(database: Database) -> None:
+def test_the_migrations_create_exactly_the_tables_of_the_code(database: Database) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -59,8 +59,8 @@ def test_a_failed_write_does_not_fail_other_writes(queued: Database) -> None:
         except RuntimeError:
             outcomes.append("failed")
 
-    works = [fail, lambda c: simulations.say(c, "s1", "note", {}, 1.0)] * 10
-    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
+    writes = [fail, lambda c: simulations.say(c, "s1", "note", {}, 1.0)] * 10
+    threads = [threading.Thread(target=attempt, args=(work,)) for work in writes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -101,11 +101,9 @@ def test_a_final_state_has_no_transition(queued: Database) -> None:
 
 
 def test_a_reason_with_any_characters_of_a_model_is_stored(queued: Database) -> None:
-    queued.write(
-        lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="it said \0: \x1b[1m ü")
-    )
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="output \0: \x1b[1m ü"))
     with queued.read() as c:
-        assert simulations.find(c, "s1").reason == "it said \ufffd: \x1b[1m ü"
+        assert simulations.find(c, "s1").reason == "output \ufffd: \x1b[1m ü"
 
 
 def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database) -> None:
@@ -120,31 +118,33 @@ def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database)
 def test_a_pinned_row_exists_and_a_deleted_row_cannot_be_pinned(queued: Database) -> None:
     queued.write(lambda c: simulations.hold(c, "s1"))
     queued.write(lambda c: simulations.bury(c, "s1", 1.0))
-    for gone in ("s1", "s2"):
+    for id in ("s1", "s2"):
         with pytest.raises(UnknownSimulation):
-            queued.write(lambda c, id=gone: simulations.hold(c, id))  # type: ignore[misc]
+            queued.write(lambda c, id=id: simulations.hold(c, id))  # type: ignore[misc]
 
 
 def test_labels_are_compared_case_sensitively(database: Database) -> None:
-    kept = {"s1": {"env": "prod"}, "s2": {"env": "Prod"}, "s3": {"env": "prod", "team": "a%b_c"}}
+    labels_of = {"s1": {"env": "prod"}, "s2": {"env": "Prod"}, "s3": {"env": "prod", "team": "a%b_c"}}
 
     def add(c: Connection) -> None:
-        for id, labels in kept.items():
+        for id, labels in labels_of.items():
             stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
             simulations.add(c, ROW | {"id": id, "labels": json.dumps(labels, separators=(",", ":"))}, stage)
 
     database.write(add)
 
-    def listed(*label: tuple[str, str]) -> list[str]:
+    def listed_ids(*label: tuple[str, str]) -> list[str]:
         with database.read() as c:
             return [row.id for row in simulations.page(c, filters={}, label=label, after=None, limit=9)]
 
-    assert listed() == ["s3", "s2", "s1"]
+    assert listed_ids() == ["s3", "s2", "s1"]
     assert (
-        listed(("env", "prod")) == ["s3", "s1"] and listed(("env", "Prod")) == ["s2"] and listed(("ENV", "prod")) == []
+        listed_ids(("env", "prod")) == ["s3", "s1"]
+        and listed_ids(("env", "Prod")) == ["s2"]
+        and listed_ids(("ENV", "prod")) == []
     )
-    assert listed(("env", "prod"), ("team", "a%b_c")) == ["s3"] and listed(("team", "a_b_c")) == []
-    assert listed(("env", "Prod"), ("env", "prod")) == listed(("env", "prod"), ("env", "Prod")) == []
+    assert listed_ids(("env", "prod"), ("team", "a%b_c")) == ["s3"] and listed_ids(("team", "a_b_c")) == []
+    assert listed_ids(("env", "Prod"), ("env", "prod")) == listed_ids(("env", "prod"), ("env", "Prod")) == []
 
 
 def test_a_claim_belongs_to_its_owner_until_it_expires(queued: Database) -> None:
@@ -163,10 +163,12 @@ def test_a_second_leader_is_elected_only_after_the_term_of_the_first(database: D
     assert take("a", 0.0) == 1 and take("a", 5.0) == 1
     assert take("b", 14.0) is None
     assert take("b", 16.0) == 2
-    assert not database.write(lambda c: leaders.holds(c, "dispatch", 1)), "the first must notice at its next write"
+    assert not database.write(lambda c: leaders.holds(c, "dispatch", 1)), (
+        "the first leader loses its term at its next write"
+    )
 
 
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # a server's disk is its own
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # the disk of a database server is not filled
 def test_a_full_disk_is_named_in_the_error_and_loses_nothing(queued: Database) -> None:
     pages = queued.write(lambda c: c.execute(text("PRAGMA page_count")).scalar_one())
     queued.write(lambda c: c.execute(text(f"PRAGMA max_page_count = {pages}")).all())
@@ -185,9 +187,9 @@ def test_two_processes_on_one_sqlite_database_wait_for_each_other_fairly(tmp_pat
     counts = {"a": 0, "b": 0}
     stop = threading.Event()
 
-    def work(name: str, opened: Database) -> None:
+    def work(name: str, connected: Database) -> None:
         while not stop.wait(0):
-            opened.write(lambda c: c.execute(text("DELETE FROM leaders")), durable=False)
+            connected.write(lambda c: c.execute(text("DELETE FROM leaders")), durable=False)
             counts[name] += 1
 
     threads = [threading.Thread(target=work, args=pair) for pair in (("a", database), ("b", other))]
@@ -199,4 +201,4 @@ def test_two_processes_on_one_sqlite_database_wait_for_each_other_fairly(tmp_pat
         thread.join()
     other.close()
     database.close()
-    assert min(counts.values()) > 5, f"one of them starved: {counts}"
+    assert min(counts.values()) > 5, f"one process starved: {counts}"

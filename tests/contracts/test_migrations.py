@@ -1,4 +1,4 @@
-"""Migrations: several processes at once migrate one PostgreSQL, as the pods of a release do; errors are one line."""
+"""Migrations: concurrent processes on one PostgreSQL, as the pods of a release; errors are one line."""
 
 import json
 import socket
@@ -19,19 +19,20 @@ from core.store.migrate import migrate
 from core.store.tables import executors, metadata, ranges
 from tests.databases import postgres_url
 
-TOGETHER = 4
+PROCESS_COUNT = 4
 
 
-def test_the_first_of_several_processes_migrates_and_the_others_find_the_tables(
+def test_concurrent_migrations_of_one_database_all_succeed(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
     environments = [
-        {"WINDTUNNEL_HOME": str(tmp_path / str(number)), "WINDTUNNEL_DATABASE_URL": url} for number in range(TOGETHER)
+        {"WINDTUNNEL_HOME": str(tmp_path / str(number)), "WINDTUNNEL_DATABASE_URL": url}
+        for number in range(PROCESS_COUNT)
     ]
     command = [sys.executable, "-m", "server", "migrate"]
-    running = [subprocess.Popen(command, env=process, stderr=subprocess.PIPE, text=True) for process in environments]
-    for process in running:
+    processes = [subprocess.Popen(command, env=process, stderr=subprocess.PIPE, text=True) for process in environments]
+    for process in processes:
         _, output = process.communicate(timeout=120)
         assert process.returncode == 0, output
     database = Database(url)
@@ -43,54 +44,56 @@ def test_the_first_of_several_processes_migrates_and_the_others_find_the_tables(
 
 
 @pytest.fixture
-def silent() -> Iterator[int]:
+def silent_port() -> Iterator[int]:
     """The port of a server that accepts connections and never answers."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
 
 
-def refused(url: str, home: Path) -> str:
+def failed_migration_message(url: str, home: Path) -> str:
     """Start a migration that must fail; return its message."""
-    environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "migrate"], env=environ, capture_output=True, text=True, timeout=120
+    environment = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
+    completed = subprocess.run(
+        [sys.executable, "-m", "server", "migrate"], env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 1 and "secret" not in done.stderr
-    [line] = done.stderr.splitlines()
-    words: str = json.loads(line)["message"]
-    return words
+    assert completed.returncode == 1 and "secret" not in completed.stderr
+    [line] = completed.stderr.splitlines()
+    message: str = json.loads(line)["message"]
+    return message
 
 
 def test_an_unknown_host_of_a_database_is_named_in_one_line_without_the_password(tmp_path: Path) -> None:
-    message = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
+    message = failed_migration_message("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
     assert message.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
 
 
 def test_a_refused_connection_to_the_database_is_named(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    message = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
+    message = failed_migration_message(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
     assert f"The database wind at 127.0.0.1:{port} cannot be used: " in message and "refused" in message
 
 
-def test_a_database_that_never_answers_is_given_up_after_the_timeout(tmp_path: Path, silent: int) -> None:
-    began = time.monotonic()
-    message = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind", tmp_path)
-    assert f"The database wind at 127.0.0.1:{silent} cannot be used: " in message and "timeout" in message
-    assert time.monotonic() - began > CONNECTING - 1
+def test_a_database_that_never_answers_is_given_up_after_the_timeout(tmp_path: Path, silent_port: int) -> None:
+    start = time.monotonic()
+    message = failed_migration_message(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent_port}/wind", tmp_path)
+    assert f"The database wind at 127.0.0.1:{silent_port} cannot be used: " in message and "timeout" in message
+    assert time.monotonic() - start > CONNECTING - 1
 
 
-def test_a_url_may_set_another_connect_timeout(tmp_path: Path, silent: int) -> None:
-    began = time.monotonic()
-    refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind?connect_timeout=2", tmp_path)
-    assert time.monotonic() - began < CONNECTING
+def test_a_url_may_set_another_connect_timeout(tmp_path: Path, silent_port: int) -> None:
+    start = time.monotonic()
+    failed_migration_message(
+        f"postgresql+psycopg://tim:secret@127.0.0.1:{silent_port}/wind?connect_timeout=2", tmp_path
+    )
+    assert time.monotonic() - start < CONNECTING
 
 
 def test_a_postgresql_without_that_database_is_named(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
-    message = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
+    message = failed_migration_message(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
     assert "cannot be used" in message and 'database "nothing" does not exist' in message
 
 

@@ -1,4 +1,4 @@
-"""The notifier's contract, kept by the one within a process and by the one over a real valkey."""
+"""Contract of notifiers: the notifier within a process, and the notifier over a real Valkey."""
 
 import logging
 import threading
@@ -18,9 +18,9 @@ from tests.waiting import until
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Valkey]:
-    made = Valkey(tmp_path)
-    yield made
-    made.kill()
+    server = Valkey(tmp_path)
+    yield server
+    server.kill()
 
 
 @pytest.fixture(params=["local", "redis"])
@@ -28,11 +28,11 @@ def notifier(request: pytest.FixtureRequest) -> Iterator[Notifier]:
     if request.param == "local":
         yield LocalNotifier()
         return
-    made = redis_notifier.RedisNotifier(request.getfixturevalue("server").url)
-    yield made
+    notifier = redis_notifier.RedisNotifier(request.getfixturevalue("server").url)
+    yield notifier
     while TIMERS:
-        TIMERS.pop().join()  # a ring that is still being answered wants its connection
-    made.close()
+        TIMERS.pop().join()  # a pending wake-up uses the connection
+    notifier.close()
 
 
 TIMERS: list[threading.Timer] = []
@@ -44,50 +44,52 @@ def later(work: Callable[[], object]) -> None:
     timer.start()
 
 
-def test_a_ring_ends_a_wait(notifier: Notifier) -> None:
+def test_a_wake_up_ends_a_wait(notifier: Notifier) -> None:
     later(lambda: notifier.wake("dispatch"))
-    began = time.monotonic()
+    start = time.monotonic()
     assert notifier.wait("dispatch", 120.0)
-    assert time.monotonic() - began < 60.0
+    assert time.monotonic() - start < 60.0
 
 
-def test_a_ring_before_the_wait_is_heard(notifier: Notifier) -> None:
+def test_a_wake_up_before_the_wait_is_not_lost(notifier: Notifier) -> None:
     notifier.wake("dispatch")
     assert notifier.wait("dispatch", 5.0)
 
 
-def test_many_rings_are_one(notifier: Notifier) -> None:
+def test_several_wake_ups_end_one_wait(notifier: Notifier) -> None:
     for _ in range(10):
         notifier.wake("dispatch")
     assert notifier.wait("dispatch", 5.0)
     assert not notifier.wait("dispatch", 0.05)
 
 
-def test_a_role_is_not_woken_by_another_s_notifier(notifier: Notifier) -> None:
+def test_a_role_is_not_woken_by_a_wake_up_of_another_role(notifier: Notifier) -> None:
     notifier.wake("jobs")
     assert not notifier.wait("dispatch", 0.05)
 
 
-def test_announcements_come_together(notifier: Notifier) -> None:
-    assert notifier.published(0.05) == []  # from here on it listens
+def test_published_ids_are_received_in_order(notifier: Notifier) -> None:
+    assert notifier.published(0.05) == []  # subscribes
     notifier.publish("a")
     notifier.publish("b")
-    heard: list[str] = []
-    until(lambda: heard.extend(notifier.published(1.0)) or len(heard) >= 2)
-    assert heard == ["a", "b"]
+    ids: list[str] = []
+    until(lambda: ids.extend(notifier.published(1.0)) or len(ids) >= 2)
+    assert ids == ["a", "b"]
 
 
-def test_nothing_announced_is_an_empty_list(notifier: Notifier) -> None:
-    began = time.monotonic()
+def test_without_published_ids_the_list_is_empty(notifier: Notifier) -> None:
+    start = time.monotonic()
     assert notifier.published(0.1) == []
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - start < 2.0
 
 
-def test_it_tells_whether_it_rings(notifier: Notifier) -> None:
+def test_a_working_notifier_is_alive(notifier: Notifier) -> None:
     assert notifier.alive()
 
 
-def test_a_notifier_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_notifier_without_redis_raises_nothing_and_logs_one_warning(
+    server: Valkey, caplog: pytest.LogCaptureFixture
+) -> None:
     notifier = redis_notifier.RedisNotifier(server.url)
     assert notifier.alive()
     server.kill()
@@ -108,7 +110,7 @@ def test_a_notifier_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pyt
     notifier.close()
 
 
-def test_valkey_listens_on_no_port_and_to_nobody_without_the_password(server: Valkey) -> None:
+def test_valkey_listens_on_no_port_and_requires_the_password(server: Valkey) -> None:
     from redis.exceptions import AuthenticationError
 
     with pytest.raises(AuthenticationError):

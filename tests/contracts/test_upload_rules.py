@@ -25,7 +25,7 @@ def uploads(database: Database, store: ObjectStore) -> Uploads:
     return Uploads(database, store, ttl=100.0, largest=1000)
 
 
-def finished(uploads: Uploads, data: bytes, *, partial: bool = False) -> Upload:
+def finished_upload(uploads: Uploads, data: bytes, *, partial: bool = False) -> Upload:
     upload = uploads.create(len(data), partial=partial)
     return uploads.append(upload.id, 0, [data])
 
@@ -37,15 +37,15 @@ def keys(store: ObjectStore) -> list[str]:
 def test_every_part_is_durable_before_the_next_is_read(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(part=4))
     upload = uploads.create(10)
-    seen: list[int] = []
+    offsets: list[int] = []
 
     def body() -> Iterator[bytes]:
         for piece in (b"0123", b"4567", b"89"):
             yield piece
-            seen.append(uploads.get(upload.id).offset)
+            offsets.append(uploads.get(upload.id).offset)
 
     assert uploads.append(upload.id, 0, body()).offset == 10
-    assert seen[:2] == [0, 4] and len(keys(store)) == 3
+    assert offsets[:2] == [0, 4] and len(keys(store)) == 3
     assert b"".join(uploads.content(upload.id)) == b"0123456789"
     for start in range(11):
         for length in range(12 - start):
@@ -66,71 +66,73 @@ def test_a_later_writer_takes_over_and_the_earlier_writer_advances_nothing(
     assert late.value.members["offset"] == 5
     uploads.append(upload.id, 5, [b"bytes"])
     assert b"".join(uploads.content(upload.id)) == b"freshbytes"
-    assert len(keys(store)) == 2  # what the late one stored is gone
+    assert len(keys(store)) == 2  # the parts of the earlier writer are deleted
 
 
 def test_one_of_two_processes_at_the_same_offset_succeeds(database: Database, store: ObjectStore) -> None:
     first, second = (Uploads(database, store) for _ in range(2))
     upload = first.create(4000)
-    both = threading.Barrier(2)
+    barrier = threading.Barrier(2)
     outcomes: list[str] = []
 
-    def race(one: Uploads, byte: bytes) -> None:
+    def race(uploads: Uploads, byte: bytes) -> None:
         for _ in range(10):
-            at = one.get(upload.id).offset
-            both.wait(30.0)
+            offset = uploads.get(upload.id).offset
+            barrier.wait(30.0)
             try:
-                one.append(upload.id, at, [byte * 100])
-                outcomes.append("kept")
+                uploads.append(upload.id, offset, [byte * 100])
+                outcomes.append("accepted")
             except Conflict:
                 outcomes.append("late")
-            both.wait(30.0)
+            barrier.wait(30.0)
 
     threads = [threading.Thread(target=race, args=pair) for pair in ((first, b"a"), (second, b"b"))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    kept = first.get(upload.id).offset
-    assert kept == 100 * outcomes.count("kept") and 10 <= outcomes.count("kept") <= 20
-    first.append(upload.id, kept, [b"c" * (4000 - kept)])
+    size = first.get(upload.id).offset
+    assert size == 100 * outcomes.count("accepted") and 10 <= outcomes.count("accepted") <= 20
+    first.append(upload.id, size, [b"c" * (4000 - size)])
     whole = b"".join(first.content(upload.id))
-    assert all(len(set(whole[at : at + 100])) == 1 for at in range(0, 4000, 100)), "bytes of the two are mixed"
+    assert all(len(set(whole[offset : offset + 100])) == 1 for offset in range(0, 4000, 100)), (
+        "bytes of the two writers are mixed"
+    )
 
 
 def test_a_stalled_writer_is_fenced(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(stalled=0.05))
     upload = uploads.create(10)
-    hanging, woken = threading.Event(), threading.Event()
-    outcome: list[str] = []
+    stalled, resumed = threading.Event(), threading.Event()
+    outcomes: list[str] = []
 
     def body() -> Iterator[bytes]:
         yield b"abc"
-        hanging.set()
-        woken.wait(30.0)
+        stalled.set()
+        resumed.wait(30.0)
 
-    def hang() -> None:
+    def append() -> None:
         try:
             uploads.append(upload.id, 0, body())
         except OffsetMismatch:
-            outcome.append("late")
+            outcomes.append("late")
 
-    thread = threading.Thread(target=hang)
+    thread = threading.Thread(target=append)
     thread.start()
-    assert hanging.wait(30.0)
+    assert stalled.wait(30.0)
     assert uploads.settled(upload.id).offset == 0
     assert uploads.append(upload.id, 0, [b"0123456789"]).finished
-    woken.set()
+    resumed.set()
     thread.join(30.0)
-    assert outcome == ["late"]
+    assert outcomes == ["late"]
     assert b"".join(uploads.content(upload.id)) == b"0123456789"
 
 
 class Killed(BaseException):
-    """Raised where the process dies; no code of it continues."""
+    """Raised where the process dies; none of its code continues."""
 
 
-class Dying:
+class DyingStore:
     """Store that passes calls on until an object is stored; there the process dies and no later call has an effect."""
 
     def __init__(self, target: object, killed: threading.Event) -> None:
@@ -150,9 +152,9 @@ class Dying:
 
 def test_an_upload_of_a_dead_process_resumes_at_its_offset(database: Database, store: ObjectStore) -> None:
     killed = threading.Event()
-    reached: Any = Dying(database, killed)
-    stored: Any = Dying(store, killed)
-    uploads = Uploads(reached, stored, ttl=100.0)
+    dying_database: Any = DyingStore(database, killed)
+    dying_store: Any = DyingStore(store, killed)
+    uploads = Uploads(dying_database, dying_store, ttl=100.0)
     upload = uploads.create(10)
     with pytest.raises(Killed):
         uploads.append(upload.id, 0, [b"01234"])
@@ -175,7 +177,7 @@ def test_the_search_for_unreferenced_objects_skips_recent_objects(uploads: Uploa
         assert len(keys(store)) == 1
 
     uploads.append(upload.id, 0, body())
-    store.put("uploads/00000000000000000000000000/00000000000000-aaaaaaaaaaaaaaaa", [b"nobody's"])
+    store.put("uploads/00000000000000000000000000/00000000000000-aaaaaaaaaaaaaaaa", [b"unreferenced"])
     uploads.remove_orphans()
     assert len(keys(store)) == 2
     uploads.append(upload.id, 5, [b"56789"])
@@ -184,7 +186,7 @@ def test_the_search_for_unreferenced_objects_skips_recent_objects(uploads: Uploa
 
 
 def test_shared_bytes_stay_until_their_last_upload_is_deleted(uploads: Uploads, store: ObjectStore) -> None:
-    parts = [finished(uploads, data, partial=True).id for data in (b"ab", b"cd")]
+    parts = [finished_upload(uploads, data, partial=True).id for data in (b"ab", b"cd")]
     first = uploads.concatenate(parts, "", "").id
     second = uploads.concatenate([parts[1], parts[0], parts[1]], "", "").id
     for id in (*parts, first):
@@ -198,13 +200,13 @@ def test_shared_bytes_stay_until_their_last_upload_is_deleted(uploads: Uploads, 
 def test_an_unfinished_upload_has_no_content(uploads: Uploads) -> None:
     upload = uploads.create(10)
     uploads.append(upload.id, 0, [b"01234"])
-    for use in (
+    for call in (
         lambda: uploads.content(upload.id),
         lambda: uploads.read(upload.id, 0, 1),
         lambda: uploads.hold(upload.id),
     ):
         with pytest.raises(UploadUnfinished):
-            use()
+            call()
 
 
 def test_an_idle_upload_expires_and_each_append_extends_its_time(uploads: Uploads, clock: Clock) -> None:
@@ -222,7 +224,7 @@ def test_an_idle_upload_expires_and_each_append_extends_its_time(uploads: Upload
 
 
 def test_a_pinned_upload_neither_expires_nor_is_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:
-    upload = finished(uploads, b"x")
+    upload = finished_upload(uploads, b"x")
     uploads.hold(upload.id, 500.0)
     clock.now += 200.0
     assert uploads.sweep() == 0 and b"".join(uploads.content(upload.id)) == b"x"
