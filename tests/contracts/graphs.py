@@ -19,11 +19,11 @@ def python(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    out = b""
+    encoded = b""
     while value > 127:
-        out += bytes([value & 127 | 128])
+        encoded += bytes([value & 127 | 128])
         value >>= 7
-    return out + bytes([value])
+    return encoded + bytes([value])
 
 
 def _field(number: int, value: int | bytes | str) -> bytes:
@@ -77,9 +77,9 @@ TFLITE = """
 import importlib.util, struct, sys
 site, width, scale, offset = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 sys.path.insert(0, site)
-found = importlib.util.spec_from_file_location("schema", site + "/ai_edge_litert/schema_py_generated.py")
-s = importlib.util.module_from_spec(found)
-found.loader.exec_module(s)
+spec = importlib.util.spec_from_file_location("schema", site + "/ai_edge_litert/schema_py_generated.py")
+s = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(s)
 import flatbuffers
 MUL, ADD, VERSION = 18, 0, 3
 def tensor(name, shape, buffer):
@@ -117,6 +117,6 @@ sys.stdout.buffer.write(bytes(builder.Output()))
 
 @functools.cache
 def tflite(site: str, width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
-    """Return a TensorFlow Lite model, written with the schema that lies in LiteRT's environment."""
+    """Return a TensorFlow Lite model, written with the schema of LiteRT's environment."""
     command = [sys.executable, "-S", "-c", TFLITE, site, str(width), str(scale), str(offset)]
     return subprocess.run(command, check=True, capture_output=True).stdout

@@ -97,8 +97,8 @@ class EvaluatorPair:
         """Run tasks [start, stop); return their result lines."""
         page, channel = self.evaluator.page, self.evaluator.channel
         page.stop = stop
-        order = {"type": "play", "start": start, "stop": stop, "flush": flush, "careful_until": careful_until}
-        channel.send(order)
+        request = {"type": "play", "start": start, "stop": stop, "flush": flush, "careful_until": careful_until}
+        channel.send(request)
         lines = b""
         cursor = start
         while not isinstance(message := channel.receive(60), framed_socket.Idle):
@@ -132,11 +132,11 @@ class EvaluatorPair:
     def end(self) -> None:
         """End the processes."""
         self._model.close()
-        started: tuple[EvaluatorProcess | ModelServerProcess, ...] = (self.evaluator, *self.model_servers)
-        for member in started:
-            member.dismiss()
-            if member.process.how is None:
-                member.process.reap()
+        parts: tuple[EvaluatorProcess | ModelServerProcess, ...] = (self.evaluator, *self.model_servers)
+        for part in parts:
+            part.dismiss()
+            if part.process.how is None:
+                part.process.reap()
 
 
 @contextmanager
@@ -144,10 +144,10 @@ def evaluator_pair(spec: WorkerSpec, model: bytes | str, play: Mapping[str, Any]
     """Start an evaluator and a model server that are ready to run tasks."""
     pair = EvaluatorPair(spec, model.encode() if isinstance(model, str) else model)
     try:
-        ready = pair.set_up(play)
-        assert isinstance(ready, framed_socket.Ready), ready
-        loaded = pair.give_model_server()
-        assert isinstance(loaded, framed_socket.ModelLoaded), loaded
+        answer = pair.set_up(play)
+        assert isinstance(answer, framed_socket.Ready), answer
+        model_answer = pair.give_model_server()
+        assert isinstance(model_answer, framed_socket.ModelLoaded), model_answer
         yield pair
     except (AssertionError, framed_socket.PeerClosed) as error:
         error.add_note(pair.output())

@@ -1,6 +1,6 @@
-/* A model host written from docs/model-server.md alone: its model is a text "scale offset", action = scale * x + offset.
+/* A model server written from docs/model-server.md only. A model is a text "scale offset": action = scale * x + offset.
  *
- *     cc -O1 -Wall -Wextra -Werror -o host model_server.c && ./host '{"socket": 3}'
+ *     cc -O1 -Wall -Wextra -Werror -o model_server model_server.c && ./model_server '{"socket": 3}'
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int line, model = -1;
+static int connection, model = -1;
 static uint8_t *frame;
 static size_t room;
 
@@ -27,7 +27,7 @@ static void receive(uint8_t *into, size_t want) {
         struct iovec piece = {into, want};
         struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = rights.room,
                                  .msg_controllen = sizeof rights.room};
-        ssize_t got = recvmsg(line, &message, 0);
+        ssize_t got = recvmsg(connection, &message, 0);
         if (got <= 0) leave(0);
         struct cmsghdr *note = CMSG_FIRSTHDR(&message);
         if (note && note->cmsg_type == SCM_RIGHTS) memcpy(&model, CMSG_DATA(note), sizeof model);
@@ -41,7 +41,7 @@ static uint64_t big(Cursor *c, int bytes) {
     return value;
 }
 
-/* Read a head: what kind of value it is ('i' number, 's' text, 'b' bytes, 'a' array, 'm' map, '0' nil, 't' truth,
+/* Read a head: the kind of value ('i' number, 's' text, 'b' bytes, 'a' array, 'm' map, '0' nil, 't' truth,
  * 'f' float) and its number or length. */
 static char head(Cursor *c, uint64_t *n) {
     if (c->at >= c->end) leave(2);
@@ -131,7 +131,7 @@ static void begin(int members, const char *name) {
 static void answer(void) {
     for (int i = 0; i < 4; i++) reply[i] = (uint8_t)((length - 4) >> 8 * i);
     for (size_t sent = 0; sent < length;) {
-        ssize_t n = send(line, reply + sent, length - sent, MSG_NOSIGNAL);
+        ssize_t n = send(connection, reply + sent, length - sent, MSG_NOSIGNAL);
         if (n <= 0) leave(0);
         sent += (size_t)n;
     }
@@ -156,9 +156,9 @@ static void load(uint64_t seq, Cursor request) {
     uint64_t out = elements(request, "action");
     width = elements(request, "observation");
     if (model < 0 || pread(model, text, sizeof text - 1, 0) <= 0 || sscanf(text, "%f %f", &scale, &offset) != 2)
-        fail(seq, "invalid", "the model is no two numbers");
+        fail(seq, "invalid", "the model is not two numbers");
     else if (!width || width != out)
-        fail(seq, "invalid", "the model answers as many float32 as it sees; the dataset observes %llu and acts by %llu",
+        fail(seq, "invalid", "the model answers as many float32 as it observes; the dataset observes %llu and acts by %llu",
              (unsigned long long)width, (unsigned long long)out);
     else
         begin(3, "loaded"), put_number(seq), put_map("library", "none"), answer();
@@ -176,10 +176,10 @@ static void act(uint64_t seq, Cursor c) {
 }
 
 int main(int argc, char **argv) {
-    const char *told = argc > 1 ? strstr(argv[1], "\"socket\":") : NULL;
-    if (!told) return 2;
-    line = atoi(told + strlen("\"socket\":"));
-    begin(3, "hello"), put_number(1), put_map("host", "c"), answer();
+    const char *option = argc > 1 ? strstr(argv[1], "\"socket\":") : NULL;
+    if (!option) return 2;
+    connection = atoi(option + strlen("\"socket\":"));
+    begin(3, "hello"), put_number(1), put_map("model_server", "c"), answer();
     for (;;) {
         uint8_t size[4];
         uint64_t n, seq;

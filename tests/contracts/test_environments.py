@@ -1,4 +1,4 @@
-"""Environments are made once, completely or not at all, from exactly the packages of the lock."""
+"""Environments: installed once, completely or not at all, from exactly the packages of the lock."""
 
 import os
 import re
@@ -20,8 +20,8 @@ LOCK = "\n".join(
     if block.startswith("msgspec==")
 )
 SMALL = Environment("small", LOCK)
-#: Prepares it in a process of its own, saying when uv has begun.
-PROGRAM = f"""
+#: Prepares the environment in a new process, and prints the progress messages of uv.
+PREPARE_PROGRAM = f"""
 import sys
 from pathlib import Path
 from runtimes.environments import Environment, prepare
@@ -30,7 +30,7 @@ print("done", flush=True)
 """
 
 
-def quiet(message: str, part: float | None) -> None:
+def ignore_progress(message: str, part: float | None) -> None:
     """Ignore progress reports."""
 
 
@@ -42,16 +42,16 @@ def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_p
     code = f"import sys; sys.path.insert(0, {str(site)!r}); import msgspec; print(msgspec.__cached__)"
     imported = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert imported.stdout.startswith(str(site))
-    assert Path(imported.stdout.strip()).is_file(), "every start would compile it again"
+    assert Path(imported.stdout.strip()).is_file(), "without compiled files every start would compile again"
     for path in site.rglob("*"):
         if path.is_file():
             assert path.stat().st_mode & 0o222 == 0, f"{path} may be written to"
             assert path.stat().st_nlink == 1, f"{path} is shared with a cache"
     assert messages[0][1] == 0.0 and messages[-1] == ("ready", 1.0)
-    assert prepare(SMALL, tmp_path, quiet) == site
+    assert prepare(SMALL, tmp_path, ignore_progress) == site
 
 
-def test_two_processes_that_need_the_same_environment_make_it_once(tmp_path: Path) -> None:
+def test_an_environment_that_is_prepared_concurrently_is_installed_once(tmp_path: Path) -> None:
     messages: list[str] = []
     with ThreadPoolExecutor(4) as pool:
         sites = list(
@@ -63,14 +63,16 @@ def test_two_processes_that_need_the_same_environment_make_it_once(tmp_path: Pat
 
 @pytest.mark.parametrize("paths", [0, 1, 5])
 def test_a_killed_preparation_leaves_no_usable_environment(paths: int, tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREPARE_PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("downloading")
     until(lambda: process.poll() is not None or len(list(tmp_path.glob("*/site/**/*"))) >= paths, every=0.001)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    site = prepare(SMALL, tmp_path, quiet)
+    site = prepare(SMALL, tmp_path, ignore_progress)
     assert (site / "msgspec" / "__init__.py").is_file()
     assert not list(tmp_path.glob("*.draft"))
 
@@ -78,15 +80,15 @@ def test_a_killed_preparation_leaves_no_usable_environment(paths: int, tmp_path:
 def test_a_package_with_another_hash_than_the_locks_is_not_installed(tmp_path: Path) -> None:
     wrong = Environment("wrong", re.sub(r"sha256:[0-9a-f]{4}", "sha256:0000", LOCK))
     with pytest.raises(CannotPrepare, match="Hash mismatch"):
-        prepare(wrong, tmp_path, quiet)
+        prepare(wrong, tmp_path, ignore_progress)
     assert ready(wrong, tmp_path) is None
 
 
 @pytest.mark.parametrize("lock", ["msgspec==0.19.0\n", "msgspec\n"])
 def test_a_lock_without_hashes_installs_nothing(lock: str, tmp_path: Path) -> None:
     with pytest.raises(CannotPrepare):
-        prepare(Environment("loose", lock), tmp_path, quiet)
+        prepare(Environment("loose", lock), tmp_path, ignore_progress)
 
 
-def test_equal_locks_share_one_folder_whatever_they_are_called() -> None:
+def test_equal_locks_share_one_folder_under_any_name() -> None:
     assert Environment("a", LOCK).digest == Environment("b", LOCK).digest != Environment("a", LOCK + "\n").digest

@@ -20,7 +20,7 @@ from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, pla
 
 ZERO = Path("runtimes/baselines/zero.py").read_bytes()
 
-#: A model with a fault in its third scenario, a statement of `act`; it answers zeros otherwise.
+#: A model with a faulty statement in `act` of its third scenario; it answers zeros otherwise.
 FAULTY_MODEL = """
 import os, sys, time
 import numpy as np
@@ -52,14 +52,14 @@ FAULTS = {
     "exits with the code of a finished scenario": ("os._exit(94)", "crashed", "the model's process ended"),
     "kills itself": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
     "hangs": ("time.sleep(600)", "timed_out", "no answer within 3 s"),
-    "is late": ("time.sleep(6)", "timed_out", "no answer within 3 s"),
+    "answers late": ("time.sleep(6)", "timed_out", "no answer within 3 s"),
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
     "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
     "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
     "answers too much": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is not an array"),
     "answers text": ("return 'left'", "invalid", "the model answered str"),
     "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
-    "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
+    "allocates too much memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
     "prints garbage on its socket": (
         "[os.write(fd, b'garbage' * 99) for fd in map(int, os.listdir('/proc/self/fd'))"
         " if os.path.exists(f'/proc/self/fd/{{fd}}') and 'socket' in os.readlink(f'/proc/self/fd/{{fd}}')]",
@@ -79,7 +79,7 @@ def faulty_model(fault: str, play: dict[str, Any], task: int = 2) -> bytes:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_models_fault_is_the_result_of_its_task_and_the_range_continues(fault: str, isolation: str) -> None:
     _, status, text = FAULTS[fault]
-    # The other tasks have a deadline that they meet on a busy machine, too.
+    # The deadline is short only for timed_out: other tasks must meet it on a busy machine.
     play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation)
     with evaluator_pair(worker_spec(isolation=isolation), faulty_model(fault, play), play) as pair:
         results = pair.run(0, 6)
@@ -104,14 +104,14 @@ def test_sketches_cover_the_tasks_with_status_ok() -> None:
     with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
         results = pair.run(0, 30)
     echoes = [result["metrics"]["echo"] for result in results]
-    counts, sums, squares, lows, highs = np.array([sketch["echo"] for sketch in pair.sketches]).T
+    counts, sums, squares, minima, maxima = np.array([sketch["echo"] for sketch in pair.sketches]).T
     assert counts.sum() == 30
     assert sums.sum() == pytest.approx(sum(echoes))
     assert squares.sum() == pytest.approx(sum(echo * echo for echo in echoes))
-    assert (lows.min(), highs.max()) == (min(echoes), max(echoes))
+    assert (minima.min(), maxima.max()) == (min(echoes), max(echoes))
 
 
-def untimed(lines: bytes) -> list[bytes]:
+def without_timing(lines: bytes) -> list[bytes]:
     return [line.partition(b'"timing"')[0] for line in lines.splitlines()]
 
 
@@ -132,9 +132,9 @@ def test_equal_seeds_give_equal_bytes_in_any_order_and_process(isolation: str) -
     play = play_of(isolation=isolation)
     model = RANDOM if isolation == "scenario" else RANDOM.replace("DRAWN += random", "DRAWN = random")
     with evaluator_pair(worker_spec(isolation=isolation), model, play) as first:
-        forwards = untimed(first.run_lines(0, 20))
+        forwards = without_timing(first.run_lines(0, 20))
     with evaluator_pair(worker_spec(isolation=isolation), model, play) as second:
-        backwards = [line for at in range(19, -1, -1) for line in untimed(second.run_lines(at, at + 1))]
+        backwards = [line for task in range(19, -1, -1) for line in without_timing(second.run_lines(task, task + 1))]
     assert forwards == backwards[::-1]
     assert len(set(line.partition(b'"metrics"')[2] for line in forwards)) == 20
 
@@ -144,9 +144,9 @@ def test_with_isolation_scenario_no_state_carries_over_to_the_next_scenario() ->
     import builtins, numpy as np, os
     class Model:
         def act(self, observation):
-            seen = getattr(builtins, "seen", 0) + getattr(np, "seen", 0)
-            builtins.seen = np.seen = 1
-            return np.full(4, seen, np.float32)
+            calls = getattr(builtins, "calls", 0) + getattr(np, "calls", 0)
+            builtins.calls = np.calls = 1
+            return np.full(4, calls, np.float32)
     """.replace("\n    ", "\n")
     with evaluator_pair(worker_spec(isolation="scenario"), model, play_of(isolation="scenario")) as pair:
         assert {result["metrics"]["value"] for result in pair.run(0, 5)} == {0.0}
@@ -155,7 +155,7 @@ def test_with_isolation_scenario_no_state_carries_over_to_the_next_scenario() ->
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-def test_batches_depend_on_task_numbers_alone(batch: int) -> None:
+def test_batches_depend_on_task_numbers_only(batch: int) -> None:
     shapes = """
     import numpy as np
     class Model:
@@ -166,13 +166,13 @@ def test_batches_depend_on_task_numbers_alone(batch: int) -> None:
     """.replace("\n    ", "\n")
     play = play_of(params={"batch": batch}, sweep={"work_us": [0, 1]}, select={"range": [0, 50]})
     with evaluator_pair(worker_spec(), shapes, play) as pair:
-        whole = untimed(pair.run_lines(0, 100))
-        parts = [line for start in range(0, 100, 10) for line in untimed(pair.run_lines(start, start + 10))]
+        whole = without_timing(pair.run_lines(0, 100))
+        parts = [line for start in range(0, 100, 10) for line in without_timing(pair.run_lines(start, start + 10))]
     assert whole == parts
     assert [json.loads(line + b'"timing":0}')["task"] for line in whole] == list(range(100))
 
 
-def test_a_row_that_is_not_finite_is_a_fault_of_its_task_alone() -> None:
+def test_a_row_that_is_not_finite_is_a_fault_of_its_task_only() -> None:
     model = """
     import numpy as np
     class Model:
@@ -194,12 +194,12 @@ def test_a_lowered_stop_is_obeyed_before_the_next_task() -> None:
         channel.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
         first = channel.receive(30)
         assert isinstance(first, framed_socket.Batch)
-        page.stop = stolen = first.to + 3
+        page.stop = lowered = first.to + 3
         last = first.to
         while not isinstance(message := channel.receive(30), framed_socket.Idle):
             assert isinstance(message, framed_socket.Batch)
             last = message.to
-    assert first.to < last <= stolen
+    assert first.to < last <= lowered
     assert last < 100
 
 
@@ -251,11 +251,11 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
             pair = EvaluatorPair(worker_spec(isolation=isolation), source.encode())
             try:
                 pair.set_up(play_of(isolation=isolation))
-                refused = pair.give_model_server()
+                answer = pair.give_model_server()
             finally:
                 pair.end()
-            assert isinstance(refused, framed_socket.ModelRefused)
-            assert refused.reason == reason
+            assert isinstance(answer, framed_socket.ModelRefused)
+            assert answer.reason == reason
 
 
 def test_a_model_server_that_has_ended_between_ranges_is_replaced() -> None:
@@ -284,15 +284,15 @@ def test_traces_are_recorded_as_requested_and_contain_the_applied_actions() -> N
     assert not pair.artifacts
 
 
-def zipped(files: dict[str, str]) -> bytes:
-    pair = io.BytesIO()
-    with zipfile.ZipFile(pair, "w") as archive:
+def zip_of(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text, zipfile.ZIP_DEFLATED if len(text) > 100 else zipfile.ZIP_STORED)
-    return pair.getvalue()
+    return buffer.getvalue()
 
 
-ZIPPED = {
+ZIP_FILES = {
     "model.py": """
 import json, os
 from parts.answer import answer
@@ -302,9 +302,9 @@ with open(os.path.join(FOLDER, "weights.json")) as file:
 NOTE = os.path.join(FOLDER, "note")
 class Model:
     def act(self, observation):
-        found = os.path.exists(NOTE)
+        exists = os.path.exists(NOTE)
         open(NOTE, "w").close()
-        return answer(WEIGHTS) if not found else [9, 9, 9, 9]
+        return answer(WEIGHTS) if not exists else [9, 9, 9, 9]
 """,
     "parts/__init__.py": "",
     "parts/answer.py": "def answer(weights):\n    return weights\n",
@@ -314,10 +314,10 @@ class Model:
 
 @pytest.mark.parametrize("confined", [False, True])
 def test_a_zip_contains_modules_and_files_and_leaves_none_for_the_next_scenario(confined: bool) -> None:
-    best = level().number if confined else None
-    spec = worker_spec(isolation="scenario", sandbox=best)
+    sandbox_level = level().number if confined else None
+    spec = worker_spec(isolation="scenario", sandbox=sandbox_level)
     before = set(os.listdir(tempfile.gettempdir()))
-    with evaluator_pair(spec, zipped(ZIPPED), play_of(isolation="scenario")) as pair:
+    with evaluator_pair(spec, zip_of(ZIP_FILES), play_of(isolation="scenario")) as pair:
         assert [result["metrics"]["value"] for result in pair.run(0, 4)] == [10.0] * 4
         pair.evaluator.channel.close()
         pair.model_servers[0].process.reap()
@@ -331,20 +331,23 @@ def test_a_zip_contains_modules_and_files_and_leaves_none_for_the_next_scenario(
         ({"model.py": "", "../evil": ""}, "an entry whose name leads out of its folder"),
         ({"model.py": "x" * (60 << 20)}, "the zip unpacks to more than 48 MB"),
         ({"model.py": "", "damaged.txt": "DAMAGED"}, "cannot be unpacked: Bad CRC-32 for file 'damaged.txt'"),
-        ({"model.py": "", **{f"parts/{at}": "" for at in range(1200)}}, "its 1,201 entries: No space left on device"),
+        (
+            {"model.py": "", **{f"parts/{number}": "" for number in range(1200)}},
+            "its 1,201 entries: No space left on device",
+        ),
     ],
 )
 def test_an_invalid_zip_is_refused_by_the_model_server(files: dict[str, str], text: str) -> None:
     pair = EvaluatorPair(
-        worker_spec(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged")
+        worker_spec(isolation="scenario", sandbox=level().number), zip_of(files).replace(b"DAMAGED", b"damaged")
     )
     try:
         pair.set_up(play_of(isolation="scenario"))
-        refused = pair.give_model_server()
+        answer = pair.give_model_server()
     finally:
         pair.end()
-    assert isinstance(refused, framed_socket.ModelRefused)
-    assert text in refused.reason
+    assert isinstance(answer, framed_socket.ModelRefused)
+    assert text in answer.reason
 
 
 def test_an_evaluator_that_cannot_be_set_up_reports_the_reason() -> None:
@@ -352,11 +355,11 @@ def test_an_evaluator_that_cannot_be_set_up_reports_the_reason() -> None:
     play["tasks"]["select"] = {"range": [0, 10**9]}
     pair = EvaluatorPair(worker_spec(), ZERO)
     try:
-        broken = pair.set_up(play)
+        answer = pair.set_up(play)
     finally:
         pair.end()
-    assert isinstance(broken, framed_socket.Broken)
-    assert "TooMany" in broken.reason
+    assert isinstance(answer, framed_socket.Broken)
+    assert "TooMany" in answer.reason
 
 
 def test_a_replay_of_a_simulator_without_replays_fails_with_the_reason() -> None:

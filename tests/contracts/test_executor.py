@@ -1,4 +1,4 @@
-"""The executor's contract, for the executor in memory, the local one with a real agent, and the one of a real Slurm."""
+"""Contract of executors: the in-memory executor, the local executor with a real agent, and the executor of Slurm."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from datasets.objectstore.filesystem import FilesystemStore
 from errors import PlatformError, Unsafe
 from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
-from tests.slurm import shared_slurm as shared_slurm  # a fixture is found by its name in here
+from tests.slurm import shared_slurm as shared_slurm  # a fixture
 from tests.slurm import slurm as slurm
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
@@ -37,8 +37,8 @@ class Bench:
         self.executor, self.launch, self.finish = executor, launch, finish
 
     def phase(self) -> Phase | None:
-        seen = self.executor.observe([self.launch.id]).get(self.launch.id)
-        return seen and seen.phase
+        status = self.executor.observe([self.launch.id]).get(self.launch.id)
+        return status and status.phase
 
 
 class Agent:
@@ -57,9 +57,9 @@ class Agent:
         command = [sys.executable, "-m", "server", "agent"]
         self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environ})
         self.executor = LocalExecutor(self.home / "run/agent.sock")
-        until(self.answers)
+        until(self.is_ready)
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             return bool(self.executor.capacity())
         except OSError:
@@ -102,7 +102,7 @@ def launch_of(url: str, **changes: Any) -> Launch:
 
 @pytest.fixture
 def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
-    """A runner API with a hundred thousand tasks of a millisecond: a launch that runs until it is ended."""
+    """A runner API with a hundred thousand tasks of a millisecond, so that a launch runs until it is cancelled."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
     server = RunnerApi(tmp_path, total=100_000, play=play, model=MODEL)
@@ -181,11 +181,11 @@ def test_logs_end_with_the_launch(bench: Bench) -> None:
     assert list(bench.executor.logs("another", 0)) == []
 
 
-# -- what only the local one has
+# -- the local executor only
 
 
 def test_an_unreachable_agent_raises_oserror(tmp_path: Path) -> None:
-    executor = LocalExecutor(tmp_path / "nobody.sock")
+    executor = LocalExecutor(tmp_path / "missing.sock")
     with pytest.raises(OSError):
         executor.observe(["x"])
 
@@ -199,8 +199,8 @@ def test_a_restarted_agent_observes_the_launches_of_a_killed_agent_as_ended(
     agent.end(signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in runners))
     agent.start()
-    seen = agent.executor.observe([LAUNCH])[LAUNCH]
-    assert seen.phase is Phase.ENDED and seen.reason == "the node agent that supervised it ended"
+    status = agent.executor.observe([LAUNCH])[LAUNCH]
+    assert status.phase is Phase.ENDED and status.reason == "the node agent that supervised it ended"
 
 
 def test_a_killed_runner_is_observed_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
@@ -227,24 +227,24 @@ def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) 
 
 
 @pytest.fixture
-def agent_of_one_kind(tmp_path: Path) -> Iterator[Agent]:
-    """An agent with one warm runner, whatever environments other tests have prepared on this machine."""
+def agent_with_one_warm_runner(tmp_path: Path) -> Iterator[Agent]:
+    """An agent with one warm runner, independent of the environments that other tests have prepared on this machine."""
     agent_process = Agent(tmp_path / "home", WINDTUNNEL_WARM_RUNNERS="1")
     yield agent_process
     if agent_process.process.poll() is None:
         agent_process.end()
 
 
-def test_a_warm_runner_that_was_taken_is_replaced(agent_of_one_kind: Agent, runner_api: RunnerApi) -> None:
-    agent = agent_of_one_kind
+def test_a_warm_runner_that_was_taken_is_replaced(agent_with_one_warm_runner: Agent, runner_api: RunnerApi) -> None:
+    agent = agent_with_one_warm_runner
     agent.executor.submit(launch_of(runner_api.url))
-    until(lambda: len(agent.runners()) == 2)  # the launch's, and a warm one for the next of its kind
+    until(lambda: len(agent.runners()) == 2)  # the launch's runner, and a warm runner for the next launch of its kind
     agent.executor.cancel(LAUNCH)
     until(lambda: len(agent.runners()) == 1)
     (warm,) = agent.runners()
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: len(agent.runners()) == 2)
-    assert warm in agent.runners()  # it was the warm one that got the launch
+    assert warm in agent.runners()  # the warm runner got the launch
 
 
 def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
@@ -262,13 +262,13 @@ def test_only_the_agents_user_may_use_its_socket(agent: Agent) -> None:
     assert (agent.home / "run").stat().st_mode & 0o777 == 0o700
 
 
-def test_no_launch_starts_where_the_sandbox_is_too_weak(tmp_path: Path) -> None:
+def test_a_launch_on_a_machine_with_a_too_weak_sandbox_is_refused(tmp_path: Path) -> None:
     import asyncio
 
-    from workers.node_agent import Agent as Inside
+    from workers.node_agent import Agent as NodeAgent
     from workers.node_agent import WarmRunnerOptions
 
-    weak = Inside(
+    agent = NodeAgent(
         home=tmp_path,
         cache=NodeCache(tmp_path / "cache", FilesystemStore(tmp_path / "objects")),
         cores=1,
@@ -277,4 +277,4 @@ def test_no_launch_starts_where_the_sandbox_is_too_weak(tmp_path: Path) -> None:
         warm=WarmRunnerOptions(),
     )
     with pytest.raises(Unsafe, match="Landlock"):
-        asyncio.run(weak.submit({"id": "x"}))
+        asyncio.run(agent.submit({"id": "x"}))

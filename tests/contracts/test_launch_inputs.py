@@ -19,7 +19,7 @@ MODEL = hashlib.sha256(b"weights").digest() * 40_000
 
 
 class OneObjectCache:
-    """A cache client that has one object, possibly a wrong one; it counts what is put."""
+    """A cache client with one object, possibly with wrong bytes, which records the digests that are put."""
 
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
@@ -85,7 +85,7 @@ def test_an_interrupted_download_is_resumed(
     def broken(bundle: Any, start: int, stop: int) -> Iterator[bytes]:
         starts.append(start)
         pieces = read(bundle, start, min(stop, start + 500_000))
-        return pieces  # fewer bytes than the head has described_files
+        return pieces  # fewer bytes than the Content-Length
 
     monkeypatch.setattr(runner_api.leases, "read", broken)
     model, _ = inputs().download(described_files(runner_api), model=None, dataset="/a/folder")
@@ -133,7 +133,7 @@ def test_the_files_of_an_ended_launch_or_without_its_token_are_refused(
     with pytest.raises(LaunchOver, match="410"):
         inputs().download(files, model=None, dataset="/a/folder")
     with pytest.raises(LaunchOver, match="401"):
-        inputs(token="guessed").download(files, model=None, dataset="/a/folder")
+        inputs(token="wrong").download(files, model=None, dataset="/a/folder")
 
 
 def get(runner_api: RunnerApi, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -168,12 +168,12 @@ def test_a_launch_without_a_packed_dataset_answers_404(tmp_path: Path) -> None:
 def test_a_redirect_to_the_object_store_is_followed_without_the_launchs_credentials(
     runner_api: RunnerApi, inputs: Callable[..., LaunchInputs]
 ) -> None:
-    seen: list[dict[str, Any]] = []
-    inside = runner_api.application
+    requests: list[dict[str, Any]] = []
+    runner_api_application = runner_api.application
 
     def store(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/bucket/object":
-            seen.append(environ)
+            requests.append(environ)
             start("206 Partial Content", [("Content-Length", str(len(MODEL)))])
             return [MODEL]
         if environ["PATH_INFO"].endswith("/model"):
@@ -182,10 +182,10 @@ def test_a_redirect_to_the_object_store_is_followed_without_the_launchs_credenti
                 [("Location", f"{runner_api.url}/bucket/object?sig=1"), ("Content-Length", "0")],
             )
             return []
-        return inside(environ, start)
+        return runner_api_application(environ, start)
 
     runner_api.application = store
     model, _ = inputs().download(described_files(runner_api), model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
-    assert seen[0]["QUERY_STRING"] == "sig=1"
-    assert "HTTP_AUTHORIZATION" not in seen[0]
+    assert requests[0]["QUERY_STRING"] == "sig=1"
+    assert "HTTP_AUTHORIZATION" not in requests[0]

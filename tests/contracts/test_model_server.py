@@ -1,4 +1,4 @@
-"""Contract of model servers, docs/model-server.md: kept by the shipped ones, and by one in C written from that page."""
+"""Contract of model servers, docs/model-server.md: the shipped servers, and a server in C written from that page."""
 
 import array
 import shutil
@@ -27,18 +27,18 @@ from tests.contracts import graphs
 from tests.contracts.harness_processes import SITE, worker_spec
 
 #: Model servers of formats with declared inputs, and those of code.
-DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process a scenario")
+DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process per scenario")
 
 
 def space(width: int) -> Space:
-    names = tuple(f"x{at}" for at in range(width))
+    names = tuple(f"x{number}" for number in range(width))
     infinity = (float("inf"),) * width
     low = tuple(-value for value in infinity)
     return Space(dtype="float32", shape=(width,), names=names, units=("",) * width, low=low, high=infinity)
 
 
-def interface(seen: int = 4, done: int = 4) -> Interface:
-    return Interface(observation=space(seen), action=space(done))
+def interface(observation_width: int = 4, action_width: int = 4) -> Interface:
+    return Interface(observation=space(observation_width), action=space(action_width))
 
 
 @dataclass
@@ -59,7 +59,7 @@ class ModelServerKind:
     isolation: str = "launch"
 
 
-def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
+def shipped_model_server(format: str, site: str, isolation: str) -> Callable[[], Process]:
     def start() -> Process:
         model_server = processes.spawn_model_server(
             worker_spec(format=format, model_server_site=site, isolation=isolation), "model_server"
@@ -108,19 +108,19 @@ def kind_of(name: str, request: pytest.FixtureRequest) -> ModelServerKind:
         return ModelServerKind("c", start, lambda width=4, scale=2.0, offset=1.0: f"{scale} {offset}".encode())
     if name.startswith("python"):
         isolation = "launch" if name == "python" else "scenario"
-        return ModelServerKind(name, shipped("python", SITE, isolation), graphs.python, isolation)
+        return ModelServerKind(name, shipped_model_server("python", SITE, isolation), graphs.python, isolation)
     site = site_of({"onnx": "onnx", "tflite": "tensorflow"}[name], name)
     if name == "onnx":
-        return ModelServerKind(name, shipped(name, site, "launch"), graphs.onnx)
+        return ModelServerKind(name, shipped_model_server(name, site, "launch"), graphs.onnx)
 
-    def lite(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
+    def tflite(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
         return graphs.tflite(site, width, scale, offset)
 
-    return ModelServerKind(name, shipped(name, site, "launch"), lite)
+    return ModelServerKind(name, shipped_model_server(name, site, "launch"), tflite)
 
 
 @contextmanager
-def started(kind: ModelServerKind) -> Iterator[Process]:
+def running_model_server(kind: ModelServerKind) -> Iterator[Process]:
     process = kind.start()
     try:
         yield process
@@ -131,7 +131,7 @@ def started(kind: ModelServerKind) -> Iterator[Process]:
 
 
 @contextmanager
-def file_of(content: bytes) -> Iterator[int]:
+def open_file_of(content: bytes) -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -142,7 +142,7 @@ def file_of(content: bytes) -> Iterator[int]:
 def loaded(
     kind: ModelServerKind, *, batch: int = 1, deadline: float = 20.0
 ) -> Iterator[tuple[ModelServerClient, Process]]:
-    with started(kind) as process, file_of(kind.model()) as model:
+    with running_model_server(kind) as process, open_file_of(kind.model()) as model:
         model_server = ModelServerClient(
             process.socket, interface(), batch=batch, deadline=deadline, send_done=kind.isolation == "scenario"
         )
@@ -155,14 +155,14 @@ def observations(count: int = 1) -> np.ndarray[Any, Any]:
     return np.linspace(-1.0, 1.0, count * 4, dtype=np.float32).reshape(count, 4)
 
 
-def test_its_first_frame_is_hello_with_the_protocol_version(kind: ModelServerKind) -> None:
-    with started(kind) as process:
-        greeting = receive(process.socket)
-    assert greeting[:2] == ["hello", 1]
-    assert all(isinstance(value, str | int | float | bool | None) for value in greeting[2].values())
+def test_the_first_frame_is_hello_with_the_protocol_version(kind: ModelServerKind) -> None:
+    with running_model_server(kind) as process:
+        frame = receive(process.socket)
+    assert frame[:2] == ["hello", 1]
+    assert all(isinstance(value, str | int | float | bool | None) for value in frame[2].values())
 
 
-def test_it_answers_each_observation_with_the_models_action(kind: ModelServerKind) -> None:
+def test_each_observation_is_answered_with_the_models_action(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, _):
         for seed in (1, 2, 2**63 - 1):
             model_server.ready(seed)
@@ -173,7 +173,7 @@ def test_it_answers_each_observation_with_the_models_action(kind: ModelServerKin
             model_server.end(None)
 
 
-def test_it_answers_a_batch_row_by_row(kind: ModelServerKind) -> None:
+def test_a_batch_is_answered_row_by_row(kind: ModelServerKind) -> None:
     with loaded(kind, batch=16) as (model_server, _):
         model_server.ready(7)
         actions, _ = model_server.act(observations(16))
@@ -181,7 +181,7 @@ def test_it_answers_a_batch_row_by_row(kind: ModelServerKind) -> None:
         assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
 
 
-def test_a_scenario_may_be_reset_and_never_run(kind: ModelServerKind) -> None:
+def test_a_scenario_may_be_reset_without_being_run(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, _):
         model_server.begin(1)
         model_server.begin(2)
@@ -194,7 +194,7 @@ def test_a_scenario_may_be_reset_and_never_run(kind: ModelServerKind) -> None:
 
 
 def test_replies_repeat_the_sequence_number_of_the_request(kind: ModelServerKind) -> None:
-    with started(kind) as process, file_of(kind.model()) as model:
+    with running_model_server(kind) as process, open_file_of(kind.model()) as model:
         receive(process.socket)
         send(process.socket, ["load", 1, load_request()], model)
         assert receive(process.socket)[:2] == ["loaded", 1]
@@ -207,7 +207,7 @@ def test_replies_repeat_the_sequence_number_of_the_request(kind: ModelServerKind
 
 
 def test_frames_may_arrive_in_pieces_or_together(kind: ModelServerKind) -> None:
-    with started(kind) as process, file_of(kind.model()) as model:
+    with running_model_server(kind) as process, open_file_of(kind.model()) as model:
         receive(process.socket)
         send(process.socket, ["load", 1, load_request()], model)
         receive(process.socket)
@@ -219,15 +219,17 @@ def test_frames_may_arrive_in_pieces_or_together(kind: ModelServerKind) -> None:
         process.socket.sendall(together)
         replies = [receive(process.socket) for _ in range(4)]
         assert [frame[:2] for frame in replies] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
-        for at in range(len(model_protocol.framed(act))):
-            process.socket.send(model_protocol.framed(act)[at : at + 1])
+        for offset in range(len(model_protocol.framed(act))):
+            process.socket.send(model_protocol.framed(act)[offset : offset + 1])
         assert np.array_equal(np.frombuffer(receive(process.socket)[2], np.float32), 2 * observations()[0] + 1)
 
 
-def test_a_model_that_does_not_fit_is_refused_with_both_shapes(declared: ModelServerKind) -> None:
-    with started(declared) as process, file_of(declared.model(width=3)) as model:
-        seen, done = (4, 5) if declared.name == "c" else (4, 4)
-        model_server = ModelServerClient(process.socket, interface(seen, done), batch=1, deadline=20.0)
+def test_a_model_of_another_width_is_refused_with_both_shapes(declared: ModelServerKind) -> None:
+    with running_model_server(declared) as process, open_file_of(declared.model(width=3)) as model:
+        observation_width, action_width = (4, 5) if declared.name == "c" else (4, 4)
+        model_server = ModelServerClient(
+            process.socket, interface(observation_width, action_width), batch=1, deadline=20.0
+        )
         model_server.hello()
         with pytest.raises(model_faults.WrongAnswer) as refusal:
             model_server.load("any", {}, model)
@@ -247,20 +249,20 @@ def test_a_graph_with_more_inputs_than_the_observation_is_refused(request: pytes
 
 def test_a_graphs_random_numbers_are_reproducible_by_seed(request: pytest.FixtureRequest) -> None:
     kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("RandomUniformLike", ["observation"]))
-    drawn: dict[int, set[bytes]] = {}
+    sequences_of_seed: dict[int, set[bytes]] = {}
     for seeds in ([5, 6, 5], [2**63 - 1, 5, 6]):
         with loaded(kind) as (model_server, _):
             for seed in seeds:
                 model_server.ready(seed)
                 actions = b"".join(model_server.act(observations())[0].tobytes() for _ in range(3))
-                drawn.setdefault(seed, set()).add(actions)
-                assert len({actions[at : at + 16] for at in (0, 16, 32)}) == 3
-    assert [len(sequences) for sequences in drawn.values()] == [1, 1, 1]
-    assert len(set.union(*drawn.values())) == 3
+                sequences_of_seed.setdefault(seed, set()).add(actions)
+                assert len({actions[offset : offset + 16] for offset in (0, 16, 32)}) == 3
+    assert [len(sequences) for sequences in sequences_of_seed.values()] == [1, 1, 1]
+    assert len(set.union(*sequences_of_seed.values())) == 3
 
 
 def test_a_file_that_is_not_a_model_is_refused_with_a_reason(kind: ModelServerKind) -> None:
-    with started(kind) as process, file_of(b"\x00 no model at all") as model:
+    with running_model_server(kind) as process, open_file_of(b"\x00 no model at all") as model:
         model_server = ModelServerClient(process.socket, interface(), batch=1, deadline=20.0)
         model_server.hello()
         with pytest.raises((model_faults.WrongAnswer, model_faults.Failed)) as refusal:
@@ -268,7 +270,7 @@ def test_a_file_that_is_not_a_model_is_refused_with_a_reason(kind: ModelServerKi
     assert len(str(refusal.value)) > 10
 
 
-def test_it_exits_with_code_0_on_close_and_when_the_socket_is_closed(kind: ModelServerKind) -> None:
+def test_a_model_server_exits_with_code_0_on_close_and_when_the_socket_is_closed(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, process):
         model_server.ready(1)
         model_server.act(observations())
@@ -281,32 +283,32 @@ def test_it_exits_with_code_0_on_close_and_when_the_socket_is_closed(kind: Model
 
 
 def load_request() -> dict[str, Any]:
-    described = model_protocol.describe(replace(space(4)))
+    space_description = model_protocol.describe(replace(space(4)))
     request = {"format": "any", "model": None, "batch": 1, "params": {}}
-    return request | {"observation": described, "action": described}
+    return request | {"observation": space_description, "action": space_description}
 
 
-def send(end: socket.socket, message: list[Any], descriptor: int | None = None) -> None:
+def send(connection: socket.socket, message: list[Any], descriptor: int | None = None) -> None:
     frame = model_protocol.framed(message)
     if descriptor is None:
-        end.sendall(frame)
+        connection.sendall(frame)
     else:
-        end.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+        connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
 
 
-def receive(end: socket.socket) -> Any:
-    end.settimeout(30)
-    (length,) = struct.unpack("<I", exactly(end, 4))
-    payload = exactly(end, length)
+def receive(connection: socket.socket) -> Any:
+    connection.settimeout(30)
+    (length,) = struct.unpack("<I", receive_bytes(connection, 4))
+    payload = receive_bytes(connection, length)
     decoded = msgspec.msgpack.decode(payload)
-    assert msgspec.msgpack.encode(decoded) == payload, "not the shortest encoding"
+    assert msgspec.msgpack.encode(decoded) == payload, "the frame is not in the shortest encoding"
     return decoded
 
 
-def exactly(end: socket.socket, length: int) -> bytes:
+def receive_bytes(connection: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        chunk = end.recv(length - len(data))
-        assert chunk, "the model server is gone"
+        chunk = connection.recv(length - len(data))
+        assert chunk, "the model server has ended"
         data += chunk
     return data

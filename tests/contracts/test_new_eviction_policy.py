@@ -1,4 +1,4 @@
-"""A new eviction policy, made by the recipe of docs/cache.md, in a copy of the sources: both caches use it."""
+"""A new eviction policy, added by the recipe of docs/cache.md to a copy of the sources: both caches use it."""
 
 import hashlib
 import http.client
@@ -55,7 +55,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Cache(Protocol):
-    """A cache of CAPACITY bytes, from outside."""
+    """A cache of CAPACITY bytes, used through its interface."""
 
     def add(self, name: str, size: int) -> None:
         """Read an object of that size, which puts it into the cache if it is absent."""
@@ -74,8 +74,8 @@ class CacheService:
         self._sources, self._folder = sources, folder
         (self._port,) = free_ports(1)
         bucket = {"Name": "b", "BucketQuota": CAPACITY, "AllowNamespaces": ["team"], "Eviction": "gds"}
-        reviewer = {"Kind": "static", "Tokens": [{"Token": "secret", "Namespace": "team"}]}
-        document = {"Bucket": [bucket], "Reviewer": reviewer, "Directory": str(folder / "scs")}
+        authenticator = {"Kind": "static", "Tokens": [{"Token": "secret", "Namespace": "team"}]}
+        document = {"Bucket": [bucket], "Reviewer": authenticator, "Directory": str(folder / "scs")}
         (folder / "scs.json").write_text(json.dumps(document | {"Listen": f"127.0.0.1:{self._port}"}))
         self._start()
 
@@ -106,7 +106,7 @@ class CacheService:
         assert self._request("PUT", f"/v1/objects/b/{name}", b"x" * size) == 201
 
     def present(self) -> set[str]:
-        """Look into the object index: a request would count as a use."""
+        """Read the object index: a request would count as a use."""
         with closing(sqlite3.connect(f"file:{self._folder}/scs/ledger.db?mode=ro", uri=True)) as connection:
             return {key.decode() for (key,) in connection.execute("select key from objects")}
 
@@ -122,7 +122,7 @@ class CacheService:
 
 
 class NodeCache:
-    """The node cache of the copied sources; each use of it is a process of its own, so it is always restarted."""
+    """The node cache of the copied sources; each use runs in a new process."""
 
     def __init__(self, sources: Path, folder: Path) -> None:
         self._sources, self._home = sources, folder
@@ -144,11 +144,11 @@ class NodeCache:
 
     def present(self) -> set[str]:
         """Look into the cache's folder."""
-        held = set(os.listdir(self._home / "cache" / "objects"))
-        return {name for name, digest in self._digests.items() if digest in held}
+        entries = set(os.listdir(self._home / "cache" / "objects"))
+        return {name for name, digest in self._digests.items() if digest in entries}
 
     def kill(self) -> None:
-        """Do nothing: no process of it is left."""
+        """Do nothing: the cache has no running process."""
 
     def end(self) -> None:
         """Do nothing."""
@@ -166,7 +166,9 @@ def test_a_policy_that_the_documented_recipe_adds_chooses_the_victims_of_both_ca
     for name, size in (("small", 100), ("large", 500), ("middle", 200)):
         cache.add(name, size)
     cache.add("second", 250)
-    assert cache.present() == {"small", "middle", "second"}, "not the oldest, nor the longest unused"
+    assert cache.present() == {"small", "middle", "second"}, (
+        "neither the oldest nor the least recently used entry is evicted"
+    )
     cache.kill()
     # The floor, 1/500, survives: without it `third` would have the least key, and before it `second`.
     cache.add("third", 300)
@@ -174,7 +176,7 @@ def test_a_policy_that_the_documented_recipe_adds_chooses_the_victims_of_both_ca
     assert cache.present() == {"small", "second", "third", "fourth"}, "1/200 < 1/500 + 1/300 < 1/500 + 1/250"
 
 
-def test_an_unknown_policy_is_an_error_that_lists_also_the_added_one(sources: Path, tmp_path: Path) -> None:
+def test_an_unknown_policy_is_an_error_that_lists_the_added_policy(sources: Path, tmp_path: Path) -> None:
     bucket = {"Name": "b", "BucketQuota": CAPACITY, "Eviction": "gdsf"}
     (tmp_path / "scs.json").write_text(json.dumps({"Bucket": [bucket], "Directory": str(tmp_path / "scs")}))
     for command, settings, subject in (
@@ -182,8 +184,8 @@ def test_an_unknown_policy_is_an_error_that_lists_also_the_added_one(sources: Pa
         (["-m", "server", "run"], {"WINDTUNNEL_CACHE_EVICTION": "gdsf"}, "WINDTUNNEL_CACHE_EVICTION"),
     ):
         environ = os.environ | {"WINDTUNNEL_HOME": str(tmp_path / "home")} | settings
-        ended = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, *command], cwd=sources, env=environ, capture_output=True, text=True, timeout=TIMEOUT
         )
-        message = ended.stdout + ended.stderr
-        assert ended.returncode == 2 and subject in message and "fifo, gds, lru, nr, random" in message, message
+        message = completed.stdout + completed.stderr
+        assert completed.returncode == 2 and subject in message and "fifo, gds, lru, nr, random" in message, message
