@@ -1,4 +1,4 @@
-"""Jobs through RQ, on a real Valkey and with the jobs role's own processes: retries, timeouts, kills, outages."""
+"""Jobs of RQ on a real Valkey, in the processes of the jobs role: retries, timeouts, kills, outages."""
 
 import ctypes
 import json
@@ -33,10 +33,10 @@ from tests.waiting import until
 
 #: Kinds as in production, with retries that a test can wait for; `stage` is resident, `register` is not.
 QUICK: tuple[JobKind, ...] = tuple(replace(kind, retries=(1, 1), concurrency=2) for kind in KINDS)
-BOTH = pytest.mark.parametrize("name", ["stage", "register"])
+STAGE_AND_REGISTER = pytest.mark.parametrize("name", ["stage", "register"])
 
 
-class Role:
+class JobsRole:
     """A jobs role in a process of its own. Its jobs append lines to a file, and wait for files that a test creates."""
 
     def __init__(self, server: Valkey, home: Path) -> None:
@@ -61,7 +61,7 @@ class Role:
                 self.server.url,
                 kinds,
                 self.functions,
-                (self.home / "beat").touch,
+                (self.home / "liveness").touch,
                 metrics_port=metrics_port,
                 stop_timeout=stop_timeout,
             ).run()
@@ -100,8 +100,8 @@ class Role:
 
         return run
 
-    def go(self) -> None:
-        """Let the jobs end that wait."""
+    def release(self) -> None:
+        """Let the waiting jobs end."""
         (self.home / "go").touch()
 
     def runs(self, name: str, id: str) -> list[int]:
@@ -115,69 +115,71 @@ class Role:
         except NoSuchJobError:
             return None
 
-    def failed(self, name: str) -> list[str]:
+    def failed_ids(self, name: str) -> list[str]:
         return queue_of(next(kind for kind in KINDS if kind.name == name), self.redis).failed_job_registry.get_job_ids()
 
-    def done(self, name: str, id: str) -> bool:
+    def is_done(self, name: str, id: str) -> bool:
         """Return whether the job has run and its record is deleted."""
         return bool(self.runs(name, id)) and self.job(name, id) is None
 
 
 @pytest.fixture
-def role(tmp_path: Path) -> Iterator[Role]:
+def role(tmp_path: Path) -> Iterator[JobsRole]:
     server = Valkey(tmp_path)
-    role = Role(server, tmp_path)
+    role = JobsRole(server, tmp_path)
     yield role
     if role.pid:
-        role.go()
+        role.release()
         role.end(signal.SIGKILL)
     role.redis.close()
     server.kill()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_kind_of_job_is_done_from_its_own_queue(role: Role, kind: JobKind) -> None:
+def test_every_kind_of_job_is_done_from_its_own_queue(role: JobsRole, kind: JobKind) -> None:
     role.start([replace(kind, concurrency=1)])
     role.queue.enqueue(kind.name, "a")
-    until(lambda: role.done(kind.name, "a"))
+    until(lambda: role.is_done(kind.name, "a"))
     assert role.runs(kind.name, "a")
     assert role.redis.smembers("rq:queues") == {f"rq:queue:windtunnel:{kind.name}".encode()}
     assert role.end() == 0
 
 
-@BOTH
-def test_a_job_that_is_enqueued_again_while_it_waits_or_runs_is_one_job(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_a_job_that_is_enqueued_again_while_it_waits_or_runs_is_one_job(role: JobsRole, name: str) -> None:
     for _ in range(3):
         role.queue.enqueue(name, "waits")
     role.start()
     until(lambda: role.runs(name, "waits"))
     for _ in range(3):
         role.queue.enqueue(name, "waits")
-    role.go()
-    until(lambda: role.done(name, "waits"))
+    role.release()
+    until(lambda: role.is_done(name, "waits"))
     assert len(role.runs(name, "waits")) == 1
     role.queue.enqueue(name, "waits")  # due again: it runs again
     until(lambda: len(role.runs(name, "waits")) == 2)
 
 
-@BOTH
-def test_a_kind_runs_as_many_jobs_at_once_as_its_concurrency_and_holds_up_no_other(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_a_kind_runs_as_many_jobs_at_once_as_its_concurrency_and_delays_no_other_kind(
+    role: JobsRole, name: str
+) -> None:
     role.start()
     for number in range(3):
         role.queue.enqueue(name, f"waits{number}")
     until(lambda: len(role.record.read_text().splitlines()) == 2)
     role.queue.enqueue("collect", "quick")
-    until(lambda: role.done("collect", "quick"))
+    until(lambda: role.is_done("collect", "quick"))
     assert not role.runs(name, "waits2")
-    role.go()
-    until(lambda: role.done(name, "waits2"))
+    role.release()
+    until(lambda: role.is_done(name, "waits2"))
 
 
-@BOTH
-def test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceback(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceback(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "raises")
-    until(lambda: role.failed(name) == [f"{name}-raises"])
+    until(lambda: role.failed_ids(name) == [f"{name}-raises"])
     assert len(role.runs(name, "raises")) == 3
     job = role.job(name, "raises")
     assert job is not None and "RuntimeError: raises is broken" in (job.latest_result().exc_string or "")
@@ -187,27 +189,27 @@ def test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceba
     for _ in range(5):
         role.queue.enqueue(name, "raises")  # as the dispatcher does, every two seconds
     role.queue.enqueue(name, "good")
-    until(lambda: role.done(name, "good"))
+    until(lambda: role.is_done(name, "good"))
     assert len(role.runs(name, "raises")) == 3
-    assert role.failed(name) == [f"{name}-raises"]
+    assert role.failed_ids(name) == [f"{name}-raises"]
 
 
-@BOTH
-def test_a_failed_job_is_enqueued_again_from_sql_after_pauses_that_double(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_a_failed_job_is_enqueued_again_from_sql_after_pauses_that_double(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "raises")
     for runs, pause in ((3, FIRST_PAUSE), (4, 2 * FIRST_PAUSE), (5, 4 * FIRST_PAUSE)):
-        until(lambda: role.failed(name) == [f"{name}-raises"])
+        until(lambda: role.failed_ids(name) == [f"{name}-raises"])
         assert len(role.runs(name, "raises")) == runs
-        ended(role, name, "raises", pause - 30)
+        set_ended_ago(role, name, "raises", pause - 30)
         role.queue.enqueue(name, "raises")
-        assert role.failed(name) == [f"{name}-raises"]
-        ended(role, name, "raises", pause + 1)
+        assert role.failed_ids(name) == [f"{name}-raises"]
+        set_ended_ago(role, name, "raises", pause + 1)
         role.queue.enqueue(name, "raises")
         until(lambda runs=runs: len(role.runs(name, "raises")) == runs + 1)
 
 
-def ended(role: Role, name: str, id: str, seconds: float) -> None:
+def set_ended_ago(role: JobsRole, name: str, id: str, seconds: float) -> None:
     """Make a failed job's record say that it failed so many seconds ago."""
     job = role.job(name, id)
     assert job is not None
@@ -215,105 +217,105 @@ def ended(role: Role, name: str, id: str, seconds: float) -> None:
     job.save(include_meta=False, include_result=False)
 
 
-@BOTH
-def test_the_job_of_a_killed_worker_is_done_again_in_seconds(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_the_job_of_a_killed_worker_is_done_again_in_seconds(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "waits")
     (pid,) = until(lambda: role.runs(name, "waits"))
     os.kill(pid, signal.SIGKILL)
-    role.queue.enqueue(name, "waits")  # from SQL, in vain
+    role.queue.enqueue(name, "waits")  # from SQL, without effect
     until(lambda: len(role.runs(name, "waits")) == 2)
-    role.go()
-    until(lambda: role.done(name, "waits"))
+    role.release()
+    until(lambda: role.is_done(name, "waits"))
 
 
 def test_the_job_of_a_killed_parent_of_forked_jobs_is_done_again_and_its_process_does_not_outlive_it(
-    role: Role,
+    role: JobsRole,
 ) -> None:
     role.start()
     role.queue.enqueue("register", "waits")
     (pid,) = until(lambda: role.runs("register", "waits"))
     os.kill(parent_of(pid), signal.SIGKILL)
-    until(lambda: zombie(pid))
+    until(lambda: has_ended(pid))
     until(lambda: len(role.runs("register", "waits")) == 2)
 
 
-@BOTH
-def test_the_jobs_of_a_killed_role_are_done_by_another_within_seconds(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_the_jobs_of_a_killed_role_are_done_by_another_within_seconds(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "waits")
     until(lambda: role.runs(name, "waits"))
     role.end(signal.SIGKILL)
     role.start()
-    role.queue.enqueue(name, "waits")  # from SQL, in vain: RQ finds that its heartbeat has expired
+    role.queue.enqueue(name, "waits")  # from SQL, without effect: RQ detects the expired heartbeat
     until(lambda: len(role.runs(name, "waits")) == 2)
 
 
-@BOTH
-def test_a_job_whose_worker_dies_each_time_ends_among_the_failed(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_a_job_whose_worker_dies_at_each_attempt_is_listed_as_failed(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "waits")
     for attempt in (1, 2, 3):
         until(lambda attempt=attempt: len(role.runs(name, "waits")) == attempt)
         os.kill(role.runs(name, "waits")[-1], signal.SIGKILL)
-    until(lambda: role.failed(name) == [f"{name}-waits"])
+    until(lambda: role.failed_ids(name) == [f"{name}-waits"])
 
 
 @pytest.mark.parametrize(("name", "id"), [("stage", "waits"), ("register", "waits")])
-def test_a_job_is_ended_at_its_timeout_while_others_of_its_kind_go_on(role: Role, name: str, id: str) -> None:
+def test_a_job_is_ended_at_its_timeout_while_others_of_its_kind_continue(role: JobsRole, name: str, id: str) -> None:
     role.start([replace(kind, timeout=1, retries=()) for kind in QUICK])
     role.queue.enqueue(name, id)
     until(lambda: role.runs(name, id))
     role.queue.enqueue(name, "other")
-    until(lambda: role.done(name, "other"))
-    until(lambda: role.failed(name) == [f"{name}-{id}"])
+    until(lambda: role.is_done(name, "other"))
+    until(lambda: role.failed_ids(name) == [f"{name}-{id}"])
     job = role.job(name, id)
     assert job is not None and "JobTimeoutException" in (job.latest_result().exc_string or "")
     role.queue.enqueue(name, "after")
-    until(lambda: role.done(name, "after"))
+    until(lambda: role.is_done(name, "after"))
 
 
 @pytest.mark.parametrize("id", ["swallows", "hangs"])
-def test_a_resident_job_that_no_exception_ends_is_killed_and_tried_again(
-    role: Role, id: str, monkeypatch: pytest.MonkeyPatch
+def test_a_resident_job_that_ignores_its_timeout_is_killed_and_retried(
+    role: JobsRole, id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.notifications.job_workers.GRACE", 1.0)
     role.start([replace(kind, timeout=1, retries=(1,)) for kind in QUICK])
     role.queue.enqueue("stage", id)
     role.queue.enqueue("stage", "other")
-    until(lambda: role.done("stage", "other"))
+    until(lambda: role.is_done("stage", "other"))
     until(lambda: len(role.runs("stage", id)) == 2)
-    until(lambda: role.failed("stage") == [f"stage-{id}"])
+    until(lambda: role.failed_ids("stage") == [f"stage-{id}"])
     for pid in role.runs("stage", id):
-        until(lambda pid=pid: zombie(pid))
+        until(lambda pid=pid: has_ended(pid))
 
 
-def test_jobs_go_on_after_redis_was_flushed_while_they_ran(role: Role) -> None:
+def test_jobs_continue_after_redis_is_flushed_while_they_run(role: JobsRole) -> None:
     role.start()
     for name in ("stage", "register"):
         role.queue.enqueue(name, "waits")
         until(lambda name=name: role.runs(name, "waits"))
     role.redis.flushall()
-    role.go()
+    role.release()
     for name in ("stage", "register"):
         role.queue.enqueue(name, "flushed")
-        until(lambda name=name: role.done(name, "flushed"))
+        until(lambda name=name: role.is_done(name, "flushed"))
 
 
-def test_jobs_go_on_after_redis_was_away_while_they_ran(role: Role) -> None:
+def test_jobs_continue_after_an_outage_of_redis_while_they_run(role: JobsRole) -> None:
     role.start()
     for name in ("stage", "register"):
         role.queue.enqueue(name, "waits")
         until(lambda name=name: role.runs(name, "waits"))
     role.server.kill()
-    role.go()
+    role.release()
     role.server.start()
     for name in ("stage", "register"):
         until(lambda name=name: enqueued(role, name, "later"))
-        until(lambda name=name: role.done(name, "later"))
+        until(lambda name=name: role.is_done(name, "later"))
 
 
-def enqueued(role: Role, name: str, id: str) -> bool:
+def enqueued(role: JobsRole, name: str, id: str) -> bool:
     try:
         role.queue.enqueue(name, id)
     except ConnectionError:
@@ -321,43 +323,43 @@ def enqueued(role: Role, name: str, id: str) -> bool:
     return True
 
 
-def test_a_role_that_is_asked_to_end_lets_running_jobs_end(role: Role) -> None:
+def test_a_role_that_receives_sigterm_lets_running_jobs_end(role: JobsRole) -> None:
     role.start()
     for name in ("stage", "register"):
         role.queue.enqueue(name, "waits")
         until(lambda name=name: role.runs(name, "waits"))
     os.kill(role.pid, signal.SIGTERM)
-    role.go()
+    role.release()
     assert os.waitstatus_to_exitcode(os.waitpid(role.pid, 0)[1]) == 0
     role.pid = 0
-    assert role.done("stage", "waits") and role.done("register", "waits")
+    assert role.is_done("stage", "waits") and role.is_done("register", "waits")
 
 
-def test_a_role_that_is_asked_to_end_does_not_wait_for_long_jobs_for_ever(role: Role) -> None:
+def test_a_role_that_receives_sigterm_waits_for_jobs_until_its_timeout(role: JobsRole) -> None:
     role.start(stop_timeout=0.1)
     role.queue.enqueue("stage", "waits")
     (pid,) = until(lambda: role.runs("stage", "waits"))
     assert role.end() == 0
     assert not Path(f"/proc/{pid}").exists()
-    assert role.job("stage", "waits") is not None  # another role does it
+    assert role.job("stage", "waits") is not None  # another role runs it
 
 
-def test_the_liveness_file_is_touched_while_every_worker_is_busy(role: Role) -> None:
+def test_the_liveness_file_is_touched_while_every_worker_is_busy(role: JobsRole) -> None:
     role.start([replace(kind, concurrency=1) for kind in QUICK])
     role.queue.enqueue("stage", "waits")
     until(lambda: role.runs("stage", "waits"))
-    until((role.home / "beat").exists)
-    before = (role.home / "beat").stat().st_mtime
-    until(lambda: (role.home / "beat").stat().st_mtime > before)
+    until((role.home / "liveness").exists)
+    before = (role.home / "liveness").stat().st_mtime
+    until(lambda: (role.home / "liveness").stat().st_mtime > before)
 
 
-def test_metrics_have_queues_and_attempts_of_every_kind(role: Role) -> None:
+def test_metrics_have_queues_and_attempts_of_every_kind(role: JobsRole) -> None:
     (port,) = free_ports(1)
     role.start([replace(kind, retries=()) for kind in QUICK], metrics_port=port)
     for name in ("stage", "register"):
         role.queue.enqueue(name, "good")
         role.queue.enqueue(name, "raises")
-        until(lambda name=name: role.done(name, "good") and role.failed(name))
+        until(lambda name=name: role.is_done(name, "good") and role.failed_ids(name))
 
     def metrics() -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -376,10 +378,10 @@ def test_metrics_have_queues_and_attempts_of_every_kind(role: Role) -> None:
     until(lambda: 'windtunnel_job_worker_ends_total{kind="stage"} 1.0' in metrics())
 
 
-# -- a client of Redis with bad intentions
+# -- hostile clients of Redis
 
 
-def hostile(role: Role, name: str, **fields: Any) -> str:
+def enqueue_hostile_job(role: JobsRole, name: str, **fields: Any) -> str:
     """Write a job into a queue, as any client of Redis could; return its id."""
     kind = next(kind for kind in KINDS if kind.name == name)
     data = fields.pop("data", f'["{name}", null, ["{fields.pop("id", "good")}"], {{}}]')
@@ -393,15 +395,15 @@ def call(path: Path) -> str:
     return f'["os.mkdir", null, ["{path}"], {{}}]'
 
 
-@BOTH
-def test_no_function_outside_the_allow_list_is_called(role: Role, name: str, tmp_path: Path) -> None:
+@STAGE_AND_REGISTER
+def test_no_function_outside_the_allow_list_is_called(role: JobsRole, name: str, tmp_path: Path) -> None:
     role.start([replace(kind, retries=()) for kind in QUICK])
-    hostile(role, name, data=call(tmp_path / "made"))
-    until(lambda: role.failed(name) == ["hostile"])
-    assert not (tmp_path / "made").exists()
+    enqueue_hostile_job(role, name, data=call(tmp_path / "created"))
+    until(lambda: role.failed_ids(name) == ["hostile"])
+    assert not (tmp_path / "created").exists()
 
 
-@BOTH
+@STAGE_AND_REGISTER
 @pytest.mark.parametrize(
     "data",
     [
@@ -414,30 +416,30 @@ def test_no_function_outside_the_allow_list_is_called(role: Role, name: str, tmp
         "\x80\x04pickle",
     ],
 )
-def test_a_job_with_other_arguments_than_a_platform_s_is_refused(role: Role, name: str, data: str) -> None:
+def test_a_job_with_other_arguments_than_a_platform_s_is_refused(role: JobsRole, name: str, data: str) -> None:
     role.start([replace(kind, retries=()) for kind in QUICK])
-    hostile(role, name, data=data)
-    until(lambda: role.failed(name) == ["hostile"])
+    enqueue_hostile_job(role, name, data=data)
+    until(lambda: role.failed_ids(name) == ["hostile"])
     assert role.record.read_text() == ""
     role.queue.enqueue(name, "good")
-    until(lambda: role.done(name, "good"))
+    until(lambda: role.is_done(name, "good"))
 
 
-@BOTH
+@STAGE_AND_REGISTER
 @pytest.mark.parametrize("id", ["good", "raises"])
 def test_callbacks_webhooks_repeats_and_dependents_are_ignored(
-    role: Role, name: str, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    role: JobsRole, name: str, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CALLED", str(tmp_path / "called"))
-    dependent = {"data": call(tmp_path / "made"), "origin": "windtunnel:sweep", "status": "deferred"}
+    monkeypatch.setenv("CALLBACK_FILE", str(tmp_path / "called"))
+    dependent = {"data": call(tmp_path / "created"), "origin": "windtunnel:sweep", "status": "deferred"}
     role.redis.hset("rq:job:dependent", mapping=dependent)
     role.redis.sadd("rq:job:hostile:dependents", "dependent")
     role.redis.sadd("rq:job:dependent:dependencies", "hostile")
-    callback = "tests.contracts.test_job_workers.called"
-    with socket.create_server(("127.0.0.1", 0)) as hooked:
-        url = f"http://127.0.0.1:{hooked.getsockname()[1]}/"
+    callback = "tests.contracts.test_job_workers.callback_target"
+    with socket.create_server(("127.0.0.1", 0)) as webhook_listener:
+        url = f"http://127.0.0.1:{webhook_listener.getsockname()[1]}/"
         role.start()
-        hostile(
+        enqueue_hostile_job(
             role,
             name,
             id=id,
@@ -458,86 +460,88 @@ def test_callbacks_webhooks_repeats_and_dependents_are_ignored(
         if id == "good":
             until(lambda: role.runs(name, id) and not role.redis.exists("rq:job:hostile"))
         else:
-            until(lambda: role.failed(name) == ["hostile"])
+            until(lambda: role.failed_ids(name) == ["hostile"])
         role.queue.enqueue(name, "after")
-        until(lambda: role.done(name, "after"))
+        until(lambda: role.is_done(name, "after"))
         assert len(role.runs(name, id)) == (1 if id == "good" else 3)
-        hooked.setblocking(False)
+        webhook_listener.setblocking(False)
         with pytest.raises(BlockingIOError):
-            hooked.accept()
+            webhook_listener.accept()
     assert not (tmp_path / "called").exists()
     assert role.redis.hget("rq:job:dependent", "status") == b"deferred"
 
 
-def called(*arguments: Any) -> None:
-    Path(os.environ["CALLED"]).touch()
+def callback_target(*arguments: Any) -> None:
+    Path(os.environ["CALLBACK_FILE"]).touch()
 
 
-@BOTH
-def test_a_scheduled_entry_that_somebody_wrote_runs_no_other_function(role: Role, name: str, tmp_path: Path) -> None:
+@STAGE_AND_REGISTER
+def test_a_scheduled_entry_of_another_client_runs_no_function_outside_the_allow_list(
+    role: JobsRole, name: str, tmp_path: Path
+) -> None:
     role.start()
     kind = next(kind for kind in KINDS if kind.name == name)
     role.redis.hset(
         "rq:job:hostile",
-        mapping={"data": call(tmp_path / "made"), "origin": kind.queue, "status": "scheduled"},
+        mapping={"data": call(tmp_path / "created"), "origin": kind.queue, "status": "scheduled"},
     )
     role.redis.zadd(f"rq:scheduled:{kind.queue}", {"hostile": 1})
-    until(lambda: role.failed(name) == ["hostile"])
-    assert not (tmp_path / "made").exists()
+    until(lambda: role.failed_ids(name) == ["hostile"])
+    assert not (tmp_path / "created").exists()
 
 
-@BOTH
+@STAGE_AND_REGISTER
 @pytest.mark.parametrize("fields", [{"status": "no such status"}, {"timeout": "soon"}, {"enqueued_at": "yesterday"}])
 def test_a_record_that_cannot_be_read_does_not_stop_its_kind(
-    role: Role, name: str, fields: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+    role: JobsRole, name: str, fields: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_maintenance, "TAKEN", 1.0)
     role.start([replace(kind, concurrency=1) for kind in QUICK])
-    hostile(role, name, **fields)
+    enqueue_hostile_job(role, name, **fields)
     role.queue.enqueue(name, "good")
-    until(lambda: role.done(name, "good"))
+    until(lambda: role.is_done(name, "good"))
     until(lambda: not role.redis.exists("rq:job:hostile"))
 
 
 # -- maintenance
 
 
-def test_entries_that_cannot_be_read_do_not_stop_the_maintenance_of_other_jobs(role: Role) -> None:
+def test_entries_that_cannot_be_read_do_not_stop_the_maintenance_of_other_jobs(role: JobsRole) -> None:
     role.redis.hset("rq:job:hostile", mapping={"data": "x", "origin": "windtunnel:stage", "status": "no such status"})
     role.redis.zadd("rq:wip:windtunnel:stage", {"hostile:1": 1})
     role.redis.zadd("rq:scheduled:windtunnel:stage", {"hostile": 1})
     role.redis.set("rq:failed:windtunnel:prefetch", "not a sorted set")
     role.start()
     role.queue.enqueue("stage", "raises")
-    until(lambda: role.failed("stage") == ["stage-raises"])
+    until(lambda: role.failed_ids("stage") == ["stage-raises"])
     assert len(role.runs("stage", "raises")) == 3
 
 
-def test_every_queue_is_listed_by_rq_info(role: Role) -> None:
+def test_every_queue_is_listed_by_rq_info(role: JobsRole) -> None:
     role.start()
     role.redis.flushall()
     until(lambda: role.redis.scard("rq:queues") == len(KINDS))
     environ = os.environ | {"RQ_REDIS_URL": role.server.url}
     rq = Path(sys.executable).parent / "rq"
-    listed = subprocess.run([rq, "info", "-Q"], env=environ, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([rq, "info", "-Q"], env=environ, capture_output=True, text=True, check=True).stdout
     for kind in KINDS:
-        assert f"{kind.queue} " in listed
+        assert f"{kind.queue} " in output
 
 
-@BOTH
-def test_an_operator_requeues_failed_jobs_by_rq_s_command(role: Role, name: str) -> None:
+@STAGE_AND_REGISTER
+def test_failed_jobs_are_requeued_by_the_rq_command(role: JobsRole, name: str) -> None:
     role.start([replace(kind, retries=()) for kind in QUICK])
     role.queue.enqueue(name, "raises")
-    until(lambda: role.failed(name))
+    until(lambda: role.failed_ids(name))
     environ = os.environ | {"RQ_REDIS_URL": role.server.url}
     rq = Path(sys.executable).parent / "rq"
-    asked = [rq, "requeue", "-S", "json", "--queue", f"windtunnel:{name}", "--all"]
-    subprocess.run(asked, env=environ, capture_output=True, check=True)
-    until(lambda: len(role.runs(name, "raises")) == 2 and role.failed(name))
+    command = [rq, "requeue", "-S", "json", "--queue", f"windtunnel:{name}", "--all"]
+    subprocess.run(command, env=environ, capture_output=True, check=True)
+    until(lambda: len(role.runs(name, "raises")) == 2 and role.failed_ids(name))
 
 
-def test_a_job_that_a_worker_took_and_never_started_is_put_back(
-    tmp_path: Path, role: Role, monkeypatch: pytest.MonkeyPatch
+def test_a_job_that_a_worker_fetched_and_never_started_is_put_back(
+    tmp_path: Path, role: JobsRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role.queue.enqueue("stage", "lost")
     role.redis.lmove("rq:queue:windtunnel:stage", "rq:queue:windtunnel:stage:intermediate")
@@ -549,8 +553,8 @@ def test_a_job_that_a_worker_took_and_never_started_is_put_back(
     maintenance.close()
 
 
-def test_a_job_that_a_worker_took_a_moment_ago_is_left_to_it(role: Role) -> None:
-    role.queue.enqueue("stage", "taken")
+def test_a_job_that_a_worker_has_just_fetched_is_not_put_back(role: JobsRole) -> None:
+    role.queue.enqueue("stage", "fetched")
     role.redis.lmove("rq:queue:windtunnel:stage", "rq:queue:windtunnel:stage:intermediate")
     maintenance = JobMaintenance(role.server.url, QUICK)
     maintenance.step()
@@ -558,7 +562,7 @@ def test_a_job_that_a_worker_took_a_moment_ago_is_left_to_it(role: Role) -> None
     maintenance.close()
 
 
-def test_the_oldest_failures_are_deleted_beyond_the_limit(role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_failures_are_deleted_beyond_the_limit(role: JobsRole, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_maintenance, "MOST_FAILURES", 2)
     queue = queue_of(QUICK[0], role.redis)
     for number in range(4):
@@ -568,12 +572,12 @@ def test_the_oldest_failures_are_deleted_beyond_the_limit(role: Role, monkeypatc
         queue.failed_job_registry.add(job, ttl=1000 + number, exc_string="broken")
     maintenance = JobMaintenance(role.server.url, QUICK)
     maintenance.step()
-    assert role.failed("stage") == ["stage-2", "stage-3"]
+    assert role.failed_ids("stage") == ["stage-2", "stage-3"]
     assert role.job("stage", "0") is None and role.job("stage", "3") is not None
     maintenance.close()
 
 
-def test_a_started_record_that_no_registry_lists_is_replaced_after_a_minute(role: Role) -> None:
+def test_a_started_record_that_no_registry_lists_is_replaced_after_a_minute(role: JobsRole) -> None:
     role.queue.enqueue("stage", "lost")
     role.redis.delete("rq:queue:windtunnel:stage")
     job = role.job("stage", "lost")
@@ -593,8 +597,8 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def zombie(pid: int) -> bool:
-    """Return whether a process has ended, though its parent may not have noticed."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended, even if its parent has not reaped it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The object store's contract, for each kind of store."""
+"""Contract of object stores, for each kind of store."""
 
 import os
 import threading
@@ -65,7 +65,7 @@ def test_objects_of_many_parts_are_read_back_unchanged(store: ObjectStore, size:
     assert b"".join(store.get("large", 17_000_000, 3)) == whole[17_000_000:17_000_003]
 
 
-def test_a_missing_object_is_known_before_its_first_chunk(store: ObjectStore) -> None:
+def test_a_missing_object_is_an_error_before_the_first_chunk(store: ObjectStore) -> None:
     with pytest.raises(NotFound):
         store.get("nothing/here")
     with pytest.raises(NotFound):
@@ -75,7 +75,7 @@ def test_a_missing_object_is_known_before_its_first_chunk(store: ObjectStore) ->
 def test_a_partial_object_is_never_visible(store: ObjectStore) -> None:
     def broken() -> Iterator[bytes]:
         yield b"half"
-        raise ConnectionError("the line broke")
+        raise ConnectionError("the connection broke")
 
     with pytest.raises(ConnectionError):
         store.put("a/half", broken())
@@ -86,7 +86,7 @@ def test_a_partial_large_object_is_never_visible(store: ObjectStore) -> None:
     def broken() -> Iterator[bytes]:
         for _ in range(40):
             yield b"x" * 1_000_000
-        raise ConnectionError("the line broke")
+        raise ConnectionError("the connection broke")
 
     with pytest.raises(ConnectionError):
         store.put("a/half", broken())
@@ -130,11 +130,11 @@ def test_listed_objects_may_be_deleted_during_the_listing(store: ObjectStore) ->
 def test_many_threads_put_and_get_at_once(store: ObjectStore) -> None:
     contents: dict[int, bytes] = {}
 
-    def there_and_back(number: int) -> None:
+    def put_and_get(number: int) -> None:
         store.put(f"t/{number}", [str(number).encode() * 10_000])
         contents[number] = b"".join(store.get(f"t/{number}"))
 
-    threads = [threading.Thread(target=there_and_back, args=(number,)) for number in range(24)]
+    threads = [threading.Thread(target=put_and_get, args=(number,)) for number in range(24)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -145,27 +145,27 @@ def test_many_threads_put_and_get_at_once(store: ObjectStore) -> None:
 def test_a_presigned_link_reads_and_writes_one_object_or_does_not_exist(store: ObjectStore) -> None:
     store.put("a/b", [b"0123456789"])
     link = store.link("a/b", seconds=60, filename="naïve name.txt")
-    upward = store.link("a/new", seconds=60, verb="PUT")
-    assert (link is None) == (upward is None)
-    if link is None or upward is None:
+    upload_link = store.link("a/new", seconds=60, verb="PUT")
+    assert (link is None) == (upload_link is None)
+    if link is None or upload_link is None:
         return
-    with httpx.Client(trust_env=False, timeout=60) as plain:
-        answer = plain.get(link)
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        answer = client.get(link)
         assert (answer.status_code, answer.content) == (200, b"0123456789")
         assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''na%C3%AFve%20name.txt"
-        part = plain.get(link, headers={"Range": "bytes=2-4"})
+        part = client.get(link, headers={"Range": "bytes=2-4"})
         assert (part.status_code, part.content) == (206, b"234")
-        assert plain.put(upward, content=b"from outside").status_code == 200
-        assert plain.put(link, content=b"not with this one").status_code == 403
+        assert client.put(upload_link, content=b"from outside").status_code == 200
+        assert client.put(link, content=b"not through a link for GET").status_code == 403
         other = urlsplit(link)._replace(path=urlsplit(link).path.replace("a/b", "a/new")).geturl()
-        assert plain.get(other).status_code == 403
+        assert client.get(other).status_code == 403
     assert b"".join(store.get("a/new")) == b"from outside"
     assert b"".join(store.get("a/b")) == b"0123456789"
 
 
 @pytest.mark.parametrize("key", ["../up", "a/../b", "/etc/passwd", "a//b", "", ".hidden", "a/.partial/b", "a\0b"])
 def test_no_key_leaves_the_store(store: ObjectStore, key: str) -> None:
-    for touch in (
+    for call in (
         lambda: store.put(key, [b"x"]),
         lambda: store.get(key),
         lambda: store.size(key),
@@ -173,10 +173,10 @@ def test_no_key_leaves_the_store(store: ObjectStore, key: str) -> None:
         lambda: store.link(key, seconds=1),
     ):
         with pytest.raises(ValueError):
-            touch()
+            call()
 
 
-def test_a_reader_keeps_what_it_opened_when_the_object_is_deleted(store: ObjectStore) -> None:
+def test_a_reader_reads_an_object_to_its_end_after_its_deletion(store: ObjectStore) -> None:
     store.put("a/b", [b"x" * 3_000_000])
     reading = store.get("a/b")
     first = next(reading)
@@ -192,16 +192,16 @@ def test_a_staged_file_is_verified_read_only_and_fetched_once(store: ObjectStore
     store.put("models/m", [content])
     cache = NodeCache(tmp_path / "cache", store, {})
     paths: list[Path] = []
-    askers = [threading.Thread(target=lambda: paths.append(cache.object("models/m", digest))) for _ in range(8)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
+    threads = [threading.Thread(target=lambda: paths.append(cache.object("models/m", digest))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(set(paths)) == 1 and len(paths) == 8
     assert paths[0].read_bytes() == content and paths[0].stat().st_mode & 0o222 == 0
 
 
-def test_bytes_that_are_not_what_their_digest_says_are_never_visible(store: ObjectStore, tmp_path: Path) -> None:
+def test_bytes_with_a_wrong_digest_are_never_visible(store: ObjectStore, tmp_path: Path) -> None:
     store.put("models/m", [b"flipped"])
     with pytest.raises(Corrupt, match="models/m"):
         NodeCache(tmp_path / "cache", store, {}).object("models/m", "sha256:" + "0" * 64)

@@ -1,4 +1,4 @@
-"""Staging from an origin that is slow, fails or sends wrong bytes: the right files or a clear error, never others."""
+"""Staging from an origin that is slow, fails or sends wrong bytes: the right files or a clear error."""
 
 import hashlib
 import io
@@ -29,11 +29,11 @@ from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from tests.faulty_s3_proxy import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
 from tests.s3_servers import S3Server, fresh_bucket
 
-#: Enough for a machine under load, and no more than a test has time for.
-BRIEF = RetryLimits(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)
+#: Long enough for a machine under load, short enough for a test.
+SHORT_LIMITS = RetryLimits(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)
 LARGE = 3_000_000
-#: All bytes came, and were verified.
-HARMLESS = {"slow to begin", "announces more", "gives more"}
+#: Faults after which all bytes arrive and are verified.
+WITHOUT_LOSS = {"slow to begin", "announces more", "gives more"}
 
 
 class Origin:
@@ -49,7 +49,7 @@ class Origin:
         self.connection = Connection(name="flaky", endpoint=self.proxy.endpoint, **keys)
         self.client = client(direct)
         self.folder = tmp_path / "cache"
-        self.near = FilesystemStore(tmp_path / "objects")
+        self.platform_store = FilesystemStore(tmp_path / "objects")
 
     def put(self, key: str, content: bytes) -> ManifestEntry:
         """Store an object and return its entry, as a registration by reference does."""
@@ -60,21 +60,21 @@ class Origin:
             path=key, size=len(content), digest=digest, source=source, offset=0, etag=hashlib.md5(content).hexdigest()
         )
 
-    def stage(self, entries: list[ManifestEntry], retry_limits: RetryLimits = BRIEF) -> Path:
+    def stage(self, entries: list[ManifestEntry], retry_limits: RetryLimits = SHORT_LIMITS) -> Path:
         """Stage the dataset."""
-        cache = NodeCache(self.folder, self.near, {"flaky": self.connection}, retry_limits=retry_limits)
+        cache = NodeCache(self.folder, self.platform_store, {"flaky": self.connection}, retry_limits=retry_limits)
         return cache.tree(digest_of(entries), lambda: iter(entries), holder="sim")
 
-    def nothing_is_visible(self) -> bool:
-        """Return whether no file exists that passes for complete."""
+    def has_no_complete_entry(self) -> bool:
+        """Return whether the cache has no entry that is marked complete."""
         return not list(self.folder.glob("trees/*")) and not list(self.folder.glob("objects/*"))
 
 
 @pytest.fixture
 def origin(minio: S3Server, tmp_path: Path) -> Iterator[Origin]:
-    reachable = Origin(minio, tmp_path)
-    yield reachable
-    reachable.proxy.close()
+    origin = Origin(minio, tmp_path)
+    yield origin
+    origin.proxy.close()
 
 
 @pytest.mark.parametrize("size", [7_000, LARGE], ids=["small", "large"])
@@ -87,7 +87,7 @@ def test_transient_faults_are_retried(name: str, size: int, origin: Origin) -> N
     assert not list((origin.folder / "partial").iterdir())
 
 
-@pytest.mark.parametrize("name", [name for name in (*PASSING, *FINAL) if name not in HARMLESS])
+@pytest.mark.parametrize("name", [name for name in (*PASSING, *FINAL) if name not in WITHOUT_LOSS])
 def test_permanent_faults_are_a_clear_error(name: str, origin: Origin, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     entry = origin.put("a/file.bin", b"content" * 1000)
@@ -96,7 +96,7 @@ def test_permanent_faults_are_a_clear_error(name: str, origin: Origin, caplog: p
     retry_limits = RetryLimits(connect=5.0, stall=1.0, tries=2, mismatches=2, first=0.01, longest=0.05)
     with pytest.raises((OriginFailed, Corrupt)) as caught:
         origin.stage([entry], retry_limits)
-    assert origin.nothing_is_visible()
+    assert origin.has_no_complete_entry()
     output = str(caught.value) + repr(caught.value.members) + caplog.text
     assert f"s3://{origin.bucket}/a/file.bin" in str(caught.value)
     for secret in (origin.secret, "Credential", "Signature", "Authorization", "http://"):
@@ -109,7 +109,7 @@ def test_an_interrupted_download_resumes(origin: Origin) -> None:
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([truncated, truncated])
     assert (origin.stage([entry]) / "file.bin").read_bytes() == content
-    starts = [int(requested.removeprefix("bytes=").split("-")[0]) for _, requested in origin.proxy.requests]
+    starts = [int(byte_range.removeprefix("bytes=").split("-")[0]) for _, byte_range in origin.proxy.requests]
     assert starts[0] == 0 < starts[1] < starts[2]
 
 
@@ -125,28 +125,28 @@ def test_progress_is_reported_within_a_large_file(origin: Origin) -> None:
     content = random.Random(3).randbytes(LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([stalled, flips_a_bit])
-    cache = NodeCache(origin.folder, origin.near, {"flaky": origin.connection}, retry_limits=BRIEF)
+    cache = NodeCache(origin.folder, origin.platform_store, {"flaky": origin.connection}, retry_limits=SHORT_LIMITS)
     reports: list[DownloadProgress] = []
     cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", on_progress=reports.append)
     assert any(0 < progress.bytes < LARGE and progress.files == 0 for progress in reports)
-    assert (reports[-1].bytes, reports[-1].files) == (LARGE, 1), "what had to come twice counts once"
+    assert (reports[-1].bytes, reports[-1].files) == (LARGE, 1), "bytes that were downloaded twice count once"
 
 
 def test_a_changed_object_is_detected_before_any_byte_of_it_is_used(origin: Origin) -> None:
-    entries = [origin.put("a", b"as registered"), origin.put("b", b"as it was")]
-    origin.store.put("b", [b"as it is!"])
+    entries = [origin.put("a", b"as registered"), origin.put("b", b"original")]
+    origin.store.put("b", [b"changed!"])
     with pytest.raises(OriginChanged, match=f"s3://{origin.bucket}/b"):
         origin.stage(entries)
-    assert origin.nothing_is_visible()
+    assert origin.has_no_complete_entry()
 
 
 def test_a_truncated_object_is_detected_without_an_etag(origin: Origin) -> None:
     entry = origin.put("a", b"as registered")
-    unmarked = ManifestEntry(entry.path, entry.size, entry.digest, entry.source)
+    without_etag = ManifestEntry(entry.path, entry.size, entry.digest, entry.source)
     origin.store.put("a", [b"short"])
     with pytest.raises((OriginFailed, OriginChanged), match=f"s3://{origin.bucket}/a"):
-        origin.stage([unmarked])
-    assert origin.nothing_is_visible()
+        origin.stage([without_etag])
+    assert origin.has_no_complete_entry()
 
 
 def test_keys_with_any_characters_are_requested_unchanged(origin: Origin) -> None:
@@ -165,11 +165,11 @@ def test_keys_with_any_characters_are_requested_unchanged(origin: Origin) -> Non
 def test_a_hanging_download_does_not_delay_other_downloads(origin: Origin) -> None:
     entries = [origin.put(f"{number}", b"x" * 5000) for number in range(12)]
     origin.proxy.next.extend([stalled, redirects])
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(PlatformError):
         origin.stage(entries)
-    assert time.monotonic() - began < 60
-    assert origin.nothing_is_visible()
+    assert time.monotonic() - start < 60
+    assert origin.has_no_complete_entry()
 
 
 def test_a_certificate_is_accepted_if_this_machine_trusts_it(
@@ -203,7 +203,7 @@ def test_a_bucket_that_its_connection_no_longer_names_is_not_requested(origin: O
     origin.connection = replace(allowed, buckets=("another",))
     with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection may read it"):
         origin.stage([entry])
-    assert not origin.proxy.requests and origin.nothing_is_visible()
+    assert not origin.proxy.requests and origin.has_no_complete_entry()
     origin.connection = replace(allowed, buckets=("another", origin.bucket))
     assert (origin.stage([entry]) / "a").read_bytes() == b"a" * 1000
 
@@ -222,33 +222,35 @@ def test_many_small_files_are_staged_over_a_faulty_connection(origin: Origin) ->
     entries = [origin.put(key, content) for key, content in files.items()]
     quick = [PASSING[name] for name in ("500", "truncated", "reset in mid-body", "hangs up", "flips a bit")]
     origin.proxy.next.extend([*quick, *quick, *[None] * 20] * 3)
-    tree = origin.stage(entries, replace(BRIEF, tries=20, mismatches=20))
+    tree = origin.stage(entries, replace(SHORT_LIMITS, tries=20, mismatches=20))
     assert {key: (tree / key).read_bytes() for key in files} == files
     assert len(origin.proxy.requests) >= 150 + 30
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_under_any_faults_a_dataset_is_correct_or_absent(seed: int, origin: Origin) -> None:
-    lot = random.Random(seed)
-    files = {f"d{number % 3}/{number:03d}": lot.randbytes(lot.choice([0, 10, 9_000, 400_000])) for number in range(30)}
-    entries = sorted((origin.put(key, content) for key, content in files.items()), key=lambda one: one.path.encode())
+    rng = random.Random(seed)
+    files = {f"d{number % 3}/{number:03d}": rng.randbytes(rng.choice([0, 10, 9_000, 400_000])) for number in range(30)}
+    entries = sorted(
+        (origin.put(key, content) for key, content in files.items()), key=lambda entry: entry.path.encode()
+    )
     quick = [
         fault
         for name, fault in PASSING.items()
         if name not in {"silent", "stalled in mid-body", "503 with Retry-After"}
     ]
     faults: list[Fault | None] = [*quick, *quick, *[None] * 60]
-    lot.shuffle(faults)
+    rng.shuffle(faults)
     origin.proxy.next.extend(faults)
     for _ in range(20):
         try:
             tree = origin.stage(entries)
         except (OriginFailed, Corrupt):
-            assert origin.nothing_is_visible()
+            assert origin.has_no_complete_entry()
             continue
         assert {key: (tree / key).read_bytes() for key in files} == files
         return
-    pytest.fail("it never became whole")
+    pytest.fail("the dataset never became complete")
 
 
 def own_certificate(path: Path) -> Path:

@@ -18,8 +18,8 @@ from tests.s3_servers import S3Server, fresh_bucket
 from tests.waiting import TIMEOUT
 
 CONTENT = random.Random(7).randbytes(3_000_000)
-#: Waits as briefly as a busy machine allows.
-HASTY = S3Limits(connect=5.0, read=1.0, resumptions=2)
+#: As short as a busy machine allows.
+SHORT_LIMITS = S3Limits(connect=5.0, read=1.0, resumptions=2)
 
 
 @pytest.fixture
@@ -44,16 +44,16 @@ def connection(server: S3Server, endpoint: str) -> Connection:
 @pytest.fixture
 def store(minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
     """The store, through the proxy."""
-    opened = S3Store(connection(minio, proxy.endpoint), bucket, limits=HASTY)
-    yield opened
-    opened.close()  # the proxy waits for those who keep a connection
+    store = S3Store(connection(minio, proxy.endpoint), bucket, limits=SHORT_LIMITS)
+    yield store
+    store.close()  # the proxy waits for clients that keep a connection
 
 
 @pytest.mark.parametrize("name", ["truncated", "reset in mid-body", "stalled in mid-body"])
 def test_an_interrupted_body_is_resumed(name: str, store: S3Store, proxy: Proxy) -> None:
     proxy.next.extend([PASSING[name], PASSING[name]])
     assert b"".join(store.get("a")) == CONTENT
-    starts = [int(requested.removeprefix("bytes=").partition("-")[0]) for _, requested in proxy.requests]
+    starts = [int(byte_range.removeprefix("bytes=").partition("-")[0]) for _, byte_range in proxy.requests]
     assert starts[0] == 0 < starts[1] <= starts[2]
 
 
@@ -109,11 +109,11 @@ def test_an_object_replaced_during_a_download_is_not_mixed(store: S3Store, proxy
 
 
 def test_a_server_that_freezes_is_given_up_and_used_again_when_it_resumes(own_minio: S3Server) -> None:
-    store = S3Store(connection(own_minio, own_minio.endpoint), fresh_bucket(), limits=HASTY)
+    store = S3Store(connection(own_minio, own_minio.endpoint), fresh_bucket(), limits=SHORT_LIMITS)
     store.put("a", [b"before"])
     own_minio.freeze()
     with pytest.raises(StoreUnavailable):
-        store.put("b", [b"meanwhile"])
+        store.put("b", [b"while frozen"])
     with pytest.raises(StoreUnavailable):
         store.get("a")
     own_minio.thaw()
@@ -126,16 +126,16 @@ def test_a_server_killed_and_restarted_during_a_download_loses_nothing(own_minio
     content = CONTENT * 12
     store.put("a", [content])
     reading = store.get("a")
-    got = [next(reading)]
+    chunks = [next(reading)]
     own_minio.kill()
-    rest = threading.Thread(target=lambda: got.extend(reading))
-    rest.start()
+    reader = threading.Thread(target=lambda: chunks.extend(reading))
+    reader.start()
     with socket.create_server(("127.0.0.1", own_minio.port)) as listener:
         listener.settimeout(TIMEOUT)
-        listener.accept()[0].close()  # it has tried again while the server is away
+        listener.accept()[0].close()  # the client has retried while the server is down
     own_minio.start()
-    rest.join()
-    assert b"".join(got) == content
+    reader.join()
+    assert b"".join(chunks) == content
 
 
 def test_unfinished_multipart_uploads_are_aborted(minio: S3Server) -> None:
@@ -144,8 +144,8 @@ def test_unfinished_multipart_uploads_are_aborted(minio: S3Server) -> None:
     store = S3Store(connection(minio, minio.endpoint), fresh_bucket())
     store.put("there", [b"x"])
     s3_client = client(store.connection)
-    begun = s3_client._create_multipart_upload(store.bucket, "never", {})
-    assert begun
+    upload_id = s3_client._create_multipart_upload(store.bucket, "never", {})
+    assert upload_id
     assert store.sweep(datetime.now(UTC) - timedelta(days=1)) == 0
     uploads = s3_client._list_multipart_uploads(store.bucket, prefix="never").uploads
     assert [upload.object_name for upload in uploads] == ["never"]
