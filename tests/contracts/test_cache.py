@@ -148,7 +148,7 @@ def test_an_object_of_a_wrong_size_is_a_miss_and_is_replaced(
     server: CacheServiceProcess, open_cache: Callable[..., SimpleCache], objects: dict[str, Path], tmp_path: Path
 ) -> None:
     digest, path = next(iter(objects.items()))
-    (tmp_path / "wrong").write_bytes(b"not what it should be")
+    (tmp_path / "wrong").write_bytes(b"wrong content")
     cache = open_cache(server.url)
     cache.put(digest, tmp_path / "wrong")
     assert read(cache, digest, path.stat().st_size) is None

@@ -20,7 +20,7 @@ def queued(database: Database) -> Database:
 
 
 def until_renewed(database: Database, until: float) -> None:
-    """Wait until the claim expires after `until`."""
+    """Wait until the claim's expiry is later than `until`."""
     deadline = time.monotonic() + 30.0
     while True:
         with database.read() as c:

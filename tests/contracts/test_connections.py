@@ -1,4 +1,4 @@
-"""Connections to users' object storage: read from one protected file, only to their own addresses, without leaks."""
+"""Connections to users' object storage: read from a protected file, limited to permitted addresses, without leaks."""
 
 import json
 import os
@@ -109,10 +109,10 @@ def test_a_connection_does_not_show_its_keys() -> None:
 
 
 def test_the_error_for_an_unknown_connection_lists_the_known_connections() -> None:
-    known = {"lake": Connection(name="lake", endpoint="http://a", secret_key=SECRET)}
+    available = {"lake": Connection(name="lake", endpoint="http://a", secret_key=SECRET)}
     with pytest.raises(Invalid, match=r"'pond'.*lake"):
-        connections.find(known, "pond")
-    assert connections.find(known, "lake") is known["lake"]
+        connections.find(available, "pond")
+    assert connections.find(available, "lake") is available["lake"]
 
 
 # -- permitted endpoints and buckets

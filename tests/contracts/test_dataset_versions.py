@@ -165,7 +165,7 @@ def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
     platform: Platform, files: dict[str, bytes]
 ) -> None:
     upload = upload_bytes(platform, tar(files, "w"))
-    first, second, third = request_versions(platform, upload, "one", "two", "three")
+    first, second, third = request_versions(platform, upload, "d1", "d2", "d3")
     platform.dataset_registration.register(first)
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
@@ -317,7 +317,7 @@ class DatasetLifecycle:
                 assert b"".join(self.platform.datasets.file(digest, path).read(0, len(body))) == body
 
     def delete_everything(self) -> None:
-        """Delete everything and check that no object is left."""
+        """Delete everything and check that no object remains."""
         while self.running:
             self.end_simulation()
         for name in self.names():
@@ -471,8 +471,8 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
         client.remove_object(name, entry.object_name)
     with pytest.raises(PlatformError):
         b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5))
-    again = register_prefix(connected, name, "moved/")
-    assert (again["id"], again["version"], again["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
+    second = register_prefix(connected, name, "moved/")
+    assert (second["id"], second["version"], second["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
     assert connected.datasets.collect_garbage() == 2  # the former manifest and its index
@@ -514,7 +514,7 @@ def test_bytes_changed_in_transit_are_not_registered(
     proxied: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str]
 ) -> None:
     platform, proxy = proxied
-    proxy.next.extend([None, None, flips_a_bit])  # requests: a listing of the folder, the object's head, its content
+    proxy.next.extend([None, None, flips_a_bit])  # requests: lookup as a folder, lookup as an object, content
     dataset = register_prefix(platform, bucket[2], "drives/3/007.bin")
     assert dataset["state"] == "ready" and len(proxy.requests) == 4
     (file,), _ = platform.datasets.files("d")

@@ -92,7 +92,7 @@ class DispatcherRig:
         self.configure(*self.managed.values())
 
     def configure(self, *executors: ManagedExecutor) -> None:
-        """Replace the dispatcher by one with these executors only."""
+        """Replace the dispatcher with a dispatcher of these executors only."""
         self.dispatch = Dispatch(
             self.platform.database,
             self.platform.notifier,
@@ -355,7 +355,7 @@ def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig
         _, launch = rig.launch(id)
         rig.play(launch, 10)
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
-        rig.east.end(launch.id, 1, "its namespace is gone")
+        rig.east.end(launch.id, 1, "its namespace was deleted")
         rig.until(lambda: rig.platform.simulations.get(id).attempt > 2)
         assert "Grant it" in (rig.platform.simulations.get(id).reason or "")
         rig.platform.simulations.cancel(id)

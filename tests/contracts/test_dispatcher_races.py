@@ -12,7 +12,7 @@ from core.services.scheduling.snapshots import LiveLaunch
 from core.store import launches
 from errors import PlatformError, Unsupported
 from tests.contracts.test_dispatcher import DispatcherRig
-from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from workers.executors.base import Missed
 
 
@@ -53,7 +53,7 @@ def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: Disp
     executor, launch = rig.launch(id)
     rig.play(launch, 10)
     stale = launch_in_snapshot(rig, id)
-    executor.end(launch.id, 1, "its node is gone")
+    executor.end(launch.id, 1, "its node failed")
     rig.until(lambda: launch.id not in rig.active_launches)
     _, other = rig.launch(id)
     rig.play(other, 10)
@@ -64,7 +64,7 @@ def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: Disp
 
 @pytest.mark.parametrize(
     ("refusal", "ends"),
-    [(Missed("its pod has just gone"), False), (Unsupported("It may not be marked."), True)],
+    [(Missed("its pod was just deleted"), False), (Unsupported("It may not be labelled."), True)],
     ids=["it is missed", "it is refused"],
 )
 def test_a_simulation_that_leased_before_its_submission_failed_gets_a_launch_or_fails(

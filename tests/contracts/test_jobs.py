@@ -10,7 +10,7 @@ from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.contracts.test_dispatcher import DispatcherRig
-from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from workers.background_jobs import Jobs
 
 

@@ -355,7 +355,7 @@ def plugin(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
         program = tmp_path / "login"
         program.write_text(f"#!/bin/sh\necho run >> {tmp_path}/count\n{script}\n")
         program.chmod(0o755)
-        return {"apiVersion": V1, "command": "./login", "env": [{"name": "WORD", "value": "made-up"}]}
+        return {"apiVersion": V1, "command": "./login", "env": [{"name": "WORD", "value": "printed-token"}]}
 
     return make
 
@@ -384,7 +384,7 @@ def test_an_exec_plugin_is_run_again_a_minute_before_its_token_expires(
     assert not (tmp_path / "count").exists(), "the plugin is not run before the first request"
     for _ in range(2):
         client.get("/x", Owner)
-    assert credentials(server) == ["Bearer made-up"] * 2
+    assert credentials(server) == ["Bearer printed-token"] * 2
     assert (tmp_path / "count").read_text().count("run") == runs
 
 

@@ -136,7 +136,7 @@ def test_all_pods_of_a_failed_mpijob_are_read(cluster: Cluster) -> None:
 
 
 def test_a_missing_launch_is_searched_among_the_other_kinds_and_reported_as_vanished(cluster: Cluster) -> None:
-    assert cluster.executor.observe(["gone"]) == {}
+    assert cluster.executor.observe(["missing"]) == {}
     assert cluster.requested_lists() == ["jobsets", "jobs", "trainjobs", "mpijobs"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from core.domain.launches import Launch, WarmLaunch
 from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_api_queries import Cluster, jobset
-from tests.contracts.test_kubernetes_api_queries import cluster as cluster  # a fixture is found by its name in here
+from tests.contracts.test_kubernetes_api_queries import cluster as cluster  # a fixture
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.executors.kubernetes import warm_pool
 from workers.executors.kubernetes.executor import KubernetesExecutor
@@ -38,7 +38,7 @@ def kubernetes_executor(cluster: Cluster, options: KubernetesOptions) -> Kuberne
 
 
 def warm_pods(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
-    """Return the warm pods of the cluster, made from the executor's requests."""
+    """Return the warm pods of the cluster, created from the executor's requests."""
     targets = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
     (digest,) = targets
     jobsets = [jobset(id, ready=ready) for id in ids]

@@ -363,8 +363,8 @@ def test_a_release_by_the_platform_is_neither_a_strike_nor_an_expiry(stage: Data
         lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=3, witness=False, blame=False)
     )
     assert (released.strikes, released.expiries) == (0, 0)
-    again = lend(stage, "d")
-    assert again is not None and again.careful == -1
+    next_lease = lend(stage, "d")
+    assert next_lease is not None and next_lease.careful == -1
 
 
 def test_a_closed_stage_refuses_every_report(stage: Database) -> None:

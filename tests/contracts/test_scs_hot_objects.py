@@ -19,7 +19,7 @@ SIZES = [100, SMALL, SMALL + 1, 1 << 20]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cache, Cache]]:
-    """Two cache services on one folder, as two processes would be."""
+    """Two cache services on one folder; two processes behave the same."""
     config = cache_config(tmp_path_factory.mktemp("scs"))
     with running(config) as first, running(config) as second:
         yield first, second

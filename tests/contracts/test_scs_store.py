@@ -275,11 +275,11 @@ def test_an_index_that_becomes_corrupt_refuses_writes(open_store: OpenStore, tmp
 
 
 def test_a_start_reconciles_rows_and_files(open_store: OpenStore, tmp_path: Path) -> None:
-    config = cache_config(tmp_path, bucket(), bucket("gone", "500"))
+    config = cache_config(tmp_path, bucket(), bucket("removed", "500"))
     store = open_store(config)
     for number in range(5):
         put(store, f"k{number}")
-    put(store, "k", name="gone")
+    put(store, "k", name="removed")
     lost, short = (store.index.get_row(name_of("b", key)) for key in (b"k1", b"k2"))
     assert lost is not None and short is not None
     # as after kill -9, a power cut, and a change of the configuration
@@ -386,11 +386,11 @@ def test_received_bytes_are_not_counted_twice_against_the_disk(
 
     def body() -> Iterator[bytes]:
         yield b"x" * 5 * MIB
-        put(store, "meanwhile", MIB)
+        put(store, "concurrent", MIB)
         with pytest.raises(Full):
             put(store, "too-much", 2 * MIB)
         yield b"x" * MIB
 
     store.put(store.config.buckets["b"], b"slow", 6 * MIB, body)
-    assert has(store, "meanwhile") and has(store, "slow")
+    assert has(store, "concurrent") and has(store, "slow")
     assert free_bytes() >= KEEP_FREE and rows_and_files_agree(store)

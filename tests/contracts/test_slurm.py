@@ -14,7 +14,7 @@ from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from errors import PlatformError, Unsupported
 from tests.slurm import ROOT, Slurm, executor_on, prepared
-from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
+from tests.slurm import own_slurm as own_slurm  # a fixture
 from tests.slurm import shared_slurm as shared_slurm
 from tests.slurm import slurm as slurm
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
@@ -362,8 +362,8 @@ def test_no_result_is_lost_when_a_runner_is_killed(
 def test_a_job_requeued_by_its_controller_runs_again_unless_it_has_ended(
     open_executor: OpenExecutor, tmp_path: Path
 ) -> None:
-    """Without Slurm, which waits two minutes before it starts a job again."""
-    script = open_executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
+    """Runs the job script without Slurm, which waits two minutes before it requeues a job."""
+    script = open_executor(f"echo running >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
     (tmp_path / "launch.json").write_text("{}")
 
     def run(job: str) -> tuple[int, int]:
@@ -371,7 +371,7 @@ def test_a_job_requeued_by_its_controller_runs_again_unless_it_has_ended(
         completed = subprocess.run(
             ["sh"], input=script, text=True, cwd=tmp_path, env=environment, timeout=60, check=False
         )
-        return completed.returncode, (tmp_path / "runs").read_text().count("at work")
+        return completed.returncode, (tmp_path / "runs").read_text().count("running")
 
     assert run("7") == (-signal.SIGKILL, 1)
     assert run("8") == (0, 1)  # another submission

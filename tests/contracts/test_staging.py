@@ -80,7 +80,7 @@ class DiskFillingStore(RecordingStore):
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if not self.reads:
             disk = os.statvfs(self.disk)
-            with open(self.disk / "others", "wb") as file:
+            with open(self.disk / "other-program", "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - (1 << 20))
         return super().get(key, start, length)
 
@@ -404,7 +404,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_visible(local: Filesyst
         fitting = version(local, "d", 8_000_000)
         with pytest.raises(NodeFull, match="disk is full"):
             staged(NodeCache(disk / "cache", DiskFillingStore(local, disk)), fitting)
-        (disk / "others").unlink()
+        (disk / "other-program").unlink()
         assert cache.ready(digest_of(large)) is None and cache.ready(digest_of(fitting)) is None
         assert not list(disk.glob("cache/partial/*.tree"))
         assert contents(staged(cache, small)) == {"a": b"a" * 1000}

@@ -8,7 +8,7 @@ from core.domain.launches import LaunchStatus, Phase
 from core.domain.states import State
 from errors import Invalid
 from tests.contracts.test_dispatcher import DispatcherRig
-from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
 
 TRAINER_GANG = {
     "size": 2,
@@ -53,7 +53,7 @@ def test_a_failed_program_is_a_crashed_task_with_its_reason(rig: DispatcherRig) 
 def test_a_lost_program_starts_again(rig: DispatcherRig) -> None:
     id = submit(rig)
     executor, launch = rig.launch(id)
-    executor.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))
+    executor.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node failed"))
     rig.until(lambda: launch.id not in rig.active_launches)
     executor, second = rig.launch(id)
     executor.end(second.id)

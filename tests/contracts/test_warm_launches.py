@@ -8,7 +8,7 @@ from core.domain.ids import hashed
 from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import ControllableExecutor, DispatcherRig
-from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.managed_executor import ManagedExecutor
 
@@ -42,7 +42,7 @@ class WarmExecutor(ControllableExecutor):
 
     def submit(self, launch: Launch) -> None:
         if self.misses_warm_launches and not launch.token:
-            raise Missed("the warm launch is gone")
+            raise Missed("the warm launch was deleted")
         super().submit(launch)
 
 
