@@ -1,8 +1,7 @@
-"""A pod without a cluster: runner and two container inits isolated as three containers are, by the kernel's
-own means.
+"""A pod without a cluster: a runner and two container inits, isolated from each other by users and namespaces.
 
-Each has a user of its own, no capabilities, no new privileges, and namespaces of its own of mounts, processes, IPC and
-(but for the runner) network; the folders that a pod's containers share are mounted as there. Needs root.
+Each has its own user, no capabilities, no new privileges, and its own namespaces for mounts, processes, IPC and (except
+for the runner) network; the folders that the containers share are mounted as in a pod. Needs root.
 """
 
 import json
@@ -20,7 +19,7 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 SITE = sysconfig.get_path("purelib")
 USERS = {"runner": 10001, "evaluator": 10002, "model_server": 10003}
-#: Becomes the container's user, with nothing but what that user may do, and then its first process.
+#: Switches to the container's user, without capabilities, and then to the container's first process.
 BEGIN = (
     'mount --rbind / "$ROOT"; exec chroot "$ROOT" setpriv --reuid "$0" --regid "$0" --clear-groups'
     ' --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'
@@ -28,14 +27,14 @@ BEGIN = (
 
 
 class Image:
-    """A Python that every user may run."""
+    """An interpreter that every user may run."""
 
     def __init__(self, folder: Path) -> None:
         assert os.geteuid() == 0, "These tests make containers of their own; run them as root."
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         self.python = python_for_all(folder)
-        #: Where each container has its root: who is not at the machine's own makes no user namespaces, as in a pod.
+        #: The root of each container: a process in a chroot cannot create user namespaces, as in a pod.
         self.root = folder / "root"
         self.root.mkdir()
 
@@ -66,11 +65,11 @@ class Container:
         """Return the id of the container's first process outside its namespace."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
 
-        def found() -> list[str]:
+        def child_pids() -> list[str]:
             assert self.process.poll() is None, f"{self.name} has ended"
             return children.read_text().split()
 
-        return int(until(found, message=f"{self.name} did not begin")[0])
+        return int(until(child_pids, message=f"{self.name} did not start")[0])
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the first process."""
@@ -81,14 +80,14 @@ class Container:
         return list(map(int, Path(f"/proc/{self.first}/task/{self.first}/children").read_text().split()))
 
     def wait(self, seconds: float = 30.0) -> int:
-        """Wait for the end of the container; its output is in ``said``."""
-        self.said = self.process.communicate(timeout=seconds)[0].decode()
+        """Wait for the end of the container; its output is in ``output``."""
+        self.output = self.process.communicate(timeout=seconds)[0].decode()
         return self.process.returncode
 
     def end(self) -> None:
         """Kill the container if it runs."""
         if self.process.poll() is None:
-            self.process.kill()  # unshare takes its child along
+            self.process.kill()  # unshare kills its child as well (--kill-child)
         self.process.communicate()
 
 
@@ -105,9 +104,9 @@ class Pod:
         self.secret.chmod(0o700)
         (self.secret / "token").write_text(token)
         users = {name: USERS[name] for name in ("evaluator", "model_server")}
-        given = {"token_file": str(self.secret / "token"), "files": str(self.files), "workers": 2}
-        given["container_users"] = users
-        (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
+        config = {"token_file": str(self.secret / "token"), "files": str(self.files), "workers": 2}
+        config["container_users"] = users
+        (self.secret / "launch.json").write_text(json.dumps(config | dict(document)))
         for path in self.secret.iterdir():
             os.chown(path, USERS["runner"], USERS["runner"])
         launch = ["--launch", str(self.secret / "launch.json"), "--sockets", str(self.sockets)]

@@ -1,4 +1,4 @@
-"""A pod of runner, evaluator and model server as three containers: whichever ends, every task has one result."""
+"""A pod of runner, evaluator and model server as three containers: every task has one result, whichever ends."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ZERO = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
-DONE, BEREFT, STOPPED = 0, 77, 143
+EXIT_DONE, EXIT_CONTAINER_ENDED, EXIT_STOPPED = 0, 77, 143
 
 
 @pytest.fixture(scope="module")
@@ -31,96 +31,100 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 @pytest.fixture
-def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
-    made: list[RunnerApi] = []
+def start_runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+    apis: list[RunnerApi] = []
 
     def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
         packed = scenario_folder.pack(datasets()["noop"].folder)
-        made.append(RunnerApi(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
-        return made[-1]
+        apis.append(RunnerApi(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
+        return apis[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for api in apis:
+        api.close()
 
 
 @pytest.fixture
-def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pod]]:
-    made: list[Pod] = []
+def start_pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pod]]:
+    pods: list[Pod] = []
 
     def make(runner_api: RunnerApi, **document: Any) -> Pod:
         folder = tmp_path_factory.mktemp("pod")
         spec = {"format": "python", "isolation": "launch"} | document.pop("worker_spec", {})
-        made.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "worker_spec": spec} | document, TOKEN))
-        return made[-1]
+        pods.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "worker_spec": spec} | document, TOKEN))
+        return pods[-1]
 
     yield make
-    for one in made:
-        one.end()
+    for started in pods:
+        started.end()
 
 
-def work_off(one: Pod, runner_api: RunnerApi) -> None:
-    """Act as the dispatcher until the runner has ended."""
-    runner_api.settle_until_exit(one.runner.process)
+def run_to_end(pod: Pod, runner_api: RunnerApi) -> None:
+    """Do the dispatcher's part until the runner has exited."""
+    runner_api.settle_until_exit(pod.runner.process)
 
 
 def test_evaluator_and_model_server_of_a_pod_are_pinned_to_the_same_core(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(20_000, sleep_ms=5)
-    one = pod(at)
+    runner_api = start_runner_api(20_000, sleep_ms=5)
+    pod = start_pod(runner_api)
 
     def cores() -> set[str]:
-        pids = [pid for container in one.containers[1:] for pid in container.children()]
-        said = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
-        return {text.partition("Cpus_allowed_list:")[2].split()[0] for text in said}
+        pids = [pid for container in pod.containers[1:] for pid in container.children()]
+        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return {text.partition("Cpus_allowed_list:")[2].split()[0] for text in statuses}
 
-    until(lambda: "report" in at.asked)
-    # the model server in reserve is on none
+    until(lambda: "report" in runner_api.asked)
+    # the spare model server is not pinned to any core
     until(lambda: any(name.isdigit() for name in cores()) or len(os.sched_getaffinity(0)) == 1)
-    one.runner.send(signal.SIGTERM)
-    for container in one.containers:
+    pod.runner.send(signal.SIGTERM)
+    for container in pod.containers:
         container.wait()
 
 
-def test_every_task_has_one_result_and_the_three_containers_end_in_order(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+def test_every_task_has_one_result_and_the_three_containers_exit_with_code_0(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(3000)
-    one = pod(at)
-    work_off(one, at)
-    codes = [container.wait() for container in one.containers]
-    assert codes == [DONE, DONE, DONE], [container.said for container in one.containers]
-    results = at.results()
+    runner_api = start_runner_api(3000)
+    pod = start_pod(runner_api)
+    run_to_end(pod, runner_api)
+    codes = [container.wait() for container in pod.containers]
+    assert codes == [EXIT_DONE, EXIT_DONE, EXIT_DONE], [container.output for container in pod.containers]
+    results = runner_api.results()
     assert [result["task"] for result in results] == list(range(3000))
     assert {result["status"] for result in results} == {"ok"}
-    assert one.runner.said.count("its sandbox level is 2") == 2
+    assert pod.runner.output.count("its sandbox level is 2") == 2
 
 
-def test_a_killed_evaluator_costs_no_result(runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]) -> None:
-    at = runner_api(400, sleep_ms=5)
-    one = pod(at)
-    until(lambda: at.held() == 2)  # so that the evaluator that is killed, whichever it is, works on a lease
-    os.kill(one.evaluator.children()[0], signal.SIGKILL)
-    work_off(one, at)
-    assert [container.wait() for container in one.containers] == [DONE] * 3
-    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
-    assert "death" in at.asked
-    assert "the simulator's process ended: killed by SIGKILL" in at.logs()
+def test_a_killed_evaluator_costs_no_result(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
+) -> None:
+    runner_api = start_runner_api(400, sleep_ms=5)
+    pod = start_pod(runner_api)
+    until(lambda: runner_api.held() == 2)  # so that the evaluator that is killed, whichever it is, works on a lease
+    os.kill(pod.evaluator.children()[0], signal.SIGKILL)
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3
+    assert [(result["task"], result["status"]) for result in runner_api.results()] == [
+        (task, "ok") for task in range(400)
+    ]
+    assert "death" in runner_api.asked
+    assert "the simulator's process ended: killed by SIGKILL" in runner_api.logs()
 
 
 def test_a_killed_model_server_costs_only_its_current_scenario(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(400, sleep_ms=5)
-    one = pod(at)
-    until(lambda: "report" in at.asked)
-    for pid in one.model_server.children()[:2]:
+    runner_api = start_runner_api(400, sleep_ms=5)
+    pod = start_pod(runner_api)
+    until(lambda: "report" in runner_api.asked)
+    for pid in pod.model_server.children()[:2]:
         os.kill(pid, signal.SIGKILL)
-    work_off(one, at)
-    assert [container.wait() for container in one.containers] == [DONE] * 3
-    results = at.results()
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3
+    results = runner_api.results()
     assert [result["task"] for result in results] == list(range(400))
     assert sum(result["status"] == "crashed" for result in results) <= 2
     assert {result["status"] for result in results} <= {"ok", "crashed"}
@@ -128,156 +132,166 @@ def test_a_killed_model_server_costs_only_its_current_scenario(
 
 @pytest.mark.parametrize("name", ["evaluator", "model_server"])
 def test_a_killed_container_ends_the_pod_and_no_task_is_blamed(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod], name: str
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod], name: str
 ) -> None:
-    at = runner_api(400, sleep_ms=5)
-    one = pod(at)
-    until(lambda: "report" in at.asked)
-    getattr(one, name).send(signal.SIGKILL)
-    codes = {container.name: container.wait() for container in one.containers}
-    assert codes.pop("runner") == BEREFT, one.runner.said
-    assert f"the {name} container ended" in one.runner.said
+    runner_api = start_runner_api(400, sleep_ms=5)
+    pod = start_pod(runner_api)
+    until(lambda: "report" in runner_api.asked)
+    getattr(pod, name).send(signal.SIGKILL)
+    codes = {container.name: container.wait() for container in pod.containers}
+    assert codes.pop("runner") == EXIT_CONTAINER_ENDED, pod.runner.output
+    assert f"the {name} container ended" in pod.runner.output
     del codes[name]
-    assert list(codes.values()) == [DONE]  # the third has gone with its runner
-    assert "death" not in at.asked
-    at.release()
-    following = pod(at)
-    work_off(following, at)
-    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+    assert list(codes.values()) == [EXIT_DONE]  # the third container ends with its runner
+    assert "death" not in runner_api.asked
+    runner_api.release()
+    following = start_pod(runner_api)
+    run_to_end(following, runner_api)
+    assert [(result["task"], result["status"]) for result in runner_api.results()] == [
+        (task, "ok") for task in range(400)
+    ]
 
 
-def test_a_killed_runner_leaves_no_process_and_another_continues(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+def test_a_killed_runner_leaves_no_process_and_the_next_runner_continues(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(400, sleep_ms=5)
-    one = pod(at)
-    until(lambda: "report" in at.asked)
-    one.runner.send(signal.SIGKILL)
-    assert [container.wait() for container in (one.evaluator, one.model_server)] == [DONE, DONE]
-    at.release()
-    work_off(pod(at), at)
-    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+    runner_api = start_runner_api(400, sleep_ms=5)
+    pod = start_pod(runner_api)
+    until(lambda: "report" in runner_api.asked)
+    pod.runner.send(signal.SIGKILL)
+    assert [container.wait() for container in (pod.evaluator, pod.model_server)] == [EXIT_DONE, EXIT_DONE]
+    runner_api.release()
+    run_to_end(start_pod(runner_api), runner_api)
+    assert [(result["task"], result["status"]) for result in runner_api.results()] == [
+        (task, "ok") for task in range(400)
+    ]
 
 
 def test_a_pod_that_is_stopped_reports_finished_tasks_and_releases_the_rest(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(400, sleep_ms=20)
-    one = pod(at)
-    until(lambda: "report" in at.asked)
-    for container in one.containers:
+    runner_api = start_runner_api(400, sleep_ms=20)
+    pod = start_pod(runner_api)
+    until(lambda: "report" in runner_api.asked)
+    for container in pod.containers:
         container.send(signal.SIGTERM)
-    codes = [container.wait() for container in one.containers]
-    assert codes == [STOPPED, DONE, DONE], one.runner.said
-    assert at.asked.count("leave") == 1
-    assert "death" not in at.asked
-    assert at.held() == 0  # nobody waits for the leases to lapse
-    work_off(pod(at), at)
-    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+    codes = [container.wait() for container in pod.containers]
+    assert codes == [EXIT_STOPPED, EXIT_DONE, EXIT_DONE], pod.runner.output
+    assert runner_api.asked.count("leave") == 1
+    assert "death" not in runner_api.asked
+    assert runner_api.held() == 0  # the leases are released, not left to expire
+    run_to_end(start_pod(runner_api), runner_api)
+    assert [(result["task"], result["status"]) for result in runner_api.results()] == [
+        (task, "ok") for task in range(400)
+    ]
 
 
-def test_a_second_container_init_and_a_stranger_are_refused(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+def test_connections_from_other_processes_are_refused(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(400, sleep_ms=5)
-    one = pod(at)
-    until(lambda: "report" in at.asked)
+    runner_api = start_runner_api(400, sleep_ms=5)
+    pod = start_pod(runner_api)
+    until(lambda: "report" in runner_api.asked)
     for user in (os.geteuid(), USERS["model_server"], USERS["evaluator"]):
-        assert turned_away(one.sockets / "runner.sock", user), f"user {user} was let in"
-    work_off(one, at)
-    assert len(at.results()) == 400
+        assert is_refused(pod.sockets / "runner.sock", user), f"a connection of user {user} is accepted"
+    run_to_end(pod, runner_api)
+    assert len(runner_api.results()) == 400
 
 
-def turned_away(path: Path, user: int) -> bool:
-    """Return whether the runner closes the connection of a user."""
+def is_refused(path: Path, user: int) -> bool:
+    """Return whether the runner closes a connection that a process of this user opens."""
     child = os.fork()
     if child == 0:
         os.setresuid(user, user, user)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
-            end.settimeout(10.0)
-            end.connect(str(path))
-            os._exit(0 if end.recv(1) == b"" else 1)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(10.0)
+            connection.connect(str(path))
+            os._exit(0 if connection.recv(1) == b"" else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_container_inits_without_a_runner_end_at_once(image: Image, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
-        gone.bind(str(tmp_path / "runner.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as closed_socket:
+        closed_socket.bind(str(tmp_path / "runner.sock"))
     (tmp_path / "runner.sock").chmod(0o666)
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
         if len(parent.parts) > 2:
             parent.chmod(0o755)
-    post = Container(
+    container = Container(
         image,
         "model_server",
         ["-m", "runtimes.harness.runner.container_init", "model_server", "--sockets", str(tmp_path), "--site", SITE],
     )
-    assert post.wait() == 0
+    assert container.wait() == 0
 
 
 def test_a_runner_that_cannot_read_its_launch_ends_its_pod(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    one = pod(runner_api(10), workers="many")
-    assert one.runner.wait() == 76
-    assert "cannot be read" in one.runner.said
-    assert all(container.wait() in {0, 75} for container in (one.evaluator, one.model_server))
+    pod = start_pod(start_runner_api(10), workers="many")
+    assert pod.runner.wait() == 76
+    assert "cannot be read" in pod.runner.output
+    assert all(container.wait() in {0, 75} for container in (pod.evaluator, pod.model_server))
 
 
-#: What a runner must know of its launch before there is one.
-NOOP = {"world": {"simulator": "noop", "package": None}}
+#: The part of a worker spec that a warm runner has before its launch.
+WARM_SPEC = {"world": {"simulator": "noop", "package": None}}
 
 
-def waiting(one: Pod) -> None:
+def wait_until_warm(pod: Pod) -> None:
     """Wait until a warm pod has its evaluator and its model server."""
-    until(lambda: len(one.evaluator.children()) >= 2 and len(one.model_server.children()) >= 2)
+    until(lambda: len(pod.evaluator.children()) >= 2 and len(pod.model_server.children()) >= 2)
 
 
-def test_a_warm_pod_has_started_its_processes_and_begins_with_its_launch(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+def test_a_warm_pod_starts_its_processes_before_its_launch_and_runs_the_launch_when_it_comes(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(300, launched=False)
-    one = pod(at, warm=True, worker_spec=NOOP)
-    waiting(one)
-    until(lambda: "wait" in at.asked)
-    assert set(at.asked) == {"wait"}, "it asks for nothing else, and is told nothing"
-    before = one.evaluator.children()
-    at.launch()
-    work_off(one, at)
-    assert [container.wait() for container in one.containers] == [DONE] * 3, [each.said for each in one.containers]
-    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(300)]
-    assert at.asked[0] == "wait" and "the warm runner waits for its launch" in one.runner.said and before
+    runner_api = start_runner_api(300, launched=False)
+    pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
+    wait_until_warm(pod)
+    until(lambda: "wait" in runner_api.asked)
+    assert set(runner_api.asked) == {"wait"}, "a warm runner sends no other request before its launch"
+    before = pod.evaluator.children()
+    runner_api.launch()
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, [
+        container.output for container in pod.containers
+    ]
+    assert [(result["task"], result["status"]) for result in runner_api.results()] == [
+        (task, "ok") for task in range(300)
+    ]
+    assert runner_api.asked[0] == "wait" and "the warm runner waits for its launch" in pod.runner.output and before
 
 
 def test_a_warm_pod_ends_completely_when_it_is_stopped(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    one = pod(runner_api(10, launched=False), warm=True, worker_spec=NOOP)
-    waiting(one)
-    for container in one.containers:
+    pod = start_pod(start_runner_api(10, launched=False), warm=True, worker_spec=WARM_SPEC)
+    wait_until_warm(pod)
+    for container in pod.containers:
         container.send(signal.SIGTERM)
-    assert [container.wait() for container in one.containers] == [STOPPED, DONE, DONE]
+    assert [container.wait() for container in pod.containers] == [EXIT_STOPPED, EXIT_DONE, EXIT_DONE]
 
 
 def test_a_warm_pod_survives_an_outage_of_the_runner_api(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(10, launched=False)
-    at.shut()
-    one = pod(at, warm=True, worker_spec=NOOP)
-    waiting(one)
-    at.open()
-    until(lambda: "wait" in at.asked)
-    at.launch()
-    work_off(one, at)
-    assert one.runner.wait() == DONE and len(at.results()) == 10
+    runner_api = start_runner_api(10, launched=False)
+    runner_api.shut()
+    pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
+    wait_until_warm(pod)
+    runner_api.open()
+    until(lambda: "wait" in runner_api.asked)
+    runner_api.launch()
+    run_to_end(pod, runner_api)
+    assert pod.runner.wait() == EXIT_DONE and len(runner_api.results()) == 10
 
 
-def test_a_warm_pod_whose_launch_another_pod_took_ends_silently(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+def test_a_warm_pod_whose_launch_was_given_to_another_pod_exits_without_a_report(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    at = runner_api(10, launched=False)
-    one = pod(at, warm=True, worker_spec=NOOP)
-    at.launch(token="another")
-    assert one.runner.wait() == DONE and "401" in one.runner.said
-    assert set(at.asked) == {"wait"}
+    runner_api = start_runner_api(10, launched=False)
+    pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
+    runner_api.launch(token="another")
+    assert pod.runner.wait() == EXIT_DONE and "401" in pod.runner.output
+    assert set(runner_api.asked) == {"wait"}
