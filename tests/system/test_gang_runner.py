@@ -1,4 +1,4 @@
-"""A gang and its runner against the real runner API: every task has one result, whatever ends in between."""
+"""A gang and its runner against the real runner API: every task has one result, whichever process ends."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90
-#: Every replica writes down that it was there; the first one answers.
+#: The program of every replica; the first replica writes the result.
 PROGRAM = """
 import json, os, pathlib, sys, time
 scenario = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
@@ -41,25 +41,25 @@ if rank == 0:
 """
 
 
-def packed(slow: int = -1) -> bytes:
-    """Return the program, in a zip with a module of its own."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
+def packed_program(slow: int = -1) -> bytes:
+    """Return a zip of the program and a module that it imports."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("program.py", PROGRAM)
         archive.writestr("beside.py", f"SLOW = {slow}\n")
-    return target.getvalue()
+    return buffer.getvalue()
 
 
-class Company:
-    """The processes of a gang of two: its runner, who leads, and who follow."""
+class GangProcesses:
+    """The processes of a gang of two: the runner, the leader and two replicas."""
 
     def __init__(self, folder: Path, url: str) -> None:
         folder.mkdir()
         self.folder = folder
         [port] = free_ports(1)
-        told = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WINDTUNNEL_GANG_KEY": secrets.token_hex()}
-        told |= {"WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}", "WINDTUNNEL_GANG_SLICES": "1"}
-        self.told = told | {"WINDTUNNEL_GANG_SIZE": "2", "WINDTUNNEL_GANG_SLICE": "0"}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WINDTUNNEL_GANG_KEY": secrets.token_hex()}
+        environment |= {"WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}", "WINDTUNNEL_GANG_SLICES": "1"}
+        self.environment = environment | {"WINDTUNNEL_GANG_SIZE": "2", "WINDTUNNEL_GANG_SLICE": "0"}
         (folder / "token").write_text(TOKEN)
         document: dict[str, Any] = {
             "id": LAUNCH,
@@ -88,106 +88,117 @@ class Company:
             code += "signal.signal(15, gang.stop); "
             code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
             arguments = ["-c", code, str(self.folder / name), *options, *arguments]
-        with open(self.folder / f"{name}.txt", "w") as said:
+        with open(self.folder / f"{name}.txt", "w") as output:
             return subprocess.Popen(
                 [sys.executable, *arguments],
-                env=self.told | {"WINDTUNNEL_GANG_INDEX": str(number)},
+                env=self.environment | {"WINDTUNNEL_GANG_INDEX": str(number)},
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
 
-    def exits(self) -> tuple[int, int, list[int]]:
-        """Wait for all to end."""
-        exits = self.runner.wait(PATIENCE), self.leader.wait(PATIENCE), [one.wait(PATIENCE) for one in self.replicas]
-        return exits
+    def exit_codes(self) -> tuple[int, int, list[int]]:
+        """Wait for the end of all processes; return the exit codes of runner, leader and replicas."""
+        codes = (
+            self.runner.wait(PATIENCE),
+            self.leader.wait(PATIENCE),
+            [process.wait(PATIENCE) for process in self.replicas],
+        )
+        return codes
 
     def end(self) -> None:
-        """End what is left."""
-        for one in (self.runner, self.leader, *self.replicas):
-            one.kill()
-            one.wait()
+        """Kill the processes that still run."""
+        for process in (self.runner, self.leader, *self.replicas):
+            process.kill()
+            process.wait()
 
     @property
-    def said(self) -> str:
-        """What all of them printed."""
+    def output(self) -> str:
+        """The output of all processes."""
         return "\n".join(f"{path.name}: {path.read_text()}" for path in sorted(self.folder.glob("*.txt")))
 
 
-Begin = Callable[..., tuple[RunnerApi, Callable[[], Company]]]
+OpenSimulation = Callable[..., tuple[RunnerApi, Callable[[], GangProcesses]]]
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Open a simulation for gangs; each company that is called to it ends with the test."""
-    with contextlib.ExitStack() as ending:
+def open_gang_simulation(tmp_path: Path) -> Iterator[OpenSimulation]:
+    """Function that opens a simulation and returns a function that starts its gangs; each gang ends with the test."""
+    with contextlib.ExitStack() as stack:
 
-        def make(total: int, slow: int = -1, **definition: Any) -> tuple[RunnerApi, Callable[[], Company]]:
-            runner_api = RunnerApi(tmp_path, total=total, play={"definition": definition}, model=packed(slow))
-            ending.callback(runner_api.close)
-            made: list[Company] = []
+        def open_simulation(
+            total: int, slow: int = -1, **definition: Any
+        ) -> tuple[RunnerApi, Callable[[], GangProcesses]]:
+            runner_api = RunnerApi(tmp_path, total=total, play={"definition": definition}, model=packed_program(slow))
+            stack.callback(runner_api.close)
+            gangs: list[GangProcesses] = []
 
-            def company() -> Company:
-                made.append(Company(tmp_path / f"company-{len(made)}", runner_api.url))
-                ending.callback(made[-1].end)
-                return made[-1]
+            def start_gang() -> GangProcesses:
+                gangs.append(GangProcesses(tmp_path / f"gang-{len(gangs)}", runner_api.url))
+                stack.callback(gangs[-1].end)
+                return gangs[-1]
 
-            return runner_api, company
+            return runner_api, start_gang
 
-        yield make
-
-
-def settled(runner_api: RunnerApi, company: Company) -> tuple[int, int, list[int]]:
-    """See a company through while the dispatcher does its passes."""
-    runner_api.settle_until_exit(company.runner)
-    return company.exits()
+        yield open_simulation
 
 
-def test_a_gang_plays_every_task_once_and_what_fails_fails_alone(begin: Begin) -> None:
-    runner_api, company = begin(8)
-    first = company()
-    assert settled(runner_api, first) == (0, 0, [0, 0]), first.said
+def run_to_end(runner_api: RunnerApi, gang: GangProcesses) -> tuple[int, int, list[int]]:
+    """Do the dispatcher's part until the gang has exited; return the exit codes."""
+    runner_api.settle_until_exit(gang.runner)
+    return gang.exit_codes()
+
+
+def test_a_gang_runs_every_task_once_and_a_failed_task_affects_no_other(open_gang_simulation: OpenSimulation) -> None:
+    runner_api, start_gang = open_gang_simulation(8)
+    first = start_gang()
+    assert run_to_end(runner_api, first) == (0, 0, [0, 0]), first.output
     results = runner_api.results()
-    assert [one["task"] for one in results] == list(range(8))
-    bad = {3: "crashed", 4: "invalid", 5: "invalid"}  # no result; one that is none, and longer than may be said
-    assert [one["status"] for one in results] == [bad.get(task, "ok") for task in range(8)], first.said
+    assert [result["task"] for result in results] == list(range(8))
+    # task 3: exit status 9; task 4: no result; task 5: a result that is not JSON and exceeds the size limit
+    statuses = {3: "crashed", 4: "invalid", 5: "invalid"}
+    assert [result["status"] for result in results] == [statuses.get(task, "ok") for task in range(8)], first.output
     assert results[7]["metrics"] == {"square": 49, "size": "2"}
     assert "exited with status 9" in results[3]["error"]
 
 
-def test_a_program_that_takes_too_long_is_ended_and_the_gang_goes_on(begin: Begin) -> None:
-    runner_api, company = begin(3, slow=1, task_patience=2.0)
-    first = company()
-    assert settled(runner_api, first) == (0, 0, [0, 0]), first.said
-    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
+def test_a_program_past_its_time_limit_is_ended_and_the_gang_continues(open_gang_simulation: OpenSimulation) -> None:
+    runner_api, start_gang = open_gang_simulation(3, slow=1, task_patience=2.0)
+    first = start_gang()
+    assert run_to_end(runner_api, first) == (0, 0, [0, 0]), first.output
+    assert [result["status"] for result in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
-def test_a_gang_that_loses_a_replica_ends_and_the_next_one_goes_on_where_it_was(begin: Begin) -> None:
-    runner_api, company = begin(3, slow=1, task_patience=10.0)
-    first = company()
-    at_the_slow_one(first)
+def test_a_gang_that_loses_a_replica_ends_and_the_next_gang_continues_after_the_reported_tasks(
+    open_gang_simulation: OpenSimulation,
+) -> None:
+    runner_api, start_gang = open_gang_simulation(3, slow=1, task_patience=10.0)
+    first = start_gang()
+    wait_for_slow_task(first)
     first.replicas[1].kill()
-    assert first.exits() == (77, 1, [0, -9]), first.said
+    assert first.exit_codes() == (77, 1, [0, -9]), first.output
     runner_api.release()
-    second = company()
-    assert settled(runner_api, second) == (0, 0, [0, 0]), second.said
-    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
+    second = start_gang()
+    assert run_to_end(runner_api, second) == (0, 0, [0, 0]), second.output
+    assert [result["status"] for result in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
-def test_told_to_stop_a_gang_reports_what_it_has_played_and_gives_the_rest_back(begin: Begin) -> None:
-    runner_api, company = begin(3, slow=1, task_patience=10.0)
-    first = company()
-    at_the_slow_one(first)
+def test_a_gang_that_is_stopped_reports_finished_tasks_and_releases_the_rest(
+    open_gang_simulation: OpenSimulation,
+) -> None:
+    runner_api, start_gang = open_gang_simulation(3, slow=1, task_patience=10.0)
+    first = start_gang()
+    wait_for_slow_task(first)
     first.runner.terminate()
-    assert first.runner.wait(PATIENCE) == 143, first.said
-    assert [one["task"] for one in runner_api.results()] == [0]
-    second = company()  # nobody waits for the first one's lease to run out
-    assert settled(runner_api, second) == (0, 0, [0, 0]), second.said
-    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
+    assert first.runner.wait(PATIENCE) == 143, first.output
+    assert [result["task"] for result in runner_api.results()] == [0]
+    second = start_gang()  # the lease of the first gang is released, not left to expire
+    assert run_to_end(runner_api, second) == (0, 0, [0, 0]), second.output
+    assert [result["status"] for result in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
-def at_the_slow_one(company: Company) -> None:
-    """Wait until the gang is at the task that takes long."""
-    at = company.folder / "replica-1" / "scenario.json"
-    until(lambda: at.exists() and json.loads(at.read_text() or "{}").get("index") == 1)
+def wait_for_slow_task(gang: GangProcesses) -> None:
+    """Wait until the gang runs the task that takes long."""
+    scenario = gang.folder / "replica-1" / "scenario.json"
+    until(lambda: scenario.exists() and json.loads(scenario.read_text() or "{}").get("index") == 1)

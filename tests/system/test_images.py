@@ -1,4 +1,4 @@
-"""Images built without a daemon, unpacked and run as in a cluster: without privileges, read-only."""
+"""Images built without a daemon, unpacked and run as in a cluster: unprivileged, with a read-only root file system."""
 
 import functools
 import json
@@ -15,9 +15,7 @@ from runtimes.images import build, image_names, layers
 from tests.cached import image
 
 ROOT = Path(__file__).parents[2]
-#: Where `make images` puts them too, so that what was made once is not made again.
-OUT = ROOT / "var/images"
-#: What each must be able to import: its main libraries, and what of ours is started there.
+#: Modules that each image must be able to import: its main libraries, and the platform's modules that it runs.
 IMPORTS = {
     "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, kube.connection, psycopg",
     "jobs": "app, workers.background_jobs",
@@ -29,10 +27,10 @@ IMPORTS = {
     "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
     "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
 }
-pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are brought
+pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are downloaded
 
-#: Root's file system as a pod has it: read-only, but for what is mounted.
-SETTLE = """
+#: Sets up the root file system as in a pod: read-only, with writable mounts.
+SETUP_SCRIPT = """
 root=$1; shift; inside=$PATH; PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount --bind "$root" "$root"; mount -o remount,bind,ro "$root"
 mount -t tmpfs tmpfs "$root/tmp"; mount -t tmpfs -o mode=1777 tmpfs "$root/var/lib/windtunnel"
@@ -52,17 +50,17 @@ class Container:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command as the image's user, or without root as the user of a user namespace."""
-        enter = [f"--userspec={self.user}"] if AS_ROOT else []
+        user = [f"--userspec={self.user}"] if AS_ROOT else []
         unshare = ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
         unshare += [] if AS_ROOT else ["--map-root-user"]
-        settle = ["/bin/sh", "-euc", SETTLE, "settle", str(self.root), *enter, str(self.root), *command]
-        return subprocess.run([*unshare, *settle], env=self.environ, capture_output=True, text=True, timeout=240)
+        setup = ["/bin/sh", "-euc", SETUP_SCRIPT, "setup", str(self.root), *user, str(self.root), *command]
+        return subprocess.run([*unshare, *setup], env=self.environ, capture_output=True, text=True, timeout=240)
 
     def python(self, code: str) -> str:
         """Run Python code and return its output."""
-        done = self.run(build.PYTHON, "-c", code)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = self.run(build.PYTHON, "-c", code)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
 
 AS_ROOT = os.geteuid() == 0
@@ -83,11 +81,11 @@ def unpacked() -> Iterator[Callable[[str], Container]]:
         yield unpack
 
 
-def test_the_same_inputs_are_the_same_image_bit_for_bit(tmp_path: Path) -> None:
-    one, two = (build.build(image_names.images()["noop"], tmp_path / name) for name in ("one", "two"))
-    assert one.fresh and two.fresh
-    assert one.digest == two.digest
-    assert one.archive.read_bytes() == two.archive.read_bytes()
+def test_the_same_inputs_give_the_same_image_bit_for_bit(tmp_path: Path) -> None:
+    first, second = (build.build(image_names.images()["noop"], tmp_path / name) for name in ("one", "two"))
+    assert first.fresh and second.fresh
+    assert first.digest == second.digest
+    assert first.archive.read_bytes() == second.archive.read_bytes()
     assert not build.build(image_names.images()["noop"], tmp_path / "one").fresh
 
 
@@ -96,27 +94,27 @@ def test_every_image_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(IMPORTS))
-def test_an_image_contains_its_code_with_bytecode(name: str, unpacked: Callable[[str], Container]) -> None:
-    told = json.loads(unpacked(name).python(f"import {IMPORTS[name]}\n{LOOK}"))
-    assert told["uncompiled"] == []
-    assert told["written"] == []
-    assert told["user"] == (10001 if AS_ROOT else 0)
-    assert told["prefix"] == "/opt/windtunnel/python"
-    assert {"cpython", "numpy"} <= {one["name"] for one in told["bill"]["components"]}
+def test_an_image_contains_compiled_modules_and_is_read_only(name: str, unpacked: Callable[[str], Container]) -> None:
+    report = json.loads(unpacked(name).python(f"import {IMPORTS[name]}\n{REPORT_SCRIPT}"))
+    assert report["uncompiled"] == []
+    assert report["writable"] == []
+    assert report["user"] == (10001 if AS_ROOT else 0)
+    assert report["prefix"] == "/opt/windtunnel/python"
+    assert {"cpython", "numpy"} <= {component["name"] for component in report["bill"]["components"]}
 
 
-LOOK = """
+REPORT_SCRIPT = """
 import json, os, sys
-modules = [one for one in list(sys.modules.values()) if getattr(one, "__cached__", None)]
-def writes(path):
+modules = [module for module in list(sys.modules.values()) if getattr(module, "__cached__", None)]
+def is_writable(path):
     try:
         open(path + "/x", "w").close()
         return True
     except OSError:
         return False
 print(json.dumps({
-    "uncompiled": [one.__name__ for one in modules if not os.path.exists(one.__cached__)],
-    "written": [path for path in ("/", "/etc", "/opt/windtunnel", "/opt/windtunnel/src") if writes(path)],
+    "uncompiled": [module.__name__ for module in modules if not os.path.exists(module.__cached__)],
+    "writable": [path for path in ("/", "/etc", "/opt/windtunnel", "/opt/windtunnel/src") if is_writable(path)],
     "user": os.getuid(),
     "prefix": sys.prefix,
     "bill": json.load(open("/opt/windtunnel/sbom.json")),
@@ -124,30 +122,30 @@ print(json.dumps({
 """
 
 
-def test_the_image_of_the_server_runs_each_of_its_roles(unpacked: Callable[[str], Container]) -> None:
+def test_the_image_of_the_server_lists_its_roles_and_runs_migrate(unpacked: Callable[[str], Container]) -> None:
     server = unpacked("server")
-    done = server.run(*server.entrypoint)
-    assert done.returncode == 2
-    assert "dispatch" in done.stderr
-    done = server.run(*server.entrypoint, "migrate")
-    assert done.returncode == 0, done.stderr
+    process = server.run(*server.entrypoint)
+    assert process.returncode == 2
+    assert "dispatch" in process.stderr
+    process = server.run(*server.entrypoint, "migrate")
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_server_computes_the_names_of_its_other_images(unpacked: Callable[[str], Container]) -> None:
     code = "from runtimes.images import image_names as n; print(*(n.image_of(name) for name in list(n.images())[2:]))"
-    said = unpacked("server").python(code).split()
-    assert said == [image_names.image_of(name) for name in list(image_names.images())[2:]]
+    output = unpacked("server").python(code).split()
+    assert output == [image_names.image_of(name) for name in list(image_names.images())[2:]]
 
 
 def test_the_image_of_jobs_contains_prepared_simulators(unpacked: Callable[[str], Container]) -> None:
     code = """
 from pathlib import Path
 from runtimes import catalogue, environments
-print(*(environments.ready(one, Path("/var/lib/windtunnel")) for one in catalogue.simulators().values()))
+print(*(environments.ready(spec, Path("/var/lib/windtunnel")) for spec in catalogue.simulators().values()))
 """
-    said = unpacked("jobs").python(code).split()
-    assert len(said) == len(image_names.images()["jobs"].brings)
-    assert all(path.startswith("/opt/windtunnel/environments/") for path in said)
+    output = unpacked("jobs").python(code).split()
+    assert len(output) == len(image_names.images()["jobs"].brings)
+    assert all(path.startswith("/opt/windtunnel/environments/") for path in output)
 
 
 def test_sumo_runs_in_its_image(unpacked: Callable[[str], Container]) -> None:

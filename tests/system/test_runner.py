@@ -1,4 +1,4 @@
-"""The runner as a process, against the real leases; its evaluators and model servers are doubles that misbehave."""
+"""The runner as a process, against the real leases, with stub evaluators and model servers that fail on purpose."""
 
 import json
 import os
@@ -30,9 +30,9 @@ class Runner:
     """A runner's process, and the agent's end of its control socket."""
 
     def __init__(self, folder: Path, workers: int) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        agent_end, runner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         site = f"{sysconfig.get_path('purelib')}:{ROOT}"
-        kit = WorkerSpec(
+        spec = WorkerSpec(
             python=sys.executable,
             harness=str(STUB_HARNESS),
             dataset=str(folder),
@@ -42,22 +42,22 @@ class Runner:
             isolation="launch",
             sandbox=None,
         )
-        told = {"control": theirs.fileno(), "worker_spec": kit.describe(), "workers": workers}
+        config = {"control": runner_end.fileno(), "worker_spec": spec.describe(), "workers": workers}
         code = "from runtimes.harness.runner.runner import main; main()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(told)], pass_fds=(theirs.fileno(),), cwd=ROOT
+            [sys.executable, "-c", code, json.dumps(config)], pass_fds=(runner_end.fileno(),), cwd=ROOT
         )
-        theirs.close()
-        self.control = ours
+        runner_end.close()
+        self.control = agent_end
         self.workers = workers
 
     def launch(self, url: str, token: str = TOKEN) -> None:
-        told = {"launch": LAUNCH, "token": token, "url": url, "workers": self.workers, "model": None}
-        self.control.send(json.dumps(told).encode())
+        message = {"launch": LAUNCH, "token": token, "url": url, "workers": self.workers, "model": None}
+        self.control.send(json.dumps(message).encode())
 
     def children(self) -> list[int]:
-        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in task.read_text().split()]
+        children_file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in children_file.read_text().split()]
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -68,145 +68,153 @@ class Runner:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    made = Runner(tmp_path, workers=2)
-    yield made
-    made.end()
+    process = Runner(tmp_path, workers=2)
+    yield process
+    process.end()
 
 
 @pytest.fixture
-def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
-    made: list[RunnerApi] = []
+def start_runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+    apis: list[RunnerApi] = []
 
     def make(total: int = 1000, ttl: float = 10.0, **faults: Any) -> RunnerApi:
-        made.append(RunnerApi(tmp_path, total=total, play={"faults": faults}, ttl=ttl))
-        return made[-1]
+        apis.append(RunnerApi(tmp_path, total=total, play={"faults": faults}, ttl=ttl))
+        return apis[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for api in apis:
+        api.close()
 
 
-def work_off(runner: Runner, one: RunnerApi) -> None:
-    """Play the dispatcher until the runner has seen the launch through."""
-    one.settle_until_exit(runner.process)
+def run_to_end(runner: Runner, runner_api: RunnerApi) -> None:
+    """Do the dispatcher's part until the runner has exited."""
+    runner_api.settle_until_exit(runner.process)
 
 
-def test_every_task_gets_one_result_and_the_runner_ends(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=5000)
-    runner.launch(one.url)
-    work_off(runner, one)
+def test_every_task_gets_one_result_and_the_runner_ends(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
+) -> None:
+    runner_api = start_runner_api(total=5000)
+    runner.launch(runner_api.url)
+    run_to_end(runner, runner_api)
     assert runner.process.returncode == 0
-    assert [result["task"] for result in one.results()] == list(range(5000))
-    assert "stub evaluator at work" in one.logs()
+    assert [result["task"] for result in runner_api.results()] == list(range(5000))
+    assert "stub evaluator at work" in runner_api.logs()
 
 
-def test_a_warm_runner_has_its_evaluators_and_model_servers_before_it_knows_for_what(runner: Runner) -> None:
-    until(lambda: len(runner.children()) == 5)  # two evaluators, two model servers, a model server in reserve
+def test_a_warm_runner_has_its_evaluators_and_model_servers_before_its_launch(runner: Runner) -> None:
+    until(lambda: len(runner.children()) == 5)  # two evaluators, two model servers, a spare model server
 
 
-def test_a_evaluator_that_dies_is_witnessed_and_replaced(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=400, die_once=130)
-    runner.launch(one.url)
-    work_off(runner, one)
-    results = one.results()
+def test_the_death_of_an_evaluator_is_reported_and_the_evaluator_replaced(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
+) -> None:
+    runner_api = start_runner_api(total=400, die_once=130)
+    runner.launch(runner_api.url)
+    run_to_end(runner, runner_api)
+    results = runner_api.results()
     assert [result["task"] for result in results] == list(range(400))
     assert {result["status"] for result in results} == {"ok"}
-    assert "death" in one.asked
-    assert "the simulator's process ended: killed by SIGKILL" in one.logs()
+    assert "death" in runner_api.asked
+    assert "the simulator's process ended: killed by SIGKILL" in runner_api.logs()
 
 
-def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_its_neighbours_are_not(
-    runner: Runner, runner_api: Callable[..., RunnerApi]
+def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_no_other_task_is(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
 ) -> None:
-    one = runner_api(total=300, die=77)
-    runner.launch(one.url)
-    work_off(runner, one)
-    assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {77}
-    assert len(one.results()) == 300
-    assert one.asked.count("death") <= 6
+    runner_api = start_runner_api(total=300, die=77)
+    runner.launch(runner_api.url)
+    run_to_end(runner, runner_api)
+    assert {result["task"] for result in runner_api.results() if result["status"] == "crashed"} == {77}
+    assert len(runner_api.results()) == 300
+    assert runner_api.asked.count("death") <= 6
 
 
-def test_a_evaluator_that_hangs_is_ended_for_it(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=40, ttl=1.0, hang=5)
-    runner.launch(one.url)
-    work_off(runner, one)
-    assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {5}
+def test_an_evaluator_that_hangs_is_killed(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
+    runner_api = start_runner_api(total=40, ttl=1.0, hang=5)
+    runner.launch(runner_api.url)
+    run_to_end(runner, runner_api)
+    assert {result["task"] for result in runner_api.results() if result["status"] == "crashed"} == {5}
 
 
-def test_a_lost_model_server_is_replaced_and_its_end_told(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=300, lose_model_server=20)
-    runner.launch(one.url)
-    work_off(runner, one)
-    assert len(one.results()) == 300
-    assert "death" not in one.asked
-
-
-def test_a_model_that_does_not_fit_fails_the_simulation_at_once(
-    runner: Runner, runner_api: Callable[..., RunnerApi]
+def test_a_lost_model_server_is_replaced_without_a_report_of_a_death(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
 ) -> None:
-    one = runner_api(refuse="the model's input is float32[1,30]")
-    runner.launch(one.url)
+    runner_api = start_runner_api(total=300, lose_model_server=20)
+    runner.launch(runner_api.url)
+    run_to_end(runner, runner_api)
+    assert len(runner_api.results()) == 300
+    assert "death" not in runner_api.asked
+
+
+def test_a_model_with_the_wrong_input_shape_fails_the_simulation_at_once(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
+) -> None:
+    runner_api = start_runner_api(refuse="the model's input is float32[1,30]")
+    runner.launch(runner_api.url)
     assert runner.process.wait(20) == 0
-    assert one.state() == ("failed", "the model's input is float32[1,30]")
+    assert runner_api.state() == ("failed", "the model's input is float32[1,30]")
 
 
-def test_a_launch_that_is_over_ends_the_runner(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=100_000, late=0.01)
-    runner.launch(one.url)
-    until(lambda: "report" in one.asked)
+def test_a_launch_that_is_over_ends_the_runner(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
+    runner_api = start_runner_api(total=100_000, late=0.01)
+    runner.launch(runner_api.url)
+    until(lambda: "report" in runner_api.asked)
     children = runner.children()
-    one.cancel()
+    runner_api.cancel()
     assert runner.process.wait(20) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
-def test_a_wrong_token_ends_the_runner(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api()
-    runner.launch(one.url, token="guessed")
+def test_a_wrong_token_ends_the_runner(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
+    runner_api = start_runner_api()
+    runner.launch(runner_api.url, token="guessed")
     assert runner.process.wait(20) == 0
-    assert one.results() == []
+    assert runner_api.results() == []
 
 
-def test_a_surface_that_goes_away_for_a_while_only_delays(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=600, late=0.002)
-    runner.launch(one.url)
-    until(lambda: "report" in one.asked)
-    one.shut()
-    one.hang_up(5)  # the runner tries again, each time after a longer pause
-    one.open()
-    work_off(runner, one)
-    assert [result["task"] for result in one.results()] == list(range(600))
-    assert "death" not in one.asked
+def test_an_outage_of_the_runner_api_delays_a_launch_and_loses_nothing(
+    runner: Runner, start_runner_api: Callable[..., RunnerApi]
+) -> None:
+    runner_api = start_runner_api(total=600, late=0.002)
+    runner.launch(runner_api.url)
+    until(lambda: "report" in runner_api.asked)
+    runner_api.shut()
+    runner_api.hang_up(5)  # the runner retries, each time after a longer pause
+    runner_api.open()
+    run_to_end(runner, runner_api)
+    assert [result["task"] for result in runner_api.results()] == list(range(600))
+    assert "death" not in runner_api.asked
 
 
-def test_nothing_outlives_a_runner_that_is_killed(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
-    one = runner_api(total=100_000, late=0.01)
-    runner.launch(one.url)
-    until(lambda: "report" in one.asked)
+def test_no_process_outlives_a_killed_runner(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
+    runner_api = start_runner_api(total=100_000, late=0.01)
+    runner.launch(runner_api.url)
+    until(lambda: "report" in runner_api.asked)
     children = runner.children()
     os.kill(runner.process.pid, signal.SIGKILL)
     runner.process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-def test_a_runner_that_stops_reports_nothing_any_more_and_bears_witness_of_no_death(
-    runner_api: Callable[..., RunnerApi],
+def test_a_runner_that_stops_reports_neither_results_nor_deaths(
+    start_runner_api: Callable[..., RunnerApi],
 ) -> None:
-    one = runner_api()
+    runner_api = start_runner_api()
     stop = threading.Event()
-    holder = LeaseClient(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop).holder("0")
-    held = holder.next(GangPage())
-    assert held is not None
-    stop.set()  # what dies from here on was ended by the runner itself
-    results = Batch(since=held.cursor, to=held.stop, lines=memoryview(b""))
+    holder = LeaseClient(Credentials(url=runner_api.url, launch=LAUNCH, token=TOKEN), stop).holder("0")
+    lease = holder.next(GangPage())
+    assert lease is not None
+    stop.set()  # from here on, the runner itself ends its processes
+    results = Batch(since=lease.cursor, to=lease.stop, lines=memoryview(b""))
     with pytest.raises(LaunchOver):
-        holder.report(held, results)
+        holder.report(lease, results)
     with pytest.raises(LaunchOver):
-        holder.report_death(held, held.cursor, "killed by SIGKILL")
-    assert one.asked == ["lease"]
+        holder.report_death(lease, lease.cursor, "killed by SIGKILL")
+    assert runner_api.asked == ["lease"]
 
 
-def test_a_runner_whose_agent_is_gone_ends(runner: Runner) -> None:
+def test_a_runner_ends_when_its_agent_closes_the_control_socket(runner: Runner) -> None:
     until(lambda: len(runner.children()) == 5)
     runner.control.close()
     assert runner.process.wait(20) == 0
@@ -215,14 +223,14 @@ def test_a_runner_whose_agent_is_gone_ends(runner: Runner) -> None:
 def test_another_process_of_the_same_user_cannot_read_the_token(runner: Runner) -> None:
     until(lambda: len(runner.children()) > 0)
     owner = Path(f"/proc/{runner.process.pid}/mem").stat().st_uid
-    assert owner == 0  # a process that is not dumpable belongs to root there, whoever it runs as
+    assert owner == 0  # /proc/PID/mem of a process that is not dumpable belongs to root, whichever user it runs as
 
 
 def test_ending_a_process_that_has_just_been_waited_for_is_harmless() -> None:
     popen = subprocess.Popen([sys.executable, "-c", ""])
     output, end = os.pipe()
     os.close(end)
-    process = ChildProcess("one", popen, output)
-    popen.wait()  # as the thread that reaps does, a moment before it says so
+    process = ChildProcess("child", popen, output)
+    popen.wait()  # as the reaping thread does, a moment before it stores the exit code
     process.kill()
     assert process.reap() == "it exited with code 0"

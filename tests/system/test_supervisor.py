@@ -1,4 +1,4 @@
-"""The supervisor with small roles: dead roles are restarted, stopped roles end, no process is left."""
+"""The supervisor with small roles: dead roles are restarted, stopped roles end, no process remains."""
 
 import os
 import resource
@@ -17,7 +17,7 @@ from tests.ports import free_ports
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-#: Keeps four roles: one that lives, one that dies at once, one that ignores SIGTERM, one that runs once.
+#: Supervises four roles: `lives` sleeps, `dies` exits at once, `stubborn` ignores SIGTERM, `once` runs once.
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -27,8 +27,8 @@ home = Path(sys.argv[1])
 module.STOP_TIMEOUT = float(sys.argv[2])
 py = [sys.executable, "-c"]
 def note(name, rest):
-    birth = "import os, signal, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); "
-    return [*py, birth + rest, str(home / name)]
+    record_pid = "import os, signal, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); "
+    return [*py, record_pid + rest, str(home / name)]
 warning = '{"level": "WARNING", "message": "once is enough"}'
 stays = '{"level": "WARNING", "message": "SIGTERM is ignored"}'
 ignore = f"signal.signal(15, lambda *_: print({stays!r}, flush=True)); "
@@ -47,110 +47,110 @@ supervisor.run(roles, {}, (home / "lives").exists, lambda: print_line("ready"))
 """
 
 
-class Started:
-    def __init__(self, home: Path, patience: float = STOP_TIMEOUT) -> None:
-        self.home, self.patience = home, patience
-        self.output = open(home / "output", "w+")
-        self.process = self.again()
+class SupervisorProcess:
+    def __init__(self, home: Path, stop_timeout: float = STOP_TIMEOUT) -> None:
+        self.home, self.stop_timeout = home, stop_timeout
+        self.output_file = open(home / "output", "w+")
+        self.process = self.start()
 
-    def again(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-c", SCRIPT, str(self.home), str(self.patience)]
-        return subprocess.Popen(command, cwd=ROOT, stderr=self.output, stdout=self.output)
+    def start(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", SCRIPT, str(self.home), str(self.stop_timeout)]
+        return subprocess.Popen(command, cwd=ROOT, stderr=self.output_file, stdout=self.output_file)
 
     def pids(self, name: str) -> list[int]:
         path = self.home / name
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def restart(self) -> None:
-        """Kill the role that runs twice; when it runs again, the supervisor's loop has done all due work."""
+        """Kill the role `lives` twice; once it has restarted twice, the supervisor's loop has done all due work."""
         for _ in range(2):
             before = self.pids("lives")
             os.kill(before[-1], signal.SIGKILL)
             until(lambda before=before: len(self.pids("lives")) > len(before))  # type: ignore[misc]
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.home / "output").read_text()
 
     def alive(self) -> list[int]:
-        every = [pid for name in ("lives", "dies", "stubborn", "once") for pid in self.pids(name)]
-        return [pid for pid in every if Path(f"/proc/{pid}").exists()]
+        pids = [pid for name in ("lives", "dies", "stubborn", "once") for pid in self.pids(name)]
+        return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.fixture
-def patience() -> float:
+def stop_timeout() -> float:
     """Seconds that the supervisor waits for a role to stop."""
     return STOP_TIMEOUT
 
 
 @pytest.fixture
-def started(tmp_path: Path, patience: float) -> Iterator[Started]:
-    made = Started(tmp_path, patience)
-    until(lambda: len(made.pids("lives")) == 1 and len(made.pids("stubborn")) == 1)
-    yield made
-    if made.process.poll() is None:
-        made.process.kill()
-    made.process.wait()
-    made.output.close()
+def supervisor(tmp_path: Path, stop_timeout: float) -> Iterator[SupervisorProcess]:
+    started = SupervisorProcess(tmp_path, stop_timeout)
+    until(lambda: len(started.pids("lives")) == 1 and len(started.pids("stubborn")) == 1)
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+    started.process.wait()
+    started.output_file.close()
 
 
-def test_a_killed_role_is_restarted(started: Started) -> None:
-    os.kill(started.pids("lives")[0], signal.SIGKILL)
-    until(lambda: len(started.pids("lives")) == 2)
-    until(lambda: "lives ended (killed by SIGKILL)" in started.said())
+def test_a_killed_role_is_restarted(supervisor: SupervisorProcess) -> None:
+    os.kill(supervisor.pids("lives")[0], signal.SIGKILL)
+    until(lambda: len(supervisor.pids("lives")) == 2)
+    until(lambda: "lives ended (killed by SIGKILL)" in supervisor.output())
 
 
-def test_a_role_that_dies_repeatedly_is_restarted_with_exponential_back_off(started: Started) -> None:
-    until(lambda: len(started.pids("dies")) >= 4)
-    assert "it is restarted in 0.1 s" in started.said()
-    assert "it is restarted in 0.4 s" in started.said()
-    assert "see " in started.said()
+def test_a_role_that_dies_repeatedly_is_restarted_with_exponential_back_off(supervisor: SupervisorProcess) -> None:
+    until(lambda: len(supervisor.pids("dies")) >= 4)
+    assert "it is restarted in 0.1 s" in supervisor.output()
+    assert "it is restarted in 0.4 s" in supervisor.output()
+    assert "see " in supervisor.output()
 
 
-def test_a_one_shot_role_is_not_restarted(started: Started) -> None:
-    until(lambda: "once: warning: once is enough" in started.said())
-    (pid,) = started.pids("once")
-    until(lambda: not Path(f"/proc/{pid}").exists())  # its end is noticed
-    started.restart()
-    assert len(started.pids("once")) == 1
+def test_a_one_shot_role_is_not_restarted(supervisor: SupervisorProcess) -> None:
+    until(lambda: "once: warning: once is enough" in supervisor.output())
+    (pid,) = supervisor.pids("once")
+    until(lambda: not Path(f"/proc/{pid}").exists())  # its end is detected
+    supervisor.restart()
+    assert len(supervisor.pids("once")) == 1
 
 
-def test_readiness_is_reported_once(started: Started) -> None:
-    until(lambda: "ready" in started.said())
-    started.restart()
-    assert started.said().count("ready") == 1
+def test_readiness_is_reported_once(supervisor: SupervisorProcess) -> None:
+    until(lambda: "ready" in supervisor.output())
+    supervisor.restart()
+    assert supervisor.output().count("ready") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_every_role_also_roles_that_ignore_it(started: Started, number: int) -> None:
-    started.process.send_signal(number)
-    assert started.process.wait(30) == 0
-    assert started.alive() == []
+def test_a_signal_ends_every_role_even_a_role_that_ignores_it(supervisor: SupervisorProcess, number: int) -> None:
+    supervisor.process.send_signal(number)
+    assert supervisor.process.wait(30) == 0
+    assert supervisor.alive() == []
 
 
-@pytest.mark.parametrize("patience", [600.0])
-def test_a_second_signal_kills_at_once(started: Started) -> None:
-    started.process.send_signal(signal.SIGINT)
-    until(lambda: "stubborn: warning: SIGTERM is ignored" in started.said())
-    assert started.process.poll() is None  # the stubborn role is waited for
-    started.process.send_signal(signal.SIGINT)
-    assert started.process.wait(60) == 0
+@pytest.mark.parametrize("stop_timeout", [600.0])
+def test_a_second_signal_kills_at_once(supervisor: SupervisorProcess) -> None:
+    supervisor.process.send_signal(signal.SIGINT)
+    until(lambda: "stubborn: warning: SIGTERM is ignored" in supervisor.output())
+    assert supervisor.process.poll() is None  # it still waits for the stubborn role
+    supervisor.process.send_signal(signal.SIGINT)
+    assert supervisor.process.wait(60) == 0
 
 
-def test_no_process_outlives_a_killed_supervisor(started: Started) -> None:
-    started.process.kill()
-    started.process.wait()
-    until(lambda: started.alive() == [])
+def test_no_process_outlives_a_killed_supervisor(supervisor: SupervisorProcess) -> None:
+    supervisor.process.kill()
+    supervisor.process.wait()
+    until(lambda: supervisor.alive() == [])
 
 
-def test_a_second_supervisor_is_refused_and_a_killed_ones_lock_is_free(started: Started) -> None:
-    assert started.again().wait(20) == 1
-    assert f"running in this home already (process {started.process.pid})" in started.said()
-    started.process.kill()
-    started.process.wait()
-    again = started.again()
-    until(lambda: len(started.pids("lives")) == 2)
-    again.kill()
-    again.wait()
+def test_a_second_supervisor_is_refused_until_the_first_is_killed(supervisor: SupervisorProcess) -> None:
+    assert supervisor.start().wait(20) == 1
+    assert f"running in this home already (process {supervisor.process.pid})" in supervisor.output()
+    supervisor.process.kill()
+    supervisor.process.wait()
+    second = supervisor.start()
+    until(lambda: len(supervisor.pids("lives")) == 2)
+    second.kill()
+    second.wait()
 
 
 def test_a_full_disk_ends_no_role(tmp_path: Path) -> None:
@@ -158,25 +158,26 @@ def test_a_full_disk_ends_no_role(tmp_path: Path) -> None:
     for name in ("lives", "dies", "stubborn", "once"):
         (tmp_path / "logs" / f"{name}.log").symlink_to("/dev/full")
     with open("/dev/full", "w") as terminal:
-        supervisor = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(tmp_path), str(STOP_TIMEOUT)], cwd=ROOT, stderr=terminal
         )
         try:
             dies = tmp_path / "dies"
-            until(lambda: dies.exists() and len(dies.read_text().split()) >= 3)  # what it says of each goes nowhere
-            assert supervisor.poll() is None
-            supervisor.send_signal(signal.SIGTERM)
-            assert supervisor.wait(30) == 0
+            # each restart is logged to the full disk
+            until(lambda: dies.exists() and len(dies.read_text().split()) >= 3)
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
         finally:
-            supervisor.kill()
-            supervisor.wait()
+            process.kill()
+            process.wait()
 
 
-def test_a_log_says_how_many_lines_were_lost(tmp_path: Path) -> None:
+def test_a_log_reports_how_many_lines_were_lost(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "role.log")
     log.write(b"zero\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))  # as a disk on which three more bytes have room
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))  # like a disk with room for three more bytes
     try:
         log.write(b"one\ntwo\n")
         log.write(b"three\n")
@@ -184,9 +185,9 @@ def test_a_log_says_how_many_lines_were_lost(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     log.write(b"four\n")
     log.close()
-    zero, lost, four = (tmp_path / "role.log").read_bytes().splitlines()
+    zero, warning, four = (tmp_path / "role.log").read_bytes().splitlines()
     assert (zero, four) == (b"zero", b"four")
-    assert terminal_text(lost) == "warning: 3 lines of this log were lost: No space left on device"
+    assert terminal_text(warning) == "warning: 3 lines of this log were lost: No space left on device"
 
 
 def test_a_log_is_rotated_at_its_size_limit(tmp_path: Path) -> None:
@@ -194,13 +195,13 @@ def test_a_log_is_rotated_at_its_size_limit(tmp_path: Path) -> None:
     for number in range(10):
         log.write(f"line {number} {'x' * 40}\n".encode())
     log.close()
-    kept = sorted(path.name for path in tmp_path.iterdir())
-    assert kept == ["role.log", "role.log.1", "role.log.2"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["role.log", "role.log.1", "role.log.2"]
     assert "line 9" in (tmp_path / "role.log").read_text()
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (b'{"level": "INFO", "message": "all is well"}', None),
         (b'{"level": "ERROR", "message": "it is not"}', "error: it is not"),
@@ -208,12 +209,12 @@ def test_a_log_is_rotated_at_its_size_limit(tmp_path: Path) -> None:
         (b"[1]", None),
     ],
 )
-def test_the_terminal_shows_warnings_and_errors(line: bytes, told: str | None) -> None:
-    assert terminal_text(line) == told
+def test_the_terminal_shows_warnings_and_errors(line: bytes, expected: str | None) -> None:
+    assert terminal_text(line) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "mode", "words"),
+    ("name", "text", "mode", "message"),
     [
         ("connections.json", '{"connections": {}}', 0o644, "chmod 600"),
         ("connections.json", '{"connections": 7}', 0o600, "connections must be an object by name"),
@@ -221,27 +222,31 @@ def test_the_terminal_shows_warnings_and_errors(line: bytes, told: str | None) -
     ],
 )
 def test_an_error_that_prevents_every_role_is_printed_once(
-    tmp_path: Path, name: str, text: str, mode: int, words: str
+    tmp_path: Path, name: str, text: str, mode: int, message: str
 ) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / name).chmod(mode)
-    told = {"WINDTUNNEL_HOME": str(tmp_path)}
-    told |= {"WINDTUNNEL_SCS_CONFIG": str(tmp_path / name)} if name == "scs.json" else {}
+    environment = {"WINDTUNNEL_HOME": str(tmp_path)}
+    environment |= {"WINDTUNNEL_SCS_CONFIG": str(tmp_path / name)} if name == "scs.json" else {}
     command = [sys.executable, "-m", "server", "run"]
-    ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
+    completed = subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=60
+    )
+    assert completed.returncode == 2 and message in completed.stdout + completed.stderr, completed
 
 
 @pytest.mark.parametrize("name", ["PORT", "RUNNER_API_PORT", "OBJECT_STORE_URL"])
 def test_an_invalid_setting_is_an_error_instead_of_restarts(tmp_path: Path, name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        value, words = (
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        value, message = (
             ("ftp://elsewhere", "unsupported object store URL") if name.endswith("URL") else (port, f"{port} is in use")
         )
-        told = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
-        told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "RUNNER_API_PORT")}
-        told[f"WINDTUNNEL_{name}"] = value
+        environment = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
+        environment |= {f"WINDTUNNEL_{setting}": str(free_ports(1)[0]) for setting in ("PORT", "RUNNER_API_PORT")}
+        environment[f"WINDTUNNEL_{name}"] = value
         command = [sys.executable, "-m", "server", "run"]
-        ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
+        completed = subprocess.run(
+            command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=60
+        )
+    assert completed.returncode == 2 and message in completed.stdout + completed.stderr, completed
