@@ -26,11 +26,11 @@ def prepared() -> None:
 @pytest.fixture(scope="session")
 def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """A running platform that all tests of this process share: no test may kill or change it."""
-    started = PlatformProcess(tmp_path_factory.mktemp("platform"))
+    process = PlatformProcess(tmp_path_factory.mktemp("platform"))
     try:
-        yield started.start()
+        yield process.start()
     finally:
-        started.stop()
+        process.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Platform processes of system tests: started as `make run` does, observed in /proc, stopped as Ctrl-C does."""
+"""Platform processes of system tests: started like `make run`, observed in /proc, stopped like by Ctrl-C."""
 
 import ctypes
 import json
@@ -25,10 +25,10 @@ MODELS = Path(__file__).parent / "models"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Every role that can be killed, outermost first; the last three live in launches.
 ROLES = ("valkey", "api", "runner-api", "dispatch", "jobs", "agent", "scs", "runner", "evaluator", "model_server")
-#: Seconds until a platform must answer; the first of all also makes environments, when asked to.
-READY = 60.0
+#: Seconds until a platform must answer; the first platform may also prepare environments.
+START_TIMEOUT = 60.0
 #: Seconds until a simulation must have ended.
-ENDING = 120.0
+END_TIMEOUT = 120.0
 _HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner|evaluator|model_server) import")
 
 
@@ -40,14 +40,14 @@ class PlatformProcess:
         self._root = root
         self.port, self.runner_api_port, self.scs_port = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
-        self.printed = home / "terminal.log"
+        self.terminal_log = home / "terminal.log"
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.http = httpx.Client(base_url=self.url, timeout=120.0, trust_env=False)
         home.mkdir(parents=True, exist_ok=True)
         share_environments(home)
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> "PlatformProcess":
         """Start the platform and wait until it answers."""
@@ -55,10 +55,10 @@ class PlatformProcess:
         process = self._process
 
         def ready() -> bool:
-            assert process.poll() is None, f"the platform has ended: {self.said()[-3000:]}"
+            assert process.poll() is None, f"the platform has ended: {self.output()[-3000:]}"
             return self.ready()
 
-        until(ready, READY, lambda: f"the platform does not start: {self.said()[-3000:]}")
+        until(ready, START_TIMEOUT, lambda: f"the platform does not start: {self.output()[-3000:]}")
         return self
 
     def supervise(self) -> "subprocess.Popen[bytes]":
@@ -68,7 +68,7 @@ class PlatformProcess:
         values = {"HOME": self.home, **ports, **self._settings}
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
         environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in values.items()}
-        with open(self.printed, "ab") as output:
+        with open(self.terminal_log, "ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "server", "run"],
                 cwd=self._root,
@@ -87,9 +87,9 @@ class PlatformProcess:
         except httpx.TransportError:
             return False
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the platform's output on its terminal."""
-        return self.printed.read_text(errors="replace")
+        return self.terminal_log.read_text(errors="replace")
 
     def interrupt(self, timeout: float = 30.0) -> int:
         """Press Ctrl-C and wait for the end; return its exit code."""
@@ -98,16 +98,16 @@ class PlatformProcess:
         return self._process.wait(timeout)
 
     def crash(self) -> None:
-        """Kill the supervisor, with which all processes end, and wait until they are gone."""
+        """Kill the supervisor, which ends all its processes, and wait for their end."""
         assert self._process is not None
-        left = {pid: (born, role_of(pid)) for pid, born in self.processes().items()}
+        processes = {pid: (started_at, role_of(pid)) for pid, started_at in self.processes().items()}
         self._process.kill()
         self._process.wait()
 
         def alive() -> list[str]:
-            return [f"{role} ({pid})" for pid, (born, role) in left.items() if lives(pid, born)]
+            return [f"{role} ({pid})" for pid, (started_at, role) in processes.items() if lives(pid, started_at)]
 
-        until(lambda: not alive(), message=lambda: f"outlive the supervisor: {', '.join(alive())}")
+        until(lambda: not alive(), message=lambda: f"processes outlive the supervisor: {', '.join(alive())}")
 
     def stop(self) -> None:
         """Stop the platform in any state; idempotent."""
@@ -147,7 +147,7 @@ class PlatformProcess:
             pids = self.pids(role)
             return pid if pids and self.end(pid := chance.choice(pids)) else 0
 
-        return until(killed, message=lambda: f"no {role} lives: {self.said()[-2000:]}")
+        return until(killed, message=lambda: f"no process of the role {role} runs: {self.output()[-2000:]}")
 
     def end(self, pid: int) -> bool:
         """Kill a process of this platform; return whether it still existed."""
@@ -197,41 +197,41 @@ class PlatformProcess:
         return self.http.post("/v1/simulations", data=form(fields), files={"model": (filename, data)}, headers=headers)
 
     def get(self, id: str) -> dict[str, Any]:
-        """Return the present state of a simulation, also while API processes restart."""
-        return dict(self.patiently(f"/v1/simulations/{id}").json())
+        """Return a simulation as it is now, also while API processes restart."""
+        return dict(self.get_until_answered(f"/v1/simulations/{id}").json())
 
-    def patiently(self, path: str) -> httpx.Response:
+    def get_until_answered(self, path: str) -> httpx.Response:
         """Repeat a GET until it is answered with a status below 500."""
 
         def answered() -> httpx.Response | None:
             try:
-                answer = self.http.get(path)
+                response = self.http.get(path)
             except httpx.TransportError:
                 return None
-            return answer if answer.status_code < 500 else None
+            return response if response.status_code < 500 else None
 
-        answer = until(answered, message=f"{path} is not answered")
-        assert answer is not None
-        return answer
+        response = until(answered, message=f"{path} is not answered")
+        assert response is not None
+        return response
 
-    def ended(self, id: str, timeout: float = ENDING) -> dict[str, Any]:
+    def wait_for_end(self, id: str, timeout: float = END_TIMEOUT) -> dict[str, Any]:
         """Wait until a simulation has ended and return it."""
         simulation: dict[str, Any] = {}
 
-        def ended() -> bool:
+        def has_ended() -> bool:
             simulation.update(self.get(id))
             return simulation["state"] in FINAL
 
-        until(ended, timeout, lambda: f"the simulation goes on: {simulation} {self.said()[-2000:]}")
+        until(has_ended, timeout, lambda: f"the simulation has not ended: {simulation} {self.output()[-2000:]}")
         return simulation
 
-    def run(self, *, patience: float = ENDING, **fields: Any) -> dict[str, Any]:
+    def run(self, *, wait_timeout: float = END_TIMEOUT, **fields: Any) -> dict[str, Any]:
         """Submit a simulation, wait for its end and return it."""
-        return self.ended(self.submit(**fields)["id"], patience)
+        return self.wait_for_end(self.submit(**fields)["id"], wait_timeout)
 
     def lines(self, id: str) -> list[bytes]:
         """Return all result lines, in task order."""
-        answer = self.patiently(f"/v1/simulations/{id}/results")
+        answer = self.get_until_answered(f"/v1/simulations/{id}/results")
         assert answer.status_code == 200, answer.text
         return answer.content.splitlines()
 
@@ -241,7 +241,7 @@ class PlatformProcess:
 
     def summary(self, id: str) -> dict[str, Any]:
         """Return the summary of a simulation."""
-        answer = self.patiently(f"/v1/simulations/{id}/summary")
+        answer = self.get_until_answered(f"/v1/simulations/{id}/summary")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -259,33 +259,33 @@ def census() -> Iterator[tuple[int, tuple[int, int]]]:
                     yield int(entry), (int(stat[1]), int(stat[19]))
 
 
-def lives(pid: int, born: int) -> bool:
+def lives(pid: int, started_at: int) -> bool:
     """Return whether the process with this id and start time is alive."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
-    return stat[0] not in "ZX" and int(stat[19]) == born
+    return stat[0] not in "ZX" and int(stat[19]) == started_at
 
 
 def role_of(pid: int) -> str | None:
     """Return the role of a process by its command line, or None."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
-    if words[1:3] == ["-m", "server"]:
-        return words[3]
-    if "valkey" in Path(words[0]).name:
+    if arguments[1:3] == ["-m", "server"]:
+        return arguments[3]
+    if "valkey" in Path(arguments[0]).name:
         return "valkey"
-    for word in words:
-        if match := _HARNESS.search(word):
+    for argument in arguments:
+        if match := _HARNESS.search(argument):
             return {"runner": "runner", "evaluator": "evaluator", "model_server": "model_server"}[match[1]]
     return None
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, so that killed tests leave no process."""
+    """Let the kernel kill this process when its parent dies, so that a killed test run leaves no process."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

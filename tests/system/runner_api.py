@@ -1,4 +1,4 @@
-"""The runner API over a real database and object store, with one simulation waiting to be played."""
+"""The runner API over a real database and object store, with one simulation that waits for a runner."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from sqlalchemy import text
 
-from api import runner_api as surface
+from api import runner_api as runner_api_routes
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, Leases
@@ -33,13 +33,13 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-class _Quiet(WSGIRequestHandler):
+class _QuietRequestHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         return
 
 
-class _Understudied(Leases):
-    """Describes datasets that only these tests have."""
+class _LeasesOfTestDatasets(Leases):
+    """Leases that describe datasets which exist in tests only."""
 
     def describe(self, launch: CachedLaunch) -> dict[str, Any]:
         with self._database.read() as c:
@@ -48,7 +48,7 @@ class _Understudied(Leases):
         play = {"definition": {"task_patience": 1.0}} | provenance["play"]
         files = {}
         for name in ("model", "play"):
-            with contextlib.suppress(NotFound):  # most of these tests need none
+            with contextlib.suppress(NotFound):  # most tests need no bundle
                 bundle = self.bundle(launch, name)
                 files[name] = {"digest": bundle.digest, "size": bundle.size}
         model = {"digest": row.digest} | provenance["model"]
@@ -56,7 +56,7 @@ class _Understudied(Leases):
 
 
 class RunnerApi:
-    """One simulation of so many tasks, and the HTTP surface on which a runner works it off."""
+    """One simulation with ``total`` tasks, and the runner API on which a runner processes it."""
 
     def __init__(
         self,
@@ -77,32 +77,32 @@ class RunnerApi:
         self.database = sqlite_database(folder / "runner_api.db")
         self.store = FilesystemStore(folder / "objects")
         self.notifier = LocalNotifier()
-        self.leases = _Understudied(self.database, self.store, self.notifier, ttl=ttl, cache_ttl=cache_ttl)
+        self.leases = _LeasesOfTestDatasets(self.database, self.store, self.notifier, ttl=ttl, cache_ttl=cache_ttl)
         self.asked: list[str] = []
-        self.application = surface.create(self.leases)
+        self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
         self._begin(total, play, workers, self._keep(model), self._pack(packed))
         self.open()
 
     def _keep(self, model: bytes | None) -> str:
-        """Keep a model for runners that fetch it; return its digest."""
+        """Store a model for runners that download it; return its digest."""
         if model is None:
             return "d"
         digest = digest_of(model)
         self.store.put(key_of(digest), (model,))
         return digest
 
-    def _pack(self, packed: bytes | None) -> str | None:
-        """Keep what an evaluator sees, as the stager packs it; return what it notes of that."""
-        if packed is None:
+    def _pack(self, folder: bytes | None) -> str | None:
+        """Store an evaluator's packed dataset folder, as staging does; return the simulation's `bundle` column."""
+        if folder is None:
             return None
-        digest = digest_of(packed)
+        digest = digest_of(folder)
         key = f"plays/{digest.removeprefix('sha256:')}"
-        self.store.put(key, (packed,))
-        return json.dumps({"play": {"key": key, "digest": digest, "size": len(packed)}})
+        self.store.put(key, (folder,))
+        return json.dumps({"play": {"key": key, "digest": digest, "size": len(folder)}})
 
-    def _begin(self, total: int, play: Mapping[str, Any], workers: int, digest: str, packed: str | None = None) -> None:
+    def _begin(self, total: int, play: Mapping[str, Any], workers: int, digest: str, bundle: str | None = None) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
         play = {"tasks": plan, "params": {}} | dict(play)
@@ -114,7 +114,7 @@ class RunnerApi:
             "runtime": "python",
             "model": "m",
             "digest": digest,
-            "bundle": packed,
+            "bundle": bundle,
         }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
         self._row = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
@@ -124,19 +124,19 @@ class RunnerApi:
             self.launch()
 
     def launch(self, token: str = TOKEN, *, id: str = LAUNCH, token_hash: str = "") -> None:
-        """Write the launch down, as the dispatcher does, and ring for runners that wait for it."""
+        """Insert the launch, as the dispatcher does, and notify the runners that wait for it."""
         self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
         self.database.write(lambda c: launches.add(c, self._row))
         self.notifier.publish(id)
 
     @property
     def url(self) -> str:
-        """Where runners ask."""
+        """The URL of the runner API."""
         return f"http://{self._host}:{self._port}"
 
     def open(self) -> None:
         """Listen, on the same port as before if there was one."""
-        self._server = make_server(self._host, self._port, self._application, _Server, _Quiet)
+        self._server = make_server(self._host, self._port, self._application, _Server, _QuietRequestHandler)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -147,7 +147,7 @@ class RunnerApi:
         self._server.server_close()
 
     def hang_up(self, times: int) -> None:
-        """Listen in the server's place until so many connections have come; close each without an answer."""
+        """Listen in the server's place; close this number of connections without a response."""
         with socket.create_server((self._host, self._port)) as listener:
             listener.settimeout(TIMEOUT)
             for _ in range(times):
@@ -161,12 +161,12 @@ class RunnerApi:
         """Return every result line in task order, after checking that segments neither overlap nor leave a gap."""
         with self.database.read() as c:
             rows = c.execute(text('SELECT start, stop, object, "offset", bytes FROM segments ORDER BY start')).all()
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for start, stop, key, offset, size in rows:
             data = b"".join(self.store.get(key, offset, size))
-            found += msgspec.json.Decoder().decode_lines(data)
-            assert len(found) == stop and start == stop - data.count(b"\n")
-        return found
+            results += msgspec.json.Decoder().decode_lines(data)
+            assert len(results) == stop and start == stop - data.count(b"\n")
+        return results
 
     def state(self) -> tuple[str, str | None]:
         """Return the simulation's state and reason."""
@@ -175,7 +175,7 @@ class RunnerApi:
         return row.state, row.reason
 
     def logs(self) -> str:
-        """Return all that was printed."""
+        """Return the output of all processes."""
         with self.database.read() as c:
             rows = c.execute(text("SELECT name, object FROM logs ORDER BY seq")).all()
         return "".join(f"{name}: {b''.join(self.store.get(key)).decode()}" for name, key in rows)
@@ -191,21 +191,21 @@ class RunnerApi:
         self.database.write(end)
 
     def held(self) -> int:
-        """Count the leases that are out."""
+        """Return the number of active leases of the launch."""
         with self.database.read() as c:
             return len(leases.of_launch(c, SIMULATION, LAUNCH))
 
     def release(self) -> None:
-        """Do what the dispatcher does once a launch has ended: its leases return."""
+        """Release the leases of the launch, as the dispatcher does when a launch has ended."""
 
-        def back(c: Any) -> None:
+        def release_all(c: Any) -> None:
             for stage, start, fencing_token in leases.of_launch(c, SIMULATION, LAUNCH):
                 leases.release(c, stage, start, fencing_token, witness=False, blame=False)
 
-        self.database.write(back)
+        self.database.write(release_all)
 
     def settle(self) -> None:
-        """Do what the dispatcher does in a pass: condemn, and close the stage when all is done."""
+        """Do one pass of the dispatcher: settle poisoned tasks, and close the stage when all its tasks are done."""
         self.leases.settle()
         self.database.write(
             lambda c: c.execute(
@@ -217,7 +217,7 @@ class RunnerApi:
         )
 
     def settle_until_exit(self, process: "subprocess.Popen[Any]", timeout: float = 120.0) -> None:
-        """Settle as the dispatcher does, again and again, until a process has exited."""
+        """Repeat the dispatcher's pass until a process has exited."""
 
         def exited() -> bool:
             if process.poll() is None:
@@ -228,6 +228,6 @@ class RunnerApi:
         until(exited, timeout, lambda: f"process {process.pid} still runs; last requests: {self.asked[-20:]}")
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop the server and close the database."""
         self.shut()
         self.database.close()

@@ -1,4 +1,4 @@
-"""API processes without the other roles: several on one database and one store, which a test kills and restarts."""
+"""API processes without the other roles, on one database and one store; a test kills and restarts them."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ from tests.ports import free_ports
 from tests.system.platform_process import ROOT, census, die_with
 from tests.waiting import until
 
-#: Seconds until a process that was just started must answer, on a machine with more to do than that.
-READY = 60.0
+#: Seconds until a process that was just started must answer, on a busy machine.
+START_TIMEOUT = 60.0
 
 
 class Api:
@@ -54,13 +54,13 @@ class Api:
         process = self._process
 
         def answers() -> bool:
-            assert process.poll() is None, self.said()[-3000:]
+            assert process.poll() is None, self.output()[-3000:]
             return self._answers()
 
-        until(answers, READY, lambda: self.said()[-3000:])
+        until(answers, START_TIMEOUT, lambda: self.output()[-3000:])
         return self
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the output of the process."""
         return (self.home / f"api-{self.port}.log").read_text(errors="replace")
 

@@ -46,7 +46,7 @@ def undisturbed(platform: PlatformProcess) -> Iterator[Callable[[str], Undisturb
 
     def play(load: str) -> tuple[list[bytes], str]:
         if load not in known:
-            ended = platform.run(**LOADS[load], patience=PATIENCE)
+            ended = platform.run(**LOADS[load], wait_timeout=PATIENCE)
             assert ended["state"] == "succeeded"
             known[load] = ([untimed(line) for line in platform.lines(ended["id"])], digest(platform, ended["id"]))
         return known[load]
@@ -115,7 +115,7 @@ def test_killing_every_role_under_load_does_not_change_the_results(
         else:
             platform.kill(victim, chance)
     for load, id in ids.items():
-        ended = platform.ended(id, PATIENCE)
+        ended = platform.wait_for_end(id, PATIENCE)
         assert ended["state"] == "succeeded", ended["reason"]
         assert whole(platform.results(id), ended["tasks"]["total"])
         assert differing(platform, id, undisturbed(load)) == []
@@ -133,7 +133,7 @@ def test_a_killed_model_server_costs_only_its_current_scenario(
     for goal in goals:
         reach(platform, id, goal)
         platform.kill("model_server", chance)
-    ended = platform.ended(id, PATIENCE)
+    ended = platform.wait_for_end(id, PATIENCE)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(id)
     assert whole(results, ended["tasks"]["total"])
@@ -155,7 +155,7 @@ def test_after_a_kill_of_every_process_the_next_start_continues(
     platform.crash()
     platform.start()
     for load, id in ids.items():
-        ended = platform.ended(id, PATIENCE)
+        ended = platform.wait_for_end(id, PATIENCE)
         assert ended["state"] == "succeeded", ended["reason"]
         assert whole(platform.results(id), ended["tasks"]["total"])
         assert differing(platform, id, undisturbed(load)) == []
@@ -172,7 +172,7 @@ def test_ctrl_c_leaves_no_process_and_a_second_start_continues(
     assert platform.interrupt() == 0
     assert [pid for pid, born in left.items() if lives(pid, born)] == []
     platform.start()
-    ended = platform.ended(id, PATIENCE)
+    ended = platform.wait_for_end(id, PATIENCE)
     assert ended["state"] == "succeeded", ended["reason"]
     assert differing(platform, id, undisturbed("noop")) == []
 
@@ -186,7 +186,7 @@ def test_a_second_supervisor_in_the_same_home_is_refused(start_platform: StartPl
         second.send_signal(signal.SIGINT)
         second.wait(20.0)
         raise
-    assert "running in this home already" in platform.said()
+    assert "running in this home already" in platform.output()
     assert platform.ready()  # the first is none the worse
 
 
@@ -200,7 +200,7 @@ def test_roles_that_die_at_the_same_instant_are_all_restarted(start_platform: St
         until(lambda: all(platform.pids(role) for role in roles), message="not all of them come back")
         until(platform.ready, message="it does not answer")
         assert not before & {pid for role in roles for pid in platform.pids(role)}
-    assert "Traceback" not in platform.said()
+    assert "Traceback" not in platform.output()
 
 
 def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
@@ -214,7 +214,7 @@ def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
     for _ in range(8):
         reach(platform, id, platform.get(id)["tasks"]["done"] + chance.randrange(1, TASKS // 13))
         platform.kill("evaluator", chance)
-    ended = platform.ended(id, PATIENCE)
+    ended = platform.wait_for_end(id, PATIENCE)
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0)
     assert digest(platform, id) == undisturbed("noop")[1]
 
@@ -233,7 +233,7 @@ def test_a_process_killed_during_finalization_is_replaced_within_seconds(start_p
     assert platform.get(id)["state"] == "running"  # the job has only begun
     for pid in platform.pids("jobs"):
         platform.end(pid)
-    assert platform.ended(id, 60.0)["state"] == "succeeded"
+    assert platform.wait_for_end(id, 60.0)["state"] == "succeeded"
 
 
 def test_a_simulator_that_kills_its_process_costs_one_scenario(platform: PlatformProcess) -> None:

@@ -46,8 +46,8 @@ def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -
     answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
     assert answer.status_code == 202, answer.text
     where = answer.headers["Location"]
-    until(lambda: platform.patiently(where).json()["state"] != "registering", message="it is not registered")
-    return dict(platform.patiently(where).json())
+    until(lambda: platform.get_until_answered(where).json()["state"] != "registering", message="it is not registered")
+    return dict(platform.get_until_answered(where).json())
 
 
 def scenarios(count: int, **members: Any) -> bytes:
@@ -93,7 +93,7 @@ def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: Plat
     ended = platform.run(dataset="streets", runtime="python")
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended
     replay = f"/v1/simulations/{ended['id']}/tasks/1/replay"
-    until(lambda: platform.patiently(replay).status_code == 200, message="no replay comes")
+    until(lambda: platform.get_until_answered(replay).status_code == 200, message="no replay comes")
 
 
 def bodies(count: int) -> Iterator[tuple[str, bytes]]:
@@ -112,15 +112,15 @@ def test_a_registration_survives_a_kill_of_its_process(start_platform: StartPlat
     chance = random.Random(3)
     for _ in range(2):
         assert platform.kill("jobs", chance) is not None
-        assert platform.patiently("/v1/datasets/drives/versions").json()["items"][0]["state"] in {
+        assert platform.get_until_answered("/v1/datasets/drives/versions").json()["items"][0]["state"] in {
             "registering",
             "ready",
         }
-    until(lambda: platform.patiently(where).json()["state"] != "registering", 90.0, "it is not taken up again")
-    version = platform.patiently(where).json()
+    until(lambda: platform.get_until_answered(where).json()["state"] != "registering", 90.0, "it is not taken up again")
+    version = platform.get_until_answered(where).json()
     assert (version["state"], version["file_count"]) == ("ready", 2000), version
     for path in ("part-0/00000.bin", "part-9/01999.bin"):
-        assert platform.patiently(f"/v1/datasets/drives/files/{path}").content == files[path]
+        assert platform.get_until_answered(f"/v1/datasets/drives/files/{path}").content == files[path]
     packs = {path.parent.name for path in (platform.home / "objects" / "packs").glob("*/*")}
     assert packs == {version["id"]}
     held = sum(path.stat().st_size for path in (platform.home / "objects" / "packs").glob("*/*"))

@@ -22,7 +22,7 @@ DRIVERS: Mapping[str, Mapping[str, Any]] = {
 
 def run_sample(platform: PlatformProcess, **fields: Any) -> tuple[list[bytes], str]:
     """Run a simulation; return its results without timing, and the digest of its results."""
-    ended = platform.run(**{**SAMPLE, **fields}, patience=120.0)
+    ended = platform.run(**{**SAMPLE, **fields}, wait_timeout=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
     assert whole(results, ended["tasks"]["total"])
@@ -84,7 +84,7 @@ def test_the_archive_suffices_to_repeat_the_simulation(platform: PlatformProcess
         document = archive.read(name)
     again = platform.http.post("/v1/simulations", content=document, headers={"Content-Type": "application/json"})
     assert again.status_code == 201, again.text
-    second = platform.ended(again.json()["id"])
+    second = platform.wait_for_end(again.json()["id"])
     assert second["tasks"]["total"] == 16
     assert second["provenance"]["play"] == ended["provenance"]["play"]
     digests = [platform.summary(simulation["id"])["results_digest"] for simulation in (ended, second)]

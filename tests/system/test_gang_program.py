@@ -28,7 +28,7 @@ number = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))["number"]
 assert "WINDTUNNEL_GANG_KEY" not in os.environ
 json.dump({"sum": sum(range(size)) + number}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
-HANG_BUT_ONE = """
+KILL_REPLICA_1_AND_HANG = """
 import os, time
 if os.environ["WINDTUNNEL_GANG_INDEX"] == "1":
     os.kill(os.getpid(), 9)
@@ -39,7 +39,9 @@ time.sleep(600)
 class Gang:
     """Replicas as processes, each with its own folder as /tmp."""
 
-    def __init__(self, folder: Path, size: int, program: str, *, own: Sequence[str] = (), key: str = "") -> None:
+    def __init__(
+        self, folder: Path, size: int, program: str, *, leader_command: Sequence[str] = (), key: str = ""
+    ) -> None:
         [port] = free_ports(1)
         self.key = key or secrets.token_hex()
         self.size = size
@@ -49,9 +51,9 @@ class Gang:
             **{"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}"},
             **{"WINDTUNNEL_GANG_SIZE": str(size), "WINDTUNNEL_GANG_SLICES": "1", "WINDTUNNEL_GANG_SLICE": "0"},
         }
-        self.own = own
+        self.leader_command = leader_command
 
-    def start(self, role: str, index: int, command: Sequence[str], **more: str) -> "subprocess.Popen[str]":
+    def start(self, role: str, index: int, command: Sequence[str], **extra: str) -> "subprocess.Popen[str]":
         """Start a replica."""
         code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
         code += "signal.signal(15, gang.stop); "
@@ -59,7 +61,7 @@ class Gang:
         environ = {"WINDTUNNEL_GANG_KEY": self.key, "WINDTUNNEL_GANG_INDEX": str(index)}
         return subprocess.Popen(
             [sys.executable, "-c", code, str(self.folder / f"{role}-{index}"), role, *command],
-            env=self.environ | environ | more,
+            env=self.environ | environ | extra,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -74,48 +76,48 @@ class Gang:
                 return True
         return False
 
-    def play(self, **more: str) -> tuple[int, str, list[int]]:
+    def run(self, **extra: str) -> tuple[int, str, list[int]]:
         """Start all replicas; return the leader's exit code and output, and the exit codes of the others."""
         replicas = [self.start("follow", 0, [sys.executable, "-c", self.program])]
-        leader = self.start("lead", 0, self.own, **more)
+        leader = self.start("lead", 0, self.leader_command, **extra)
         until(self.connected, message="the first replica does not find the leader")
         replicas += [self.start("follow", i, [sys.executable, "-c", self.program]) for i in range(1, self.size)]
         try:
-            said, _ = leader.communicate(timeout=PATIENCE)
-            return leader.returncode, said, [one.wait(PATIENCE) for one in replicas]
+            output, _ = leader.communicate(timeout=PATIENCE)
+            return leader.returncode, output, [process.wait(PATIENCE) for process in replicas]
         finally:
-            for one in (leader, *replicas):
-                one.kill()
-                one.communicate()
+            for process in (leader, *replicas):
+                process.kill()
+                process.communicate()
 
 
 @contextlib.contextmanager
-def led(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
+def lead_followers(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
     """Lead follower processes, each with its own command, from this process, for several tasks."""
     address = ("127.0.0.1", int(gang.environ["WINDTUNNEL_GANG_LEADER"].rpartition(":")[2]))
-    with contextlib.ExitStack() as ending:
+    with contextlib.ExitStack() as stack:
         with socket.create_server(address) as listener:
             for index, command in enumerate(commands):
-                replica = ending.enter_context(gang.start("follow", index, command))
-                ending.callback(replica.kill)
+                replica = stack.enter_context(gang.start("follow", index, command))
+                stack.callback(replica.kill)
             leader = Leader(listener, gang.key, [(0, index) for index in range(len(commands))])
             leader.gather(PATIENCE)
-        ending.callback(leader.dismiss, 0)
+        stack.callback(leader.dismiss, 0)
         yield leader
 
 
 def test_a_gang_runs_its_program_once_and_its_first_replica_reports_the_result(tmp_path):
-    code, said, others = Gang(tmp_path, 3, SUM).play(WINDTUNNEL_SCENARIO=json.dumps({"number": 39}))
-    assert (code, json.loads(said), others) == (0, {"sum": 42}, [0, 0, 0])
+    code, output, replica_codes = Gang(tmp_path, 3, SUM).run(WINDTUNNEL_SCENARIO=json.dumps({"number": 39}))
+    assert (code, json.loads(output), replica_codes) == (0, {"sum": 42}, [0, 0, 0])
 
 
 def test_a_replica_that_is_killed_fails_the_gang_and_ends_the_others(tmp_path):
-    code, _, others = Gang(tmp_path, 3, HANG_BUT_ONE).play()
-    assert (code, others) == (137, [0, 0, 0])
+    code, _, replica_codes = Gang(tmp_path, 3, KILL_REPLICA_1_AND_HANG).run()
+    assert (code, replica_codes) == (137, [0, 0, 0])
 
 
 def test_a_process_of_the_leader_counts_as_a_replica(tmp_path):
-    code, _, _ = Gang(tmp_path, 2, SUM, own=[sys.executable, "-c", "raise SystemExit(7)"]).play(
+    code, _, _ = Gang(tmp_path, 2, SUM, leader_command=[sys.executable, "-c", "raise SystemExit(7)"]).run(
         WINDTUNNEL_SCENARIO='{"number": 1}'
     )
     assert code == 7
@@ -128,12 +130,12 @@ def test_a_command_that_cannot_be_started_fails_its_task_and_not_the_gang(tmp_pa
         wrong.write_text("no program")
         wrong.chmod(mode)
     hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
-    with led(Gang(tmp_path, 2, ""), hangs, [str(wrong)]) as leader:
+    with lead_followers(Gang(tmp_path, 2, ""), hangs, [str(wrong)]) as leader:
         assert [leader.run({"task": task}, (), tmp_path, PATIENCE) for task in range(2)] == [(exit, None)] * 2
 
 
 def test_a_command_of_the_leader_that_cannot_be_started_fails_its_task_only(tmp_path):
-    with led(Gang(tmp_path, 1, ""), [sys.executable, "-c", SUM]) as leader:
+    with lead_followers(Gang(tmp_path, 1, ""), [sys.executable, "-c", SUM]) as leader:
         assert leader.run(None, [str(tmp_path / "wrong")], tmp_path, PATIENCE) == (127, None)
         assert leader.run({"number": 42}, (), tmp_path, PATIENCE) == (0, '{"sum": 42}')
 
@@ -147,9 +149,9 @@ def test_programs_of_a_model_are_executable_and_not_writable_by_others(tmp_path)
             archive.writestr(entry, "#!/bin/sh\nexec bin/tool 7\n" if name == "run.sh" else "#!/bin/sh\nexit $1\n")
     folder = tmp_path / "follow-0" / "model"
     lay_out(tmp_path / "packed", folder, "model")
-    given = {name: (folder / name).stat().st_mode & 0o7777 for name in modes}
-    assert given == {"run.sh": 0o755, "notes.txt": 0o644, "bin/tool": 0o755}
-    with led(Gang(tmp_path, 1, ""), ["./run.sh"]) as leader:
+    file_modes = {name: (folder / name).stat().st_mode & 0o7777 for name in modes}
+    assert file_modes == {"run.sh": 0o755, "notes.txt": 0o644, "bin/tool": 0o755}
+    with lead_followers(Gang(tmp_path, 1, ""), ["./run.sh"]) as leader:
         assert leader.run(None, (), tmp_path, PATIENCE) == (7, None)
 
 
@@ -164,79 +166,79 @@ def test_a_lost_replica_ends_the_whole_gang(tmp_path, victim):
         assert replicas[0].wait(PATIENCE) == (1 if victim == "leader" else 0)
         assert leader.wait(PATIENCE) == (-9 if victim == "leader" else 1)
     finally:
-        for one in (leader, *replicas):
-            one.kill()
-            one.communicate()
+        for process in (leader, *replicas):
+            process.kill()
+            process.communicate()
 
 
 def test_a_replica_without_the_key_is_refused(tmp_path):
     gang = Gang(tmp_path, 1, "pass")
     leader = gang.start("lead", 0, ())
-    stranger = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
+    intruder = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
     try:
-        said, _ = stranger.communicate(timeout=PATIENCE)
-        assert stranger.returncode != 0 and "ReplicaLost" in said
-        friend = gang.start("follow", 0, [sys.executable, "-c", "pass"])
+        output, _ = intruder.communicate(timeout=PATIENCE)
+        assert intruder.returncode != 0 and "ReplicaLost" in output
+        replica = gang.start("follow", 0, [sys.executable, "-c", "pass"])
         assert leader.wait(PATIENCE) == 0
-        assert friend.wait(PATIENCE) == 0
-        friend.communicate()
+        assert replica.wait(PATIENCE) == 0
+        replica.communicate()
     finally:
-        for one in (leader, stranger):
-            one.kill()
-            one.communicate()
+        for process in (leader, intruder):
+            process.kill()
+            process.communicate()
 
 
-def test_a_replica_that_searches_the_leader_does_not_connect_to_itself(monkeypatch):
+def test_a_replica_that_tries_to_reach_the_leader_does_not_connect_to_itself(monkeypatch):
     [port] = free_ports(1)
-    address, tried = ("127.0.0.1", port), []
-    create = socket.create_connection
+    address, sockets = ("127.0.0.1", port), []
+    create_connection = socket.create_connection
 
-    def unlucky(wanted, **options):
-        """Return, once, the requested port as the port of the client's own end."""
-        tried.append(create(wanted, source_address=None if tried else address, **options))
-        return tried[-1]
+    def connect_from_own_port(requested, **options):
+        """Use the requested address as the client's own address on the first call."""
+        sockets.append(create_connection(requested, source_address=None if sockets else address, **options))
+        return sockets[-1]
 
-    monkeypatch.setattr(socket, "create_connection", unlucky)
+    monkeypatch.setattr(socket, "create_connection", connect_from_own_port)
     with pytest.raises(ReplicaLost, match="does not answer"):
         join(address, "key", (0, 0), 0.3)
-    [itself] = tried
-    assert itself.fileno() == -1, "or the leader could never listen there"
+    [connection] = sockets
+    assert connection.fileno() == -1, "the port is not released, so the leader cannot listen on it"
 
 
-def test_no_task_starts_before_every_replica_has_ended_the_failed_one(tmp_path):
+def test_a_failed_task_ends_only_when_every_replica_has_stopped_it(tmp_path):
     [port] = free_ports(1)
-    slow, asked, may_stop = [], threading.Event(), threading.Event()
+    events, stop_requested, may_stop = [], threading.Event(), threading.Event()
 
     def follow(index):
-        leader, heard = join(("127.0.0.1", port), "key", (0, index), PATIENCE)
+        connection, messages = join(("127.0.0.1", port), "key", (0, index), PATIENCE)
         while True:
-            for message in heard:
+            for message in messages:
                 if "run" in message and index == 0:
-                    leader.send(run=message["run"], exit=3, result=None)
+                    connection.send(run=message["run"], exit=3, result=None)
                 elif "stop" in message:
-                    asked.set()
+                    stop_requested.set()
                     assert may_stop.wait(PATIENCE)
-                    slow.append("stopped")
-                    leader.send(run=1, stopped=True)
+                    events.append("stopped")
+                    connection.send(run=1, stopped=True)
                 elif "over" in message:
-                    leader.connection.close()
+                    connection.connection.close()
                     return
-            heard = leader.receive()
+            messages = connection.receive()
 
     followers = [threading.Thread(target=follow, args=(index,)) for index in range(2)]
     with socket.create_server(("127.0.0.1", port)) as listener:
-        leading = Leader(listener, "key", [(0, 0), (0, 1)])
-        for one in followers:
-            one.start()
-        leading.gather(PATIENCE)
-    ended = []
-    running = threading.Thread(target=lambda: ended.append((leading.run(None, (), tmp_path, None), list(slow))))
+        leader = Leader(listener, "key", [(0, 0), (0, 1)])
+        for thread in followers:
+            thread.start()
+        leader.gather(PATIENCE)
+    outcomes = []
+    running = threading.Thread(target=lambda: outcomes.append((leader.run(None, (), tmp_path, None), list(events))))
     running.start()
-    assert asked.wait(PATIENCE)
-    running.join(0.2)  # it would be over by now if it did not wait
+    assert stop_requested.wait(PATIENCE)
+    running.join(0.2)  # without the wait, the run would have ended by now
     may_stop.set()
     running.join(PATIENCE)
-    leading.dismiss(0)
-    for one in followers:
-        one.join(PATIENCE)
-    assert ended == [((3, None), ["stopped"])]
+    leader.dismiss(0)
+    for thread in followers:
+        thread.join(PATIENCE)
+    assert outcomes == [((3, None), ["stopped"])]

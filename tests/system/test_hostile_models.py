@@ -130,7 +130,7 @@ def test_a_model_that_never_finishes_loading_can_be_cancelled(platform: Platform
     id = platform.submit(model=MODELS / "hangs_at_import.py", dataset="noop", scenarios={"range": [0, 5]})["id"]
     until(lambda: platform.get(id)["state"] == "launching", message="it is not launched")
     platform.http.post(f"/v1/simulations/{id}/cancel")
-    assert platform.ended(id, 15.0)["state"] == "cancelled"
+    assert platform.wait_for_end(id, 15.0)["state"] == "cancelled"
 
 
 # -- zips
@@ -183,7 +183,7 @@ def test_a_hostile_zip_is_refused_with_the_reason(platform: PlatformProcess, kin
         reason = answer.json()["detail"]
     else:
         assert answer.status_code == 201
-        ended = platform.ended(answer.json()["id"])
+        ended = platform.wait_for_end(answer.json()["id"])
         assert (ended["state"], ended["tasks"]["done"]) == ("failed", 0)
         reason = ended["reason"]
     assert reason

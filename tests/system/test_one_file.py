@@ -59,7 +59,7 @@ def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: Platf
     id = extended.submit(runtime="python", dataset="cartpole", scenarios={"range": [0, 8]}, placement=on("children"))[
         "id"
     ]
-    ended = extended.ended(id)
+    ended = extended.wait_for_end(id)
     assert (ended["state"], ended["executor"]) == ("succeeded", "children"), ended
     results = extended.results(id)
     assert whole(results, 8) and {one["status"] for one in results} == {"ok"}
@@ -73,7 +73,7 @@ def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended
     until(lambda: extended.get(id)["tasks"]["done"] > 0, message="no result comes")
     assert standalone_runners(extended)
     assert extended.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
-    assert extended.ended(id)["state"] == "cancelled"
+    assert extended.wait_for_end(id)["state"] == "cancelled"
     until(lambda: not standalone_runners(extended), message="the runner outlives its launch")
 
 

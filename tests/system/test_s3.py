@@ -141,7 +141,7 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
     assert platform.post(**LOAD).status_code == 503  # a model that cannot be kept is not taken
     assert platform.get(id)["state"] == "running"
     server.start()
-    ended = platform.ended(id, 150.0)
+    ended = platform.wait_for_end(id, 150.0)
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(platform.results(id), ended["tasks"]["total"])
     assert [untimed(line) for line in platform.lines(id)] == [untimed(line) for line in platform.lines(calm["id"])]
@@ -149,7 +149,7 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
 
 
 def test_the_keys_of_the_store_are_in_no_output(platform: PlatformProcess, server: S3Server) -> None:
-    assert server.secret_key not in platform.said()
+    assert server.secret_key not in platform.output()
     for path in _files(platform.home):
         assert server.secret_key.encode() not in path.read_bytes(), path
 

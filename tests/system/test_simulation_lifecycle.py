@@ -33,7 +33,7 @@ def test_cancelling_ends_a_simulation_and_keeps_its_results(platform: PlatformPr
     answer = platform.http.post(f"/v1/simulations/{id}/cancel")
     assert answer.status_code == 202
     assert answer.json()["state"] in {"cancelling", "cancelled"}
-    ended = platform.ended(id)
+    ended = platform.wait_for_end(id)
     assert ended["state"] == "cancelled"
     assert 0 < ended["tasks"]["done"] < 2000
     kept = platform.results(id)
@@ -48,10 +48,10 @@ def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: Platf
     first = running(platform, **SLOW)
     waiting = platform.submit(**SLOW)["id"]
     assert platform.http.post(f"/v1/simulations/{waiting}/cancel").status_code == 202
-    ended = platform.ended(waiting)
+    ended = platform.wait_for_end(waiting)
     assert (ended["state"], ended["tasks"]["done"]) == ("cancelled", 0)
     platform.http.post(f"/v1/simulations/{first}/cancel")
-    platform.ended(first)
+    platform.wait_for_end(first)
 
 
 def test_a_running_simulation_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
@@ -65,7 +65,7 @@ def test_a_running_simulation_is_neither_deleted_nor_retried_nor_archived(platfo
         assert answer.status_code == 409
         assert answer.headers["content-type"] == "application/problem+json"
     platform.http.post(f"/v1/simulations/{id}/cancel")
-    platform.ended(id)
+    platform.wait_for_end(id)
 
 
 def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(platform: PlatformProcess) -> None:
@@ -76,7 +76,7 @@ def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(pl
     retried = platform.http.post(f"/v1/simulations/{first['id']}/retry")
     assert retried.status_code == 201
     assert retried.json()["retry_of"] == first["id"]
-    second = platform.ended(retried.json()["id"])
+    second = platform.wait_for_end(retried.json()["id"])
     assert (second["state"], second["tasks"]["failed"]) == ("succeeded", failed)
     before, after = platform.lines(first["id"]), platform.lines(second["id"])
     assert len(after) == 60
@@ -91,7 +91,7 @@ def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(pl
 def test_a_retry_of_all_tasks_runs_all_tasks_again(platform: PlatformProcess) -> None:
     first = platform.run(**QUICK)
     answer = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
-    second = platform.ended(answer.json()["id"])
+    second = platform.wait_for_end(answer.json()["id"])
     assert second["tasks"] == {"total": 200, "done": 200, "failed": 0}
     before, after = platform.lines(first["id"]), platform.lines(second["id"])
     assert before != after
@@ -101,10 +101,10 @@ def test_a_retry_of_all_tasks_runs_all_tasks_again(platform: PlatformProcess) ->
 def test_a_retry_of_a_cancelled_simulation_finishes_it(platform: PlatformProcess) -> None:
     id = running(platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10})
     platform.http.post(f"/v1/simulations/{id}/cancel")
-    cancelled = platform.ended(id)
+    cancelled = platform.wait_for_end(id)
     assert cancelled["tasks"]["done"] < 400
     kept = platform.lines(id)
-    ended = platform.ended(platform.http.post(f"/v1/simulations/{id}/retry").json()["id"])
+    ended = platform.wait_for_end(platform.http.post(f"/v1/simulations/{id}/retry").json()["id"])
     assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 400)
     lines = platform.lines(ended["id"])
     assert set(kept) <= set(lines)
@@ -113,11 +113,14 @@ def test_a_retry_of_a_cancelled_simulation_finishes_it(platform: PlatformProcess
 
 def test_a_retry_survives_the_deletion_of_its_predecessor(platform: PlatformProcess) -> None:
     first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
-    second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
+    second = platform.wait_for_end(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
     assert objects_of(platform, first["id"], "logs")
     assert platform.http.delete(f"/v1/simulations/{first['id']}").status_code == 204
-    until(lambda: platform.patiently(f"/v1/simulations/{first['id']}").status_code == 404, message="it is still there")
+    until(
+        lambda: platform.get_until_answered(f"/v1/simulations/{first['id']}").status_code == 404,
+        message="it is still there",
+    )
     until(lambda: not objects_of(platform, first["id"], "logs"), message="its logs remain")
     # Objects are removed simulation by simulation: once those of this one are gone, nothing of the first is to go.
     other = platform.run(**QUICK)["id"]
@@ -159,7 +162,7 @@ def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
         for n, dataset in enumerate(["noop", "noop", "cartpole", "noop", "noop"])
     ]
     for id in made:
-        platform.ended(id)
+        platform.wait_for_end(id)
 
     def listed(**query: Any) -> list[str]:
         found, after = [], None
@@ -245,7 +248,7 @@ def test_the_same_idempotency_key_gives_the_first_response_again(platform: Platf
         platform.post(headers=form, model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 5]}) for _ in "12"
     ]
     assert sent[0].json()["id"] == sent[1].json()["id"]  # though the forms' boundaries differ
-    platform.ended(first.json()["id"])
+    platform.wait_for_end(first.json()["id"])
 
 
 def test_pandas_reads_the_results_by_their_url(platform: PlatformProcess) -> None:

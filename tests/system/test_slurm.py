@@ -28,7 +28,7 @@ def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
     platform: PlatformProcess, own_slurm: Slurm, sign: int, attempts: set[int]
 ) -> None:
     def hpc() -> dict[str, Any]:
-        (executor,) = platform.patiently("/v1/executors").json()["items"]
+        (executor,) = platform.get_until_answered("/v1/executors").json()["items"]
         return dict(executor)
 
     id = platform.submit(**STREETS, scenarios={"sample": 40, "seed": 4})["id"]
@@ -36,9 +36,9 @@ def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
     own_slurm.stop("slurmctld", sign=sign)
     until(lambda: hpc()["healthy"] is False, 120, "the dispatcher does not notice that the controller is away")
     own_slurm.start("slurmctld")
-    ended = platform.ended(id, 240)
-    assert ended["state"] == "succeeded", platform.said()
+    ended = platform.wait_for_end(id, 240)
+    assert ended["state"] == "succeeded", platform.output()
     assert len(platform.results(id)) == 40
     until(lambda: own_slurm.ask("squeue", "--noheader", "--states=RUNNING,PENDING,COMPLETING") == "")
     # slurmctld writes its state down a few seconds late: one that is killed may have forgotten the job.
-    assert ended["attempt"] in attempts, platform.said()
+    assert ended["attempt"] in attempts, platform.output()

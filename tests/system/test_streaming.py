@@ -96,7 +96,7 @@ def test_the_request_of_the_readme_works_verbatim(
     )
     until(lambda: platform.get(simulation["id"])["tasks"]["done"] > 0, message="no task is done")
     platform.http.post(f"/v1/simulations/{simulation['id']}/cancel")
-    platform.ended(simulation["id"])
+    platform.wait_for_end(simulation["id"])
 
 
 @pytest.mark.parametrize("sender", SENDERS)
@@ -104,7 +104,7 @@ def test_json_with_characters_of_forms_is_not_changed(platform: PlatformProcess,
     body = '{"runtimePath": "python", "model_data": "noop", "scenarios": {"tasks": [0]}, "labels": {"a": "1+1&b=%41"}}'
     status, simulation = send_request(platform, sender, "/1.0/simluation/tests", body, None)
     assert (status, simulation["labels"]) == (201, {"a": "1+1&b=%41"})
-    platform.ended(simulation["id"])
+    platform.wait_for_end(simulation["id"])
 
 
 @pytest.mark.parametrize("sender", SENDERS)
@@ -154,7 +154,7 @@ def test_disconnecting_does_not_stop_the_simulation(platform: PlatformProcess) -
         id = response.headers["location"].rpartition("/")[2]
         next(results_of(response))
     assert platform.get(id)["state"] not in FINAL
-    assert platform.ended(id)["tasks"]["done"] == 300
+    assert platform.wait_for_end(id)["tasks"]["done"] == 300
 
 
 def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: PlatformProcess) -> None:
@@ -230,7 +230,7 @@ def test_a_short_wait_is_answered_with_the_present_state(platform: PlatformProce
     assert 0.9 < time.monotonic() - began < 10.0
     assert answer.json()["state"] not in FINAL
     platform.http.post(f"/v1/simulations/{answer.json()['id']}/cancel")
-    platform.ended(answer.json()["id"])
+    platform.wait_for_end(answer.json()["id"])
 
 
 def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(platform: PlatformProcess) -> None:
