@@ -1,4 +1,4 @@
-"""The lease client against the real runner API: what the platform decides about a lease reaches the worker's page."""
+"""The lease client against the real runner API: the platform's changes to a lease reach the worker's shared page."""
 
 import threading
 from collections.abc import Iterator
@@ -34,58 +34,62 @@ def results(since: int, to: int) -> Batch:
     return Batch(since=since, to=to, lines=memoryview(b"".join(line(task) for task in range(since, to))))
 
 
-def begun(leases: LeaseClient, name: str) -> tuple[HeldLease, GangPage]:
-    """Have a worker take a lease and begin with it."""
+def begin_lease(leases: LeaseClient, name: str) -> tuple[HeldLease, GangPage]:
+    """Acquire a lease for a worker and start its first task."""
     page = GangPage()
     holder = leases.holder(name)
-    held = holder.next(page)
-    assert held is not None and holder.resume(held) == range(held.cursor, held.stop)
-    return held, page
+    lease = holder.next(page)
+    assert lease is not None and holder.resume(lease) == range(lease.cursor, lease.stop)
+    return lease, page
 
 
-def test_a_worker_stops_before_the_tasks_that_an_idle_worker_has_stolen(leases: LeaseClient) -> None:
-    slow, page = begun(leases, "slow")
+def test_a_worker_stops_before_the_tasks_that_an_idle_worker_has_taken_over(leases: LeaseClient) -> None:
+    slow, page = begin_lease(leases, "slow")
     while slow.stop == page.stop == 50:
-        quick, _ = begun(leases, "quick")
+        quick, _ = begin_lease(leases, "quick")
         assert leases.renew() == TTL / 3
     assert slow.stop == page.stop == quick.cursor < 50
     leases.holders[0].report(slow, results(0, page.stop))
-    assert leases.holders[0].resume(slow) is None, "all that was left to it is reported"
+    assert leases.holders[0].resume(slow) is None, "all remaining tasks of the lease are reported"
 
 
 def test_a_worker_stops_once_its_lease_is_lost(runner_api: RunnerApi, leases: LeaseClient) -> None:
-    held, page = begun(leases, "0")
+    lease, page = begin_lease(leases, "0")
     runner_api.release()
     leases.renew()
-    assert held.lost and page.stop == 0
-    assert not held.continues_with(results(0, 1)) and leases.holders[0].drop() is None
+    assert lease.lost and page.stop == 0
+    assert not lease.continues_with(results(0, 1)) and leases.holders[0].drop() is None
 
 
-def test_a_report_of_another_worker_s_results_moves_a_speculative_lease_on(leases: LeaseClient) -> None:
-    held, page = begun(leases, "0")
-    twin = HeldLease(held.granted, GangPage(stop=50), held.cursor, held.stop)
-    leases.holder("1").report(twin, results(0, 10))
-    leases.holders[0].report(held, results(0, 5))
-    assert (held.cursor, page.stop) == (10, 0), "what it runs now is reported already, so it stops and goes on at 10"
-    assert leases.holders[0].resume(held) == range(10, 50)
+def test_results_that_another_worker_has_reported_advance_a_speculative_lease(leases: LeaseClient) -> None:
+    lease, page = begin_lease(leases, "0")
+    speculative = HeldLease(lease.granted, GangPage(stop=50), lease.cursor, lease.stop)
+    leases.holder("1").report(speculative, results(0, 10))
+    leases.holders[0].report(lease, results(0, 5))
+    assert (lease.cursor, page.stop) == (10, 0), (
+        "the present task is already reported, so the worker stops and continues at task 10"
+    )
+    assert leases.holders[0].resume(lease) == range(10, 50)
     assert page.stop == 50
 
 
-def test_the_next_lease_comes_with_the_answer_to_the_last_report(runner_api: RunnerApi, leases: LeaseClient) -> None:
-    held, page = begun(leases, "0")
-    leases.holders[0].report(held, results(0, 50), rate=1.0)
+def test_the_response_to_the_last_report_of_a_lease_contains_the_next_lease(
+    runner_api: RunnerApi, leases: LeaseClient
+) -> None:
+    lease, page = begin_lease(leases, "0")
+    leases.holders[0].report(lease, results(0, 50), rate=1.0)
     following = leases.holders[0].next(page)
     assert following is not None and following.cursor == 50
     assert runner_api.asked == ["lease", "report"]
 
 
-def test_a_runner_that_stops_releases_the_lease_at_work_and_the_one_just_granted(
+def test_a_runner_that_stops_releases_the_lease_in_use_and_the_lease_just_granted(
     runner_api: RunnerApi, leases: LeaseClient
 ) -> None:
-    _, page = begun(leases, "0")
-    granted, _ = begun(leases, "1")
+    _, page = begin_lease(leases, "0")
+    granted, _ = begin_lease(leases, "1")
     leases.holders[1].report(granted, results(granted.cursor, granted.stop))
-    assert runner_api.held() == 2, "the next lease of the second worker is granted, but not begun"
+    assert runner_api.held() == 2, "the next lease of the second worker is granted, but not started"
     for holder in leases.holders:
         holder.stop()
     assert page.stop == 0

@@ -39,11 +39,11 @@ LOAD: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A MinIO for this file only: one test kills it."""
-    started = minio_server(tmp_path_factory.mktemp("minio")).start()
+    minio = minio_server(tmp_path_factory.mktemp("minio")).start()
     try:
-        yield started
+        yield minio
     finally:
-        started.kill()
+        minio.kill()
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +56,17 @@ def platform(
     prepared: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
     """A platform whose object store is the MinIO."""
-    told = {
+    settings = {
         "OBJECT_STORE_URL": url,
         "OBJECT_STORE_ACCESS_KEY": server.access_key,
         "OBJECT_STORE_SECRET_KEY": server.secret_key,
         "LEASE_TTL": "3",
     }
-    started = PlatformProcess(tmp_path_factory.mktemp("platform"), settings=told)
+    process = PlatformProcess(tmp_path_factory.mktemp("platform"), settings=settings)
     try:
-        yield started.start()
+        yield process.start()
     finally:
-        started.stop()
+        process.stop()
 
 
 @pytest.fixture
@@ -78,22 +78,22 @@ def store(server: S3Server, url: str) -> ObjectStore:
 def test_all_objects_of_a_simulation_are_in_the_bucket_until_its_deletion(
     platform: PlatformProcess, store: ObjectStore
 ) -> None:
-    asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 3]}, "record": "all"}
-    ended = platform.run(**asked)
+    submission = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 3]}, "record": "all"}
+    ended = platform.run(**submission)
     id = ended["id"]
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(platform.results(id), 3)
     archive = platform.http.get(f"/v1/simulations/{id}/archive")
     part = platform.http.get(f"/v1/simulations/{id}/archive", headers={"Range": "bytes=100-299"})
     assert (part.status_code, part.content) == (206, archive.content[100:300])
-    with zipfile.ZipFile(io.BytesIO(archive.content)) as opened:
-        assert opened.testzip() is None
-    one = platform.http.get(f"/v1/simulations/{id}/artifacts").json()["items"][0]
-    artifact = platform.http.get(f"/v1/simulations/{id}/artifacts/{one['task']}/{one['name']}")
-    assert artifact.status_code == 200 and len(artifact.content) == one["size"]
+    with zipfile.ZipFile(io.BytesIO(archive.content)) as zip_file:
+        assert zip_file.testzip() is None
+    item = platform.http.get(f"/v1/simulations/{id}/artifacts").json()["items"][0]
+    artifact = platform.http.get(f"/v1/simulations/{id}/artifacts/{item['task']}/{item['name']}")
+    assert artifact.status_code == 200 and len(artifact.content) == item["size"]
     until(
         lambda: platform.http.get(f"/v1/simulations/{id}/tasks/0/replay").status_code == 200,
-        message="no replay is made",
+        message="the replay is not available",
     )
     assert list(store.list(f"results/{id}/")) and list(store.list(f"replays/{id}/")) and list(store.list("models/"))
     assert not list((platform.home / "objects").glob("*"))
@@ -103,49 +103,53 @@ def test_all_objects_of_a_simulation_are_in_the_bucket_until_its_deletion(
 
 def test_small_simulators_and_uploaded_models_run_from_the_bucket(platform: PlatformProcess) -> None:
     assert platform.run(runtime="python", dataset="cartpole", scenarios={"range": [0, 4]})["state"] == "succeeded"
-    sent = platform.http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
-    assert sent.status_code == 201, sent.text
-    ended = platform.run(model=sent.json()["digest"], dataset="noop", scenarios={"range": [0, 300]})
+    response = platform.http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
+    assert response.status_code == 201, response.text
+    ended = platform.run(model=response.json()["digest"], dataset="noop", scenarios={"range": [0, 300]})
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(platform.results(ended["id"]), 300)
 
 
 def test_a_model_is_uploaded_and_downloaded_without_the_api(platform: PlatformProcess, server: S3Server) -> None:
-    begun = platform.http.post("/v1/transfers").json()
-    assert begun["url"].startswith(server.endpoint)
-    with httpx.Client(trust_env=False, timeout=60) as plain:
-        assert plain.put(begun["url"], content=(MODELS / "echo.py").read_bytes()).status_code == 200
-        sent = platform.http.post("/v1/models", json={"transfer": begun["key"], "name": "past", "filename": "echo.py"})
-        assert sent.status_code == 201, sent.text
-        ended = platform.run(model="past", dataset="noop", scenarios={"range": [0, 5]}, record="all")
+    transfer = platform.http.post("/v1/transfers").json()
+    assert transfer["url"].startswith(server.endpoint)
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        assert client.put(transfer["url"], content=(MODELS / "echo.py").read_bytes()).status_code == 200
+        response = platform.http.post(
+            "/v1/models", json={"transfer": transfer["key"], "name": "direct", "filename": "echo.py"}
+        )
+        assert response.status_code == 201, response.text
+        ended = platform.run(model="direct", dataset="noop", scenarios={"range": [0, 5]}, record="all")
         assert ended["state"] == "succeeded", ended["reason"]
-        moved = platform.http.get("/v1/models/past/content?redirect=true")
-        assert moved.status_code == 307
-        assert plain.get(moved.headers["location"]).content == (MODELS / "echo.py").read_bytes()
+        redirect = platform.http.get("/v1/models/direct/content?redirect=true")
+        assert redirect.status_code == 307
+        assert client.get(redirect.headers["location"]).content == (MODELS / "echo.py").read_bytes()
 
 
 def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
     platform: PlatformProcess, server: S3Server
 ) -> None:
-    calm = platform.run(**LOAD)
-    assert calm["state"] == "succeeded", calm["reason"]
+    undisturbed = platform.run(**LOAD)
+    assert undisturbed["state"] == "succeeded", undisturbed["reason"]
     id = platform.submit(**LOAD)["id"]
-    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="nothing is played")
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no task is done")
     server.kill()
-    answer = platform.http.get(f"/v1/simulations/{calm['id']}/results")
-    assert answer.status_code == 503, answer.text[:500]
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert int(answer.headers["retry-after"]) > 0
-    assert answer.json()["type"] == "/problems/store-unavailable"
-    assert server.endpoint not in answer.text and str(server.port) not in answer.text
-    assert platform.post(**LOAD).status_code == 503  # a model that cannot be kept is not taken
+    response = platform.http.get(f"/v1/simulations/{undisturbed['id']}/results")
+    assert response.status_code == 503, response.text[:500]
+    assert response.headers["content-type"] == "application/problem+json"
+    assert int(response.headers["retry-after"]) > 0
+    assert response.json()["type"] == "/problems/store-unavailable"
+    assert server.endpoint not in response.text and str(server.port) not in response.text
+    assert platform.post(**LOAD).status_code == 503  # a model that cannot be stored is not accepted
     assert platform.get(id)["state"] == "running"
     server.start()
     ended = platform.wait_for_end(id, 150.0)
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(platform.results(id), ended["tasks"]["total"])
-    assert [untimed(line) for line in platform.lines(id)] == [untimed(line) for line in platform.lines(calm["id"])]
-    assert platform.summary(id)["results_digest"] == platform.summary(calm["id"])["results_digest"]
+    assert [untimed(line) for line in platform.lines(id)] == [
+        untimed(line) for line in platform.lines(undisturbed["id"])
+    ]
+    assert platform.summary(id)["results_digest"] == platform.summary(undisturbed["id"])["results_digest"]
 
 
 def test_the_keys_of_the_store_are_in_no_output(platform: PlatformProcess, server: S3Server) -> None:
@@ -158,14 +162,14 @@ def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_p
     prepared: None, tmp_path: Path
 ) -> None:
     port, runner_api_port, scs_port = free_ports(3)
-    told = {"HOME": tmp_path, "PORT": port, "RUNNER_API_PORT": runner_api_port, "SCS_PORT": scs_port}
+    settings = {"HOME": tmp_path, "PORT": port, "RUNNER_API_PORT": runner_api_port, "SCS_PORT": scs_port}
     share_environments(tmp_path)
     parent = os.getpid()
     with open(tmp_path / "terminal.log", "wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "scripts.run_s3"],
             cwd=ROOT,
-            env={**os.environ, **{f"WINDTUNNEL_{name}": str(value) for name, value in told.items()}},
+            env={**os.environ, **{f"WINDTUNNEL_{name}": str(value) for name, value in settings.items()}},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -182,9 +186,9 @@ def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_p
                 except httpx.TransportError:
                     return False
 
-            until(ready, 90.0, "it does not start")
-            sent = http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
-            assert sent.status_code == 201, sent.text
+            until(ready, 90.0, "the platform does not start")
+            response = http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
+            assert response.status_code == 201, response.text
         assert (tmp_path / "minio" / "keys").stat().st_mode & 0o077 == 0
         assert list((tmp_path / "minio" / "disk" / "windtunnel" / "models").iterdir())
         keys = (tmp_path / "minio" / "keys").read_text().split()
@@ -194,19 +198,21 @@ def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_p
     finally:
         process.kill()
         process.wait()
-    until(lambda: not _mentioning(str(tmp_path)), message="processes are left")
+    until(lambda: not _processes_that_mention(str(tmp_path)), message="processes remain")
 
 
-def _mentioning(words: str) -> list[int]:
+def _processes_that_mention(folder: str) -> list[int]:
     """Return the processes with a folder in their arguments or environment."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             with suppress(OSError):
-                told = Path(f"/proc/{entry}/cmdline").read_bytes() + Path(f"/proc/{entry}/environ").read_bytes()
-                if words.encode() in told:
-                    found.append(int(entry))
-    return found
+                process_texts = (
+                    Path(f"/proc/{entry}/cmdline").read_bytes() + Path(f"/proc/{entry}/environ").read_bytes()
+                )
+                if folder.encode() in process_texts:
+                    pids.append(int(entry))
+    return pids
 
 
 def _files(home: Path) -> Iterator[Path]:

@@ -16,36 +16,36 @@ SLOW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]
 QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]}}
 
 
-def running(platform: PlatformProcess, **asked: Any) -> str:
+def submit_and_wait_for_results(platform: PlatformProcess, **submission: Any) -> str:
     """Submit a simulation, wait for its first results and return its id."""
-    id = platform.submit(**asked)["id"]
-    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no result comes")
+    id = platform.submit(**submission)["id"]
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no task is done")
     return id
 
 
-def objects_of(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]:
+def object_files(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]:
     """Return the object files of a simulation, or those of one kind."""
     return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 
 def test_cancelling_ends_a_simulation_and_keeps_its_results(platform: PlatformProcess) -> None:
-    id = running(platform, **SLOW)
-    answer = platform.http.post(f"/v1/simulations/{id}/cancel")
-    assert answer.status_code == 202
-    assert answer.json()["state"] in {"cancelling", "cancelled"}
+    id = submit_and_wait_for_results(platform, **SLOW)
+    response = platform.http.post(f"/v1/simulations/{id}/cancel")
+    assert response.status_code == 202
+    assert response.json()["state"] in {"cancelling", "cancelled"}
     ended = platform.wait_for_end(id)
     assert ended["state"] == "cancelled"
     assert 0 < ended["tasks"]["done"] < 2000
-    kept = platform.results(id)
-    assert len(kept) == ended["tasks"]["done"]
-    assert len({result["task"] for result in kept}) == len(kept)
-    again = platform.http.post(f"/v1/simulations/{id}/cancel")
-    assert again.status_code in {202, 409}
-    until(lambda: platform.results(id) == kept, message="results still come")
+    results = platform.results(id)
+    assert len(results) == ended["tasks"]["done"]
+    assert len({result["task"] for result in results}) == len(results)
+    second_cancel = platform.http.post(f"/v1/simulations/{id}/cancel")
+    assert second_cancel.status_code in {202, 409}
+    until(lambda: platform.results(id) == results, message="the results still change")
 
 
 def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: PlatformProcess) -> None:
-    first = running(platform, **SLOW)
+    first = submit_and_wait_for_results(platform, **SLOW)
     waiting = platform.submit(**SLOW)["id"]
     assert platform.http.post(f"/v1/simulations/{waiting}/cancel").status_code == 202
     ended = platform.wait_for_end(waiting)
@@ -55,22 +55,22 @@ def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: Platf
 
 
 def test_a_running_simulation_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
-    id = running(platform, **SLOW)
-    for answer in (
+    id = submit_and_wait_for_results(platform, **SLOW)
+    for response in (
         platform.http.delete(f"/v1/simulations/{id}"),
         platform.http.post(f"/v1/simulations/{id}/retry"),
         platform.http.get(f"/v1/simulations/{id}/archive"),
         platform.http.get(f"/v1/simulations/{id}/summary"),
     ):
-        assert answer.status_code == 409
-        assert answer.headers["content-type"] == "application/problem+json"
+        assert response.status_code == 409
+        assert response.headers["content-type"] == "application/problem+json"
     platform.http.post(f"/v1/simulations/{id}/cancel")
     platform.wait_for_end(id)
 
 
 def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(platform: PlatformProcess) -> None:
-    asked = {"dataset": "noop", "scenarios": {"range": [0, 60]}}
-    first = platform.run(model=MODELS / "raises_sometimes.py", **asked)
+    submission = {"dataset": "noop", "scenarios": {"range": [0, 60]}}
+    first = platform.run(model=MODELS / "raises_sometimes.py", **submission)
     failed = first["tasks"]["failed"]
     assert 0 < failed < 60
     retried = platform.http.post(f"/v1/simulations/{first['id']}/retry")
@@ -82,16 +82,16 @@ def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(pl
     assert len(after) == 60
     pairs = list(zip(before, after, strict=True))
     assert all(old == new for old, new in pairs if b'"status":"ok"' in old)
-    again = [(old, new) for old, new in pairs if b'"status":"ok"' not in old]
-    assert [untimed(old) for old, _ in again] == [untimed(new) for _, new in again]
-    # Their timing shows that they were run again; in microseconds, so a single one may repeat.
-    assert again != [(old, old) for old, _ in again]
+    rerun = [(old, new) for old, new in pairs if b'"status":"ok"' not in old]
+    assert [untimed(old) for old, _ in rerun] == [untimed(new) for _, new in rerun]
+    # The timing shows that the tasks were run again; it is in microseconds, so a single timing may repeat.
+    assert rerun != [(old, old) for old, _ in rerun]
 
 
 def test_a_retry_of_all_tasks_runs_all_tasks_again(platform: PlatformProcess) -> None:
     first = platform.run(**QUICK)
-    answer = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
-    second = platform.wait_for_end(answer.json()["id"])
+    response = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
+    second = platform.wait_for_end(response.json()["id"])
     assert second["tasks"] == {"total": 200, "done": 200, "failed": 0}
     before, after = platform.lines(first["id"]), platform.lines(second["id"])
     assert before != after
@@ -99,15 +99,17 @@ def test_a_retry_of_all_tasks_runs_all_tasks_again(platform: PlatformProcess) ->
 
 
 def test_a_retry_of_a_cancelled_simulation_finishes_it(platform: PlatformProcess) -> None:
-    id = running(platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10})
+    id = submit_and_wait_for_results(
+        platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10}
+    )
     platform.http.post(f"/v1/simulations/{id}/cancel")
     cancelled = platform.wait_for_end(id)
     assert cancelled["tasks"]["done"] < 400
-    kept = platform.lines(id)
+    lines_before = platform.lines(id)
     ended = platform.wait_for_end(platform.http.post(f"/v1/simulations/{id}/retry").json()["id"])
     assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 400)
-    lines = platform.lines(ended["id"])
-    assert set(kept) <= set(lines)
+    lines_after = platform.lines(ended["id"])
+    assert set(lines_before) <= set(lines_after)
     assert whole(platform.results(ended["id"]), 400)
 
 
@@ -115,29 +117,29 @@ def test_a_retry_survives_the_deletion_of_its_predecessor(platform: PlatformProc
     first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
     second = platform.wait_for_end(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
-    assert objects_of(platform, first["id"], "logs")
+    assert object_files(platform, first["id"], "logs")
     assert platform.http.delete(f"/v1/simulations/{first['id']}").status_code == 204
     until(
         lambda: platform.get_until_answered(f"/v1/simulations/{first['id']}").status_code == 404,
-        message="it is still there",
+        message="the simulation still exists",
     )
-    until(lambda: not objects_of(platform, first["id"], "logs"), message="its logs remain")
-    # Objects are removed simulation by simulation: once those of this one are gone, nothing of the first is to go.
-    other = platform.run(**QUICK)["id"]
-    assert platform.http.delete(f"/v1/simulations/{other}").status_code == 204
-    until(lambda: not objects_of(platform, other), message="objects of another simulation remain")
+    until(lambda: not object_files(platform, first["id"], "logs"), message="the logs of the simulation remain")
+    # Objects are removed one simulation after another: when this simulation's are removed, the first's are as well.
+    other_id = platform.run(**QUICK)["id"]
+    assert platform.http.delete(f"/v1/simulations/{other_id}").status_code == 204
+    until(lambda: not object_files(platform, other_id), message="objects of another simulation remain")
     assert platform.lines(second["id"]) == lines
 
 
 def test_deletion_removes_the_objects_of_a_simulation(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, record="all")
     id = ended["id"]
-    assert objects_of(platform, id)
+    assert object_files(platform, id)
     assert platform.http.delete(f"/v1/simulations/{id}").status_code == 204
     for path in ("", "/results", "/events", "/archive", "/summary", "/artifacts", "/logs"):
         assert platform.http.get(f"/v1/simulations/{id}{path}").status_code == 404
-    assert id not in {one["id"] for one in platform.http.get("/v1/simulations").json()["items"]}
-    until(lambda: not objects_of(platform, id), message=lambda: f"objects remain: {objects_of(platform, id)}")
+    assert id not in {simulation["id"] for simulation in platform.http.get("/v1/simulations").json()["items"]}
+    until(lambda: not object_files(platform, id), message=lambda: f"objects remain: {object_files(platform, id)}")
 
 
 def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: PlatformProcess) -> None:
@@ -155,17 +157,17 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
 
 
 def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
-    made = [
+    ids = [
         platform.submit(
             runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={"batch": "paging", "n": str(n)}
         )["id"]
         for n, dataset in enumerate(["noop", "noop", "cartpole", "noop", "noop"])
     ]
-    for id in made:
+    for id in ids:
         platform.wait_for_end(id)
 
     def listed(**query: Any) -> list[str]:
-        found, after = [], None
+        simulation_ids, after = [], None
         while True:
             page = platform.http.get(
                 "/v1/simulations",
@@ -173,19 +175,19 @@ def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
             )
             assert page.status_code == 200
             assert len(page.json()["items"]) <= 2
-            found += [one["id"] for one in page.json()["items"]]
+            simulation_ids += [simulation["id"] for simulation in page.json()["items"]]
             after = page.json()["next"]
             if after is None:
-                return found
+                return simulation_ids
             assert 'rel="next"' in page.headers["link"]
 
-    assert listed() == made[::-1]
-    assert listed(dataset="cartpole") == [made[2]]
-    assert listed(label=["batch=paging", "n=3"]) == [made[3]]
-    assert listed(state="succeeded") == made[::-1]
+    assert listed() == ids[::-1]
+    assert listed(dataset="cartpole") == [ids[2]]
+    assert listed(label=["batch=paging", "n=3"]) == [ids[3]]
+    assert listed(state="succeeded") == ids[::-1]
     assert listed(state="failed") == []
     assert listed(runtime="onnx") == []
-    assert listed(model="zero") == [made[n] for n in (4, 3, 1, 0)]
+    assert listed(model="zero") == [ids[n] for n in (4, 3, 1, 0)]
 
 
 def test_a_sweep_with_repetitions_has_a_task_for_each_combination(platform: PlatformProcess) -> None:
@@ -195,40 +197,40 @@ def test_a_sweep_with_repetitions_has_a_task_for_each_combination(platform: Plat
     assert ended["tasks"] == {"total": 12, "done": 12, "failed": 0}
     results = platform.results(ended["id"])
     assert whole(results, 12)
-    seen = [
+    order = [
         (r["scenario"]["params"]["latency_steps"], r["scenario"]["repeat"], r["scenario"]["index"]) for r in results
     ]
-    assert seen == [(swept, repeat, index) for swept in (0, 5) for repeat in range(3) for index in range(2)]
+    assert order == [(swept, repeat, index) for swept in (0, 5) for repeat in range(3) for index in range(2)]
     seeds = {(r["scenario"]["index"], r["scenario"]["repeat"]): r["scenario"]["seed"] for r in results}
-    assert len(set(seeds.values())) == 6  # each repeat is another world; the sweep compares like with like
+    assert len(set(seeds.values())) == 6  # a repetition has its own seed; values of a sweep share the seed
     assert all(seeds[r["scenario"]["index"], r["scenario"]["repeat"]] == r["scenario"]["seed"] for r in results)
 
 
 def test_a_registered_model_is_found_by_name_version_and_digest(platform: PlatformProcess) -> None:
     first, second = ((MODELS / name).read_bytes() for name in ("echo.py", "raises_sometimes.py"))
-    one = platform.http.post("/v1/models", data={"name": "driver"}, files={"file": ("driver.py", first)})
-    assert one.status_code == 201, one.text
-    two = platform.http.put("/v1/models/driver", content=second, params={"filename": "driver.py"})
-    assert two.status_code == 201, two.text
-    assert [one.json()["version"], two.json()["version"]] == [1, 2]
-    asked = {"dataset": "noop", "scenarios": {"range": [0, 30]}}
-    by_name = platform.run(model="driver", **asked)
-    by_version = platform.run(model="driver@1", **asked)
-    by_digest = platform.run(model=one.json()["digest"], **asked)
-    assert by_name["model"]["digest"] == two.json()["digest"]
-    assert by_version["model"]["digest"] == by_digest["model"]["digest"] == one.json()["digest"]
+    first_response = platform.http.post("/v1/models", data={"name": "policy"}, files={"file": ("policy.py", first)})
+    assert first_response.status_code == 201, first_response.text
+    second_response = platform.http.put("/v1/models/policy", content=second, params={"filename": "policy.py"})
+    assert second_response.status_code == 201, second_response.text
+    assert [first_response.json()["version"], second_response.json()["version"]] == [1, 2]
+    submission = {"dataset": "noop", "scenarios": {"range": [0, 30]}}
+    by_name = platform.run(model="policy", **submission)
+    by_version = platform.run(model="policy@1", **submission)
+    by_digest = platform.run(model=first_response.json()["digest"], **submission)
+    assert by_name["model"]["digest"] == second_response.json()["digest"]
+    assert by_version["model"]["digest"] == by_digest["model"]["digest"] == first_response.json()["digest"]
     assert by_name["tasks"]["failed"] > 0 == by_version["tasks"]["failed"]
     assert platform.summary(by_version["id"])["results_digest"] == platform.summary(by_digest["id"])["results_digest"]
 
 
 def test_an_interrupted_upload_leaves_no_model(platform: PlatformProcess) -> None:
-    with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as end:
-        end.sendall(
+    with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as connection:
+        connection.sendall(
             b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/octet-stream\r\nContent-Length: 100000\r\n\r\nclass Model:"
         )
-        end.shutdown(socket.SHUT_WR)
-        end.recv(4096)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(4096)
     assert platform.http.get("/v1/models/cut").status_code == 404
 
 
@@ -244,10 +246,10 @@ def test_the_same_idempotency_key_gives_the_first_response_again(platform: Platf
     assert other.status_code == 422
     assert other.headers["content-type"] == "application/problem+json"
     form = {"Idempotency-Key": "a-form"}
-    sent = [
+    responses = [
         platform.post(headers=form, model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 5]}) for _ in "12"
     ]
-    assert sent[0].json()["id"] == sent[1].json()["id"]  # though the forms' boundaries differ
+    assert responses[0].json()["id"] == responses[1].json()["id"]  # though the forms' boundaries differ
     platform.wait_for_end(first.json()["id"])
 
 
@@ -286,11 +288,11 @@ def test_every_range_of_an_archive_is_a_slice_of_it(platform: PlatformProcess) -
 
 
 def test_two_simulations_are_compared_scenario_by_scenario(platform: PlatformProcess) -> None:
-    asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 12]}}
-    calm, wild = platform.run(model="idm", **asked), platform.run(model="full_throttle", **asked)
-    answer = platform.http.get(f"/v1/simulations/{calm['id']}/comparison", params={"to": wild["id"]})
-    assert answer.status_code == 200
-    assert "score" in answer.text
+    submission = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 12]}}
+    calm, wild = platform.run(model="idm", **submission), platform.run(model="full_throttle", **submission)
+    response = platform.http.get(f"/v1/simulations/{calm['id']}/comparison", params={"to": wild["id"]})
+    assert response.status_code == 200
+    assert "score" in response.text
 
 
 def test_too_many_failures_fail_a_simulation_with_that_reason(platform: PlatformProcess) -> None:

@@ -34,22 +34,22 @@ def send_request(
     """Send a request to karrozzeria:5000, resolved to this platform; return the status and the body."""
     if sender == "curl":
         # the command of the README; the options only resolve the host name
-        typed = ["curl", "-X", "POST", f"http://karrozzeria:5000{path}", "-d", body]
-        beside = ["--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-s", "-w", "\n%{http_code}", "-q"]
+        command = ["curl", "-X", "POST", f"http://karrozzeria:5000{path}", "-d", body]
+        options = ["--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-s", "-w", "\n%{http_code}", "-q"]
         headers = ["-H", f"Content-Type: {type}"] if type else []
-        done = subprocess.run([*typed, *beside, *headers], capture_output=True, text=True, check=True, timeout=60)
-        text, _, status = done.stdout.rpartition("\n")
+        process = subprocess.run([*command, *options, *headers], capture_output=True, text=True, check=True, timeout=60)
+        text, _, status = process.stdout.rpartition("\n")
         return int(status), json.loads(text)
-    sent = BYTES.format(path=path, length=len(body), type=type or "application/x-www-form-urlencoded", body=body)
-    with socket.create_connection(("127.0.0.1", platform.port), timeout=60.0) as end:
-        end.sendall(sent.encode())
+    request = BYTES.format(path=path, length=len(body), type=type or "application/x-www-form-urlencoded", body=body)
+    with socket.create_connection(("127.0.0.1", platform.port), timeout=60.0) as connection:
+        connection.sendall(request.encode())
         head, text = b"", b""
         while b"\r\n\r\n" not in head:
-            head += end.recv(4096)
+            head += connection.recv(4096)
         head, _, text = head.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
         while len(text) < length:
-            text += end.recv(4096)
+            text += connection.recv(4096)
     return int(head.split()[1]), json.loads(text)
 
 
@@ -124,7 +124,7 @@ def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform:
     assert platform.get(response.headers["location"].rpartition("/")[2])["state"] == "succeeded"
 
 
-def test_a_form_with_a_model_may_get_a_stream(platform: PlatformProcess) -> None:
+def test_a_form_with_a_model_gets_a_stream(platform: PlatformProcess) -> None:
     with streamed(
         platform,
         "/v1/simulations",
@@ -142,9 +142,9 @@ def test_results_are_streamed_while_the_simulation_runs(platform: PlatformProces
     with streamed(
         platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
     ) as response:
-        at = [time.monotonic() for _ in results_of(response)]
-    assert len(at) == 300
-    assert at[-1] - at[0] > 0.5  # two workers sleep 1.5 s each
+        arrival_times = [time.monotonic() for _ in results_of(response)]
+    assert len(arrival_times) == 300
+    assert arrival_times[-1] - arrival_times[0] > 0.5  # two workers sleep 1.5 s each
 
 
 def test_disconnecting_does_not_stop_the_simulation(platform: PlatformProcess) -> None:
@@ -160,13 +160,13 @@ def test_disconnecting_does_not_stop_the_simulation(platform: PlatformProcess) -
 def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: PlatformProcess) -> None:
     id = platform.submit(**STEADY)["id"]
     received: list[dict[str, Any]] = []
-    for most in (1, 40, 100, 1000):
+    for remaining in (1, 40, 100, 1000):
         with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response:
             assert response.status_code == 200
             for result in results_of(response):
                 received.append(result)
-                most -= 1
-                if most == 0:
+                remaining -= 1
+                if remaining == 0:
                     break
     assert sorted(result["task"] for result in received) == list(range(300))
     with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
@@ -189,14 +189,14 @@ def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform
 def test_events_are_numbered_and_resumed_after_the_last(platform: PlatformProcess) -> None:
     id = platform.submit(**STEADY)["id"]
     events: list[dict[str, str]] = []
-    for most in (2, 3, 1000):
+    for remaining in (2, 3, 1000):
         headers = {"Last-Event-ID": events[-1]["id"]} if events else {}
         with streamed(platform, f"/v1/simulations/{id}/events", headers=headers) as response:
             assert response.status_code == 200
             for event in events_of(response):
                 events.append(event)
-                most -= 1
-                if most == 0:
+                remaining -= 1
+                if remaining == 0:
                     break
     numbers = [int(event["id"]) for event in events]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -218,19 +218,19 @@ def test_a_client_with_the_last_event_gets_a_204(platform: PlatformProcess) -> N
 
 
 def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: PlatformProcess) -> None:
-    answer = platform.post(headers={"Prefer": "wait=30"}, **FEW)
-    assert answer.status_code == 201
-    assert answer.headers["preference-applied"] == "wait=30"
-    assert (answer.json()["state"], answer.json()["tasks"]["done"]) == ("succeeded", 20)
+    response = platform.post(headers={"Prefer": "wait=30"}, **FEW)
+    assert response.status_code == 201
+    assert response.headers["preference-applied"] == "wait=30"
+    assert (response.json()["state"], response.json()["tasks"]["done"]) == ("succeeded", 20)
 
 
 def test_a_short_wait_is_answered_with_the_present_state(platform: PlatformProcess) -> None:
-    began = time.monotonic()
-    answer = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
-    assert 0.9 < time.monotonic() - began < 10.0
-    assert answer.json()["state"] not in FINAL
-    platform.http.post(f"/v1/simulations/{answer.json()['id']}/cancel")
-    platform.wait_for_end(answer.json()["id"])
+    start = time.monotonic()
+    response = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
+    assert 0.9 < time.monotonic() - start < 10.0
+    assert response.json()["state"] not in FINAL
+    platform.http.post(f"/v1/simulations/{response.json()['id']}/cancel")
+    platform.wait_for_end(response.json()["id"])
 
 
 def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(platform: PlatformProcess) -> None:
@@ -249,7 +249,7 @@ def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform:
     cut = 0
 
     def followed() -> bool:
-        """Resume where the last connection ended; return whether all results have arrived."""
+        """Resume after the last received result; return whether all results have arrived."""
         nonlocal cut
         with (
             suppress(httpx.TransportError),
