@@ -12,18 +12,18 @@ from tests.system.conftest import StartPlatform
 from tests.system.platform_process import PlatformProcess, whole
 from tests.waiting import until
 
-FILES = {"readme.txt": b"three of our own", "deep/data.bin": bytes(range(256)) * 64}
+FILES = {"readme.txt": b"three scenarios", "deep/data.bin": bytes(range(256)) * 64}
 
 
 def tar(files: Mapping[str, bytes]) -> bytes:
     """Pack files."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, body in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def upload(platform: PlatformProcess, body: bytes) -> str:
@@ -43,28 +43,33 @@ def upload(platform: PlatformProcess, body: bytes) -> str:
 
 def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     """Register files, wait for the end and return the version."""
-    answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
-    assert answer.status_code == 202, answer.text
-    where = answer.headers["Location"]
-    until(lambda: platform.get_until_answered(where).json()["state"] != "registering", message="it is not registered")
-    return dict(platform.get_until_answered(where).json())
+    response = platform.http.post(
+        "/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}}
+    )
+    assert response.status_code == 202, response.text
+    url = response.headers["Location"]
+    until(
+        lambda: platform.get_until_answered(url).json()["state"] != "registering",
+        message="the dataset is not registered",
+    )
+    return dict(platform.get_until_answered(url).json())
 
 
 def scenarios(count: int, **members: Any) -> bytes:
     """Return a number of scenarios as NDJSON."""
-    return b"".join(json.dumps({"name": f"own-{at}", **members}).encode() + b"\n" for at in range(count))
+    return b"".join(json.dumps({"name": f"own-{number}", **members}).encode() + b"\n" for number in range(count))
 
 
-def described(extends: str, **more: Any) -> bytes:
+def dataset_json(extends: str, **members: Any) -> bytes:
     """Return the description of a dataset."""
-    return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **more}).encode()
+    return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **members}).encode()
 
 
 def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     version = register(
         platform,
         "poles",
-        FILES | {"dataset.json": described("cartpole", title="Poles"), "lines.ndjson": scenarios(7)},
+        FILES | {"dataset.json": dataset_json("cartpole", title="Poles"), "lines.ndjson": scenarios(7)},
     )
     assert (version["state"], version["tasks"], version["simulator"]) == ("ready", 7, "gymnasium"), version
     ended = platform.run(dataset="poles", runtime="python")
@@ -72,7 +77,7 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     assert ended["dataset"] == {"name": "poles", "version": "1", "digest": version["digest"]}
     results = platform.results(ended["id"])
     assert whole(results, 7)
-    assert [result["scenario"]["name"] for result in results] == [f"own-{at}" for at in range(7)]
+    assert [result["scenario"]["name"] for result in results] == [f"own-{number}" for number in range(7)]
     again = platform.run(dataset="poles@1", runtime="python")
     assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
     events = platform.http.get(f"/v1/simulations/{ended['id']}/events", headers={"Accept": "text/event-stream"}).text
@@ -83,45 +88,49 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
 
 def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: PlatformProcess) -> None:
     shipped = list(datasets()["car_street"].scenarios(0, 288))[::100]
-    own = [
+    changed = [
         {name: value for name, value in scenario.items() if name != "index"} | {"time_limit": 5.0}
         for scenario in shipped
     ]
-    lines = b"".join(json.dumps(scenario).encode() + b"\n" for scenario in own)
-    version = register(platform, "streets", {"dataset.json": described("car_street"), "lines.ndjson": lines})
-    assert version["tasks"] == len(own), version
+    lines = b"".join(json.dumps(scenario).encode() + b"\n" for scenario in changed)
+    version = register(platform, "streets", {"dataset.json": dataset_json("car_street"), "lines.ndjson": lines})
+    assert version["tasks"] == len(changed), version
     ended = platform.run(dataset="streets", runtime="python")
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended
     replay = f"/v1/simulations/{ended['id']}/tasks/1/replay"
-    until(lambda: platform.get_until_answered(replay).status_code == 200, message="no replay comes")
+    until(lambda: platform.get_until_answered(replay).status_code == 200, message="the replay is not available")
 
 
-def bodies(count: int) -> Iterator[tuple[str, bytes]]:
+def slow_files(count: int) -> Iterator[tuple[str, bytes]]:
     """Yield files whose registration takes some time."""
-    chance = random.Random(7)
-    for at in range(count):
-        yield f"part-{at % 10}/{at:05}.bin", chance.randbytes(16 << 10)
+    rng = random.Random(7)
+    for number in range(count):
+        yield f"part-{number % 10}/{number:05}.bin", rng.randbytes(16 << 10)
 
 
 def test_a_registration_survives_a_kill_of_its_process(start_platform: StartPlatform) -> None:
     platform = start_platform()
-    files = dict(bodies(2000))
-    sent = upload(platform, tar(files))
-    answer = platform.http.post("/v1/datasets", json={"name": "drives", "source": {"upload": sent}})
-    where = answer.headers["Location"]
-    chance = random.Random(3)
+    files = dict(slow_files(2000))
+    upload_id = upload(platform, tar(files))
+    response = platform.http.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload_id}})
+    url = response.headers["Location"]
+    rng = random.Random(3)
     for _ in range(2):
-        assert platform.kill("jobs", chance) is not None
+        assert platform.kill("jobs", rng) is not None
         assert platform.get_until_answered("/v1/datasets/drives/versions").json()["items"][0]["state"] in {
             "registering",
             "ready",
         }
-    until(lambda: platform.get_until_answered(where).json()["state"] != "registering", 90.0, "it is not taken up again")
-    version = platform.get_until_answered(where).json()
+    until(
+        lambda: platform.get_until_answered(url).json()["state"] != "registering",
+        90.0,
+        "the registration is not resumed",
+    )
+    version = platform.get_until_answered(url).json()
     assert (version["state"], version["file_count"]) == ("ready", 2000), version
     for path in ("part-0/00000.bin", "part-9/01999.bin"):
         assert platform.get_until_answered(f"/v1/datasets/drives/files/{path}").content == files[path]
     packs = {path.parent.name for path in (platform.home / "objects" / "packs").glob("*/*")}
     assert packs == {version["id"]}
-    held = sum(path.stat().st_size for path in (platform.home / "objects" / "packs").glob("*/*"))
-    assert held == sum(map(len, files.values())), "what an attempt that died had written is still there"
+    stored = sum(path.stat().st_size for path in (platform.home / "objects" / "packs").glob("*/*"))
+    assert stored == sum(map(len, files.values())), "files of the killed attempt are not deleted"

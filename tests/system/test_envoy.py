@@ -1,4 +1,4 @@
-"""The chart's bootstrap in a real Envoy before three real cache nodes: keys arrive unchanged and keep their node."""
+"""The chart's bootstrap in a real Envoy, with three real cache nodes: keys arrive unchanged and keep their node."""
 
 import copy
 import json
@@ -20,12 +20,12 @@ from tests.ports import free_ports
 from tests.system.platform_process import die_with
 from tests.waiting import until
 
-pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once
+pytestmark = pytest.mark.timeout(1000)  # once, helm is built from its sources and Envoy is downloaded
 
 NODES = 3
-#: For what a cluster's own machines would do in a second.
+#: Time limit of Envoy's connections and health checks; a second would do on an idle machine.
 PATIENCE = "60s"
-#: Keys that a proxy which tidies up would take for one another, or for others.
+#: Keys that a proxy which normalizes paths would change or confuse.
 KEYS = (
     "a.b",
     "a%2eb",
@@ -48,23 +48,23 @@ def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, stats_port: int
 
     Timeouts are long: a node that answers late on a busy machine would count as unhealthy and lose its keys.
     """
-    changed = copy.deepcopy(bootstrap)
-    resources = changed["static_resources"]
+    local = copy.deepcopy(bootstrap)
+    resources = local["static_resources"]
     for listener in resources["listeners"]:
-        place = {"scs": port, "admin": stats_port}[listener["name"]]
-        listener["address"] = address(place)
+        listener_port = {"scs": port, "admin": stats_port}[listener["name"]]
+        listener["address"] = address(listener_port)
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
         cluster["connect_timeout"] = PATIENCE
-        # Else its threads learn up to a second late that a node is healthy, and meanwhile send keys elsewhere.
+        # By default, threads learn up to a second late that a node is healthy, and route its keys elsewhere until then.
         cluster.setdefault("common_lb_config", {})["update_merge_window"] = "0s"
         for check in cluster.get("health_checks", []):
             check["timeout"] = PATIENCE
         cluster["load_assignment"]["endpoints"] = [
-            {"lb_endpoints": [{"endpoint": {"address": address(one)}} for one in ports]}
+            {"lb_endpoints": [{"endpoint": {"address": address(node_port)}} for node_port in ports]}
         ]
-    changed["admin"]["address"] = address(admin)
-    return changed
+    local["admin"]["address"] = address(admin)
+    return local
 
 
 def address(port: int) -> Any:
@@ -72,7 +72,7 @@ def address(port: int) -> Any:
 
 
 class EnvoyRig:
-    """An Envoy and the cache nodes behind it."""
+    """An Envoy process and the cache nodes behind it."""
 
     def __init__(self, nodes: list[Cache], port: int, stats_port: int) -> None:
         self.nodes, self.port, self.stats_port = nodes, port, stats_port
@@ -87,54 +87,54 @@ class EnvoyRig:
     def ask(self, method: str, key: str, body: bytes = b"", *, headers: str = AUTHORIZED) -> Answer:
         """Send a request through Envoy with an unmodified target."""
         length = f"Content-Length: {len(body)}\r\n" if method == "PUT" else ""
-        line = RawConnection(self.port)
+        connection = RawConnection(self.port)
         try:
             target = f"/v1/objects/private/{key}"
-            line.send(f"{method} {target} HTTP/1.1\r\nHost: here\r\n{length}{headers}\r\n".encode() + body)
-            return line.answer()
+            connection.send(f"{method} {target} HTTP/1.1\r\nHost: here\r\n{length}{headers}\r\n".encode() + body)
+            return connection.answer()
         finally:
-            line.close()
+            connection.close()
 
     def holders(self, key: str) -> list[int]:
         """Return the numbers of the nodes that have an object."""
         return [number for number, node in enumerate(self.nodes) if node.get(key).status == 200]
 
     def probe(self, path: str) -> tuple[int, str]:
-        """GET from the port for probes; without a Content-Length the answer ends with the connection."""
-        with socket.create_connection(("127.0.0.1", self.stats_port), timeout=30) as line:
-            line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
-            text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
+        """Send a GET to the probe port; a response without Content-Length ends with the connection."""
+        with socket.create_connection(("127.0.0.1", self.stats_port), timeout=30) as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+            text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
         return int(text.split()[1]), text
 
     def metrics(self) -> str:
         """Return Envoy's metrics of its nodes: failed health checks and rerouted requests."""
-        counted = ("membership", "health_check", "outlier", "retry", "connect_")
+        names = ("membership", "health_check", "outlier", "retry", "connect_")
         lines = self.probe("/stats/prometheus")[1].splitlines()
-        return "\n".join(line for line in lines if '"scs"' in line and any(one in line for one in counted))
+        return "\n".join(line for line in lines if '"scs"' in line and any(name in line for name in names))
 
 
 @pytest.fixture(scope="module")
 def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
-    """Three nodes and an Envoy."""
+    """Three cache nodes and an Envoy."""
     folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
     port, stats_port, admin = free_ports(3)
     with ExitStack() as stack:
         nodes = [Cache(cache_config(folder / str(number))) for number in range(NODES)]
-        made = EnvoyRig(nodes, port, stats_port)
+        rig = EnvoyRig(nodes, port, stats_port)
         for node in nodes:
-            stack.callback(made.stop, node)
+            stack.callback(rig.stop, node)
         bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
         file = folder / "envoy.json"
-        file.write_text(json.dumps(local_bootstrap(bootstrap, [one.port for one in nodes], port, stats_port, admin)))
+        file.write_text(json.dumps(local_bootstrap(bootstrap, [node.port for node in nodes], port, stats_port, admin)))
         log = stack.enter_context(open(folder / "log", "wb"))
         arguments = ["-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
         process = subprocess.Popen(
             [tool("envoy"), *arguments], stdout=log, stderr=log, preexec_fn=lambda: die_with(parent)
         )
         try:
-            until(lambda: all_nodes_healthy(made), message="Envoy serves")
-            until(lambda: routes_agree(made), message="all of Envoy's threads know the nodes")
-            yield made
+            until(lambda: all_nodes_healthy(rig), message="Envoy does not report all nodes as healthy")
+            until(lambda: routes_agree(rig), message="Envoy's threads route a key to different nodes")
+            yield rig
         finally:
             process.terminate()
             process.wait(60)
@@ -146,8 +146,8 @@ def all_nodes_healthy(envoy: EnvoyRig) -> bool:
         status, text = envoy.probe("/stats/prometheus")
     except OSError:
         return False
-    wanted = f'envoy_cluster_membership_healthy{{envoy_cluster_name="scs"}} {NODES}'
-    return status == 200 and wanted in text
+    expected = f'envoy_cluster_membership_healthy{{envoy_cluster_name="scs"}} {NODES}'
+    return status == 200 and expected in text
 
 
 def routes_agree(envoy: EnvoyRig) -> bool:
@@ -204,22 +204,22 @@ def test_a_read_from_a_lost_node_is_a_miss_at_another_node(envoy: EnvoyRig) -> N
     keys = [f"gone/{number}" for number in range(30)]
     for key in keys:
         assert envoy.ask("PUT", key, b"x").status == 201
-    held = {key: envoy.holders(key)[0] for key in keys}
-    victim = Counter(held.values()).most_common(1)[0][0]
+    nodes = {key: envoy.holders(key)[0] for key in keys}
+    victim = Counter(nodes.values()).most_common(1)[0][0]
     envoy.stop(envoy.nodes[victim])
-    assert {envoy.ask("GET", key).status for key in keys} <= {200, 404}, "no read fails, from the first on"
-    assert {envoy.ask("PUT", key, b"y").status for key in keys} == {201}, "others take its keys"
-    theirs = [key for key in keys if held[key] != victim]
-    stayed = [key for key in theirs if envoy.nodes[held[key]].get(key).body == b"y"]
-    assert len(stayed) > 0.7 * len(theirs), "what others had stays with them, but for the few that Maglev moves"
+    assert {envoy.ask("GET", key).status for key in keys} <= {200, 404}, "no read fails, not even the first"
+    assert {envoy.ask("PUT", key, b"y").status for key in keys} == {201}, "the other nodes accept its keys"
+    other_keys = [key for key in keys if nodes[key] != victim]
+    unmoved = [key for key in other_keys if envoy.nodes[nodes[key]].get(key).body == b"y"]
+    assert len(unmoved) > 0.7 * len(other_keys), "other nodes keep their keys, except the few that Maglev moves"
 
 
-@pytest.mark.parametrize("said", CASES)
-def test_envoy_accepts_every_bootstrap(said: str, tmp_path: Path) -> None:
-    for number, one in enumerate(of_kind(rendered(said), "ConfigMap")):
-        if "envoy.json" in one["data"]:
+@pytest.mark.parametrize("case", CASES)
+def test_envoy_accepts_every_bootstrap(case: str, tmp_path: Path) -> None:
+    for number, config_map in enumerate(of_kind(rendered(case), "ConfigMap")):
+        if "envoy.json" in config_map["data"]:
             file = tmp_path / f"{number}.json"
-            file.write_text(one["data"]["envoy.json"])
+            file.write_text(config_map["data"]["envoy.json"])
             command = [tool("envoy"), "--mode", "validate", "--disable-hot-restart", "-c", str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            assert done.returncode == 0 and "eprecated" not in done.stderr, done.stderr
+            process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert process.returncode == 0 and "eprecated" not in process.stderr, process.stderr

@@ -1,4 +1,4 @@
-"""Extensions in one file: the recipes of the documentation are written into a copy of the platform, which then runs."""
+"""One-file extensions: the recipes of the documentation are written into a copy of the platform, which then runs."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from runtimes.images import image_names
 from tests.system.platform_process import ROOT, PlatformProcess, whole
 from tests.waiting import until
 
-#: Where each recipe lies: a page, and the file that it says to write.
+#: The recipes: a page of the documentation, and the file that it describes.
 RECIPES = {
     "docs/executors.md": "workers/executors/subprocesses.py",
     "docs/model-formats.md": "runtimes/harness/models/linear.py",
@@ -22,7 +22,7 @@ POLICY = b"# linear policy\n2,5,100,50,0.5\n"
 
 
 def recipe(page: str, file: str) -> str:
-    """Return the one block of Python on a page, if the page names the file to write it to."""
+    """Return the only Python block of a page, which must name the file of the block."""
     text = (ROOT / page).read_text()
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert f"`{file}`" in text
@@ -31,7 +31,7 @@ def recipe(page: str, file: str) -> str:
 
 @pytest.fixture(scope="module")
 def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
-    """A platform with one more file for each recipe, which runs simulations on the executor of the first."""
+    """A platform with the file of each recipe, configured with the executor of the recipe and a local executor."""
     root = tmp_path_factory.mktemp("tree")
     for name in image_names.files(image_names.SERVER, ROOT):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,26 +43,26 @@ def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         {"name": "children", "kind": "subprocesses", "workers": 2, "options": {"niceness": 1}},
         {"name": "agent", "kind": "local", "workers": 2},
     ]
-    configured = root / "executors.json"
-    configured.write_text(json.dumps({"executors": executors}))
+    executors_file = root / "executors.json"
+    executors_file.write_text(json.dumps({"executors": executors}))
     home = tmp_path_factory.mktemp("extended")
-    started = PlatformProcess(home, settings={"EXECUTORS": str(configured), "WORKERS": "2"}, root=root)
+    process = PlatformProcess(home, settings={"EXECUTORS": str(executors_file), "WORKERS": "2"}, root=root)
     try:
-        yield started.start()
+        yield process.start()
     finally:
-        started.stop()
+        process.stop()
 
 
 def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: PlatformProcess) -> None:
-    listed = {one["name"]: one["kind"] for one in extended.http.get("/v1/executors").json()["items"]}
-    assert listed == {"children": "subprocesses", "agent": "local"}
+    kinds = {item["name"]: item["kind"] for item in extended.http.get("/v1/executors").json()["items"]}
+    assert kinds == {"children": "subprocesses", "agent": "local"}
     id = extended.submit(runtime="python", dataset="cartpole", scenarios={"range": [0, 8]}, placement=on("children"))[
         "id"
     ]
     ended = extended.wait_for_end(id)
     assert (ended["state"], ended["executor"]) == ("succeeded", "children"), ended
     results = extended.results(id)
-    assert whole(results, 8) and {one["status"] for one in results} == {"ok"}
+    assert whole(results, 8) and {result["status"] for result in results} == {"ok"}
     log = extended.http.get(f"/v1/simulations/{id}/logs").text
     assert (extended.home / "subprocesses").is_dir() and "Traceback" not in log
 
@@ -70,14 +70,14 @@ def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: Platf
 def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended: PlatformProcess) -> None:
     slow = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
     id = extended.submit(**slow, placement=on("children"))["id"]
-    until(lambda: extended.get(id)["tasks"]["done"] > 0, message="no result comes")
+    until(lambda: extended.get(id)["tasks"]["done"] > 0, message="no task is done")
     assert standalone_runners(extended)
     assert extended.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
     assert extended.wait_for_end(id)["state"] == "cancelled"
     until(lambda: not standalone_runners(extended), message="the runner outlives its launch")
 
 
-def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: PlatformProcess) -> None:
+def test_the_format_of_the_recipe_is_listed_with_its_properties(extended: PlatformProcess) -> None:
     linear = extended.http.get("/v1/runtimes/linear").json()
     assert linear in extended.http.get("/v1/runtimes").json()["items"]
     (format,) = linear["formats"]
@@ -86,31 +86,35 @@ def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: Pl
 
 
 @pytest.mark.parametrize("executor", ["agent", "children"])
-def test_a_model_of_the_recipes_format_is_recognised_and_drives_to_the_end(
-    extended: PlatformProcess, executor: str
-) -> None:
+def test_a_model_of_the_recipes_format_is_detected_and_simulated(extended: PlatformProcess, executor: str) -> None:
     model = extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY)}).json()
     assert model["format"] == "linear"
-    run = extended.run(model=model["id"], dataset="cartpole", scenarios={"range": [0, 8]}, placement=on(executor))
-    assert (run["state"], run["executor"], run["runtime"]["name"]) == ("succeeded", executor, "linear"), run
-    results = extended.results(run["id"])
+    simulation = extended.run(
+        model=model["id"], dataset="cartpole", scenarios={"range": [0, 8]}, placement=on(executor)
+    )
+    assert (simulation["state"], simulation["executor"], simulation["runtime"]["name"]) == (
+        "succeeded",
+        executor,
+        "linear",
+    ), simulation
+    results = extended.results(simulation["id"])
     assert whole(results, 8)
-    assert min(one["metrics"]["length"] for one in results) > 400, "the pole falls at once if the weights do not count"
+    assert min(result["metrics"]["length"] for result in results) > 400, "with ignored weights, the pole falls at once"
 
 
-def test_what_the_format_of_the_recipe_refuses_is_refused_in_its_words(extended: PlatformProcess) -> None:
-    answers = {
+def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_message(extended: PlatformProcess) -> None:
+    responses = {
         "headless": extended.http.post("/v1/models", files={"file": ("policy.csv", b"1,2,3,4,5\n")}),
         "large": extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY + b"#" * (1 << 20))}),
         "elsewhere": extended.post(model=POLICY, filename="policy.csv", dataset="cartpole", runtime="onnx"),
         "unknown": extended.http.post("/v1/models", files={"file": ("model", b"\x7fELF" + bytes(100))}),
     }
-    assert answers["headless"].status_code == 422
-    assert "begins with the line `# linear policy`" in answers["headless"].json()["detail"]
-    assert answers["large"].status_code == 413
-    assert "a model of the format linear has at most 1,048,576" in answers["large"].json()["detail"]
-    assert "Use the runtime linear." in answers["elsewhere"].json()["detail"]
-    assert "linear (.csv)" in answers["unknown"].json()["detail"]
+    assert responses["headless"].status_code == 422
+    assert "begins with the line `# linear policy`" in responses["headless"].json()["detail"]
+    assert responses["large"].status_code == 413
+    assert "a model of the format linear has at most 1,048,576" in responses["large"].json()["detail"]
+    assert "Use the runtime linear." in responses["elsewhere"].json()["detail"]
+    assert "linear (.csv)" in responses["unknown"].json()["detail"]
     narrow = extended.run(model=b"# linear policy\n1,2\n", filename="p.csv", dataset="cartpole", max_failures=8)
     assert narrow["state"] == "failed" and "it needs 1 lines of 5 numbers" in narrow["reason"], narrow
 

@@ -1,4 +1,4 @@
-"""Recorded test runs: a failed test is rerun alone, what passes then is recorded, and an unstable test is not rerun."""
+"""Recorded test runs: a failed test is rerun alone and recorded if it passes then; an unstable test is not rerun."""
 
 import json
 import os
@@ -22,9 +22,9 @@ def test_passes():
     pass
 
 def test_fails_the_first_time():
-    seen = pathlib.Path(__file__).with_name("seen")
-    if not seen.exists():
-        seen.write_text("")
+    marker = pathlib.Path(__file__).with_name("marker")
+    if not marker.exists():
+        marker.write_text("")
         raise AssertionError("not yet")
 
 @pytest.fixture
@@ -45,26 +45,26 @@ def entry(*passed_alone: str, suite: str = "test") -> Mapping[str, Any]:
 
 
 class Suite:
-    """A suite with one test that passes, one that fails at first, and some that fail always and in their teardown."""
+    """A suite: a test that passes, a test that fails the first time, and tests that always fail, also in teardown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.history = folder / "cache" / "windtunnel" / "test-runs.ndjson"
         (folder / "pytest.ini").write_text("[pytest]\n")
 
-    def remember(self, *entries: Mapping[str, Any]) -> None:
+    def write_history(self, *entries: Mapping[str, Any]) -> None:
         self.history.parent.mkdir(parents=True)
         self.history.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
     def run(self, *arguments: str, wrong: int = 0) -> tuple[int, str]:
-        """Run the suite as `make test` does; return the exit status and what was printed."""
+        """Run the suite as `make test` does; return the exit status and the output."""
         (self.folder / "test_it.py").write_text(TESTS.format(wrong=wrong))
         command = [sys.executable, "-m", "scripts.tests", "test", str(self.folder / "test_it.py"), "-p", "xdist"]
-        environ = os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        done = subprocess.run(
-            [*command, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=200
+        environment = os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        process = subprocess.run(
+            [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
         )
-        return done.returncode, done.stdout
+        return process.returncode, process.stdout
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_test_that_fails_alone_too_fails_the_run(suite: Suite) -> None:
 
 
 def test_an_unstable_test_is_not_rerun(suite: Suite) -> None:
-    suite.remember(*[entry(FLAKY)] * UNSTABLE)
+    suite.write_history(*[entry(FLAKY)] * UNSTABLE)
     status, printed = suite.run()
     assert status == 1
     assert f"fix or remove it: {FLAKY}" in printed and "rerunning" not in printed
@@ -101,14 +101,14 @@ def test_an_unstable_test_is_not_rerun(suite: Suite) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "wrong", "expected"), [((), 6, 1), (("-k", "nothing_of_this_name"), 0, 5)])
-def test_many_failures_are_not_rerun_and_an_empty_selection_is_pytests_own_status(
+def test_many_failures_are_not_rerun_and_an_empty_selection_returns_pytests_exit_status(
     suite: Suite, arguments: tuple[str, ...], wrong: int, expected: int
 ) -> None:
     status, printed = suite.run(*arguments, wrong=wrong)
     assert status == expected and "rerunning" not in printed
 
 
-def test_the_name_of_a_test_in_a_report_is_found_whatever_its_parameters_are() -> None:
+def test_the_dotted_name_of_a_test_keeps_its_parameters_unchanged() -> None:
     assert dotted("tests/unit/test_a.py::TestB::test_c[x/y.py::z]") == "tests.unit.test_a.TestB.test_c[x/y.py::z]"
 
 
