@@ -11,8 +11,8 @@ import pytest
 from tests.system.platform_process import MODELS, PlatformProcess, untimed, whole
 
 SAMPLE = {"dataset": "car_street", "scenarios": {"sample": 24, "seed": 3}}
-#: Each runtime's own driver of `car_street`, and one of a person's that would remember if it could.
-DRIVERS: Mapping[str, Mapping[str, Any]] = {
+#: The baseline of each runtime for `car_street`, and an uploaded model that would keep state across scenarios.
+MODELS_OF_STREETS: Mapping[str, Mapping[str, Any]] = {
     "idm": {"runtime": "python", "model": "idm"},
     "onnx": {"runtime": "onnx"},
     "tflite": {"runtime": "tensorflow"},
@@ -30,19 +30,17 @@ def run_sample(platform: PlatformProcess, **fields: Any) -> tuple[list[bytes], s
     return [untimed(line) for line in platform.lines(ended["id"])], platform.summary(ended["id"])["results_digest"]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_results_are_identical_for_any_number_of_workers_and_repetitions(
-    platform: PlatformProcess, driver: str
-) -> None:
-    first, digest = run_sample(platform, **DRIVERS[driver], workers=1)
+@pytest.mark.parametrize("model", MODELS_OF_STREETS)
+def test_results_are_identical_for_any_number_of_workers_and_repetitions(platform: PlatformProcess, model: str) -> None:
+    first, digest = run_sample(platform, **MODELS_OF_STREETS[model], workers=1)
     for workers in (2, 2):
-        again, same = run_sample(platform, **DRIVERS[driver], workers=workers)
+        again, same = run_sample(platform, **MODELS_OF_STREETS[model], workers=workers)
         assert again == first
         assert same == digest
 
 
 def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:
-    fields = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
+    fields = {**MODELS_OF_STREETS["remembers"], "scenarios": {"range": [0, 6]}}
     assert run_sample(platform, **fields)[0] != run_sample(platform, **fields, seed=1)[0]
 
 
@@ -50,7 +48,7 @@ def test_a_scenario_gives_the_same_result_in_any_selection(platform: PlatformPro
     """The scenarios before it and its position do not change the result of a scenario."""
 
     def by_scenario(tasks: list[int]) -> dict[int, Any]:
-        id = platform.run(**DRIVERS["idm"], dataset="car_street", scenarios={"tasks": tasks})["id"]
+        id = platform.run(**MODELS_OF_STREETS["idm"], dataset="car_street", scenarios={"tasks": tasks})["id"]
         return {result["scenario"]["index"]: result["metrics"] for result in platform.results(id)}
 
     forwards, backwards = by_scenario([3, 80, 150, 200, 260]), by_scenario([260, 200, 7, 150, 80, 3])
@@ -78,8 +76,8 @@ def test_the_archive_suffices_to_repeat_the_simulation(platform: PlatformProcess
         seed=11,
         labels={"why": "again"},
     )
-    whole = platform.http.get(f"/v1/simulations/{ended['id']}/archive")
-    with zipfile.ZipFile(BytesIO(whole.content)) as archive:
+    response = platform.http.get(f"/v1/simulations/{ended['id']}/archive")
+    with zipfile.ZipFile(BytesIO(response.content)) as archive:
         name = next(name for name in archive.namelist() if name.endswith("simulation.json"))
         document = archive.read(name)
     again = platform.http.post("/v1/simulations", content=document, headers={"Content-Type": "application/json"})

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 #: Installed on demand, in an environment of its own.
 GENERATOR = "openapi-python-client==0.29.1"
-#: What the generator calls bytes.
+#: Content types that the generator treats as bytes.
 OVERRIDES = """
 content_type_overrides:
   application/zip: application/octet-stream
@@ -37,11 +37,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         str(uvx), "--from", GENERATOR, "openapi-python-client", "generate", "--path", str(ROOT / "openapi.yaml"),
         "--config", "config.yaml", "--meta", "none", "--output-path", "windtunnel_client", "--fail-on-warning",
     ]  # fmt: skip
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
-    assert run.returncode == 0, run.stdout + run.stderr
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert process.returncode == 0, process.stdout + process.stderr
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-    needs = ["attrs", "python-dateutil"]  # httpx is here already
-    subprocess.run([uv, "pip", "install", "--quiet", "--target", "needs", *needs], cwd=folder, check=True, timeout=240)
+    packages = ["attrs", "python-dateutil"]  # httpx is here already
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--target", "needs", *packages], cwd=folder, check=True, timeout=240
+    )
     for path in (folder, folder / "needs"):
         sys.path.insert(0, str(path))
     yield folder
@@ -73,9 +75,9 @@ def test_a_generated_client_follows_a_simulation_to_its_end(client: Any) -> None
         client=client, body=submission, idempotency_key="generated"
     )
     assert created.state == "queued" and created.tasks.total == 50
-    see = operation("simulations.get_simulation").sync
-    until(lambda: see(created.id, client=client).state in FINAL)
-    described = see(created.id, client=client)
+    get = operation("simulations.get_simulation").sync
+    until(lambda: get(created.id, client=client).state in FINAL)
+    described = get(created.id, client=client)
     assert described.state == "succeeded" and described.tasks.done == 50 and described.created_at <= described.ended_at
     summary = operation("simulations.get_simulation_summary").sync(created.id, client=client)
     assert summary.tasks["failed"] == 0 and "mean_penalised" in summary.metrics["value"]
@@ -97,8 +99,8 @@ def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client
     )
     created = operation("simulations.create_simulation").sync(client=client, body=form, prefer="wait=60")
     assert created.state == "succeeded" and created.tasks.done == 4 and created.model.name == "half"
-    found = operation("models.get_model").sync("half", client=client)
-    assert found.digest == created.model.digest
+    stored = operation("models.get_model").sync("half", client=client)
+    assert stored.digest == created.model.digest
     table = operation("results.get_simulation_results").sync_detailed(
         created.id, client=client, format_=model("GetSimulationResultsFormat").CSV
     )
@@ -107,5 +109,5 @@ def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client
 
 def test_a_generated_client_parses_a_problem(client: Any) -> None:
     submission = model("Submission")(dataset="nop", runtime="python")
-    refused = operation("simulations.create_simulation").sync(client=client, body=submission)
-    assert refused.status == 422 and refused.type_ == "/problems/unknown-dataset" and "noop" in refused.detail
+    problem = operation("simulations.create_simulation").sync(client=client, body=submission)
+    assert problem.status == 422 and problem.type_ == "/problems/unknown-dataset" and "noop" in problem.detail

@@ -12,8 +12,8 @@ import pytest
 from tests.system.platform_process import MODELS, PlatformProcess, whole
 from tests.waiting import until
 
-#: A model of this name, where it is provoked, gives this status and an error with these words.
-MISDEEDS = [
+#: Hostile models: name, and the status and a part of the error of the scenarios that trigger the misbehaviour.
+HOSTILE_MODELS = [
     ("hangs", "timed_out", ""),
     ("is_late", "timed_out", ""),
     ("is_late_in_conversion", "timed_out", ""),
@@ -43,14 +43,14 @@ MISDEEDS = [
     ("answers_nothing", "invalid", ""),
     ("answers_a_maze", "invalid", ""),
 ]
-#: On the ramp the limit is above what provokes these models; on the grid it is not.
+#: The speed limit on the ramp is above the trigger of these models; on the grid it is below.
 GRID, RAMP = range(0, 3), range(144, 192, 16)
-NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
+MACHINE_DETAILS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
 
 
-@pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
+@pytest.mark.parametrize(("name", "status", "message"), HOSTILE_MODELS, ids=[row[0] for row in HOSTILE_MODELS])
 def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
-    platform: PlatformProcess, name: str, status: str, words: str
+    platform: PlatformProcess, name: str, status: str, message: str
 ) -> None:
     tasks = [*GRID, *RAMP]
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street", scenarios={"tasks": tasks}, workers=2)
@@ -61,8 +61,10 @@ def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
     assert [(result["status"], result["error"]) for result in results[:3]] == [("ok", None)] * 3
     assert {result["status"] for result in results[3:]} == {status}
     for result in results[3:]:
-        assert words in result["error"]
-        assert not NOT_OURS.search(result["error"]), "an error says where it happened on this machine"
+        assert message in result["error"]
+        assert not MACHINE_DETAILS.search(result["error"]), (
+            "the error contains a path, address or process id of this machine"
+        )
         assert result["metrics"]["score"] == 0
         assert result["metrics"]["outcome"] not in {"arrived", None}
     summary = platform.summary(ended["id"])
@@ -70,22 +72,23 @@ def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
     assert summary["metrics"]["score"]["mean_penalised"] == pytest.approx(summary["metrics"]["score"]["mean_ok"] / 2)
 
 
-@pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
+@pytest.mark.parametrize(("name", "status", "message"), HOSTILE_MODELS, ids=[row[0] for row in HOSTILE_MODELS])
 def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
-    platform: PlatformProcess, name: str, status: str, words: str
+    platform: PlatformProcess, name: str, status: str, message: str
 ) -> None:
     if name == "babbles_later":
-        total, most = 8, 8  # its thread may strike a later task of the same process, which is the model's own doing
+        # its thread may disturb a later task of the same process, which is the model's own fault
+        total, max_failures = 8, 8
     else:
-        total, most = 8, 4
+        total, max_failures = 8, 4
     ended = platform.run(model=MODELS / f"{name}.py", dataset="noop", scenarios={"range": [0, total]})
     results = platform.results(ended["id"])
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(results, total)
-    bad = [result for result in results if result["status"] != "ok"]
-    assert 0 < len(bad) <= most
-    assert {result["status"] for result in bad} == {status}
-    assert all(words in result["error"] for result in bad)
+    failures = [result for result in results if result["status"] != "ok"]
+    assert 0 < len(failures) <= max_failures
+    assert {result["status"] for result in failures} == {status}
+    assert all(message in result["error"] for result in failures)
 
 
 def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess) -> None:
@@ -98,8 +101,8 @@ def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess)
     assert len(logs) < 3 << 20
 
 
-#: A model of this name is refused with these words in the reason.
-UNFIT = [
+#: Models that do not load: name, and a part of the reason.
+INVALID_MODELS = [
     ("does_not_import", "nothing_of_this_name"),
     ("has_no_model", "no class `Model` (its classes: Driver)"),
     ("cannot_act", "no method `act(self, observation)`"),
@@ -108,15 +111,15 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "words"), UNFIT, ids=[unfit[0] for unfit in UNFIT])
+@pytest.mark.parametrize(("name", "message"), INVALID_MODELS, ids=[row[0] for row in INVALID_MODELS])
 def test_a_model_that_does_not_load_fails_at_once_with_the_reason(
-    platform: PlatformProcess, name: str, words: str
+    platform: PlatformProcess, name: str, message: str
 ) -> None:
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street")
     assert (ended["state"], ended["tasks"]["done"]) == ("failed", 0)
     assert ended["reason"]
-    assert words in ended["reason"]
-    assert not NOT_OURS.search(ended["reason"])
+    assert message in ended["reason"]
+    assert not MACHINE_DETAILS.search(ended["reason"])
 
 
 @pytest.mark.parametrize("text", ["class Model:\n    def act(self) return 1\n", "class Model:\n\tpass\n    pass\n"])
@@ -128,7 +131,7 @@ def test_a_model_with_a_syntax_error_fails_with_its_line(platform: PlatformProce
 
 def test_a_model_that_never_finishes_loading_can_be_cancelled(platform: PlatformProcess) -> None:
     id = platform.submit(model=MODELS / "hangs_at_import.py", dataset="noop", scenarios={"range": [0, 5]})["id"]
-    until(lambda: platform.get(id)["state"] == "launching", message="it is not launched")
+    until(lambda: platform.get(id)["state"] == "launching", message="the simulation is not launched")
     platform.http.post(f"/v1/simulations/{id}/cancel")
     assert platform.wait_for_end(id, 15.0)["state"] == "cancelled"
 
@@ -138,11 +141,11 @@ def test_a_model_that_never_finishes_loading_can_be_cancelled(platform: Platform
 
 def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
     """Return a zip of entries."""
-    made = BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries:
             archive.writestr(name, data)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def link(name: str, target: str) -> tuple[zipfile.ZipInfo, bytes]:
@@ -153,7 +156,7 @@ def link(name: str, target: str) -> tuple[zipfile.ZipInfo, bytes]:
 
 
 ECHO = (MODELS / "echo.py").read_bytes()
-#: Made by the test that sends it: the bomb takes seconds.
+#: Functions that make the zips, called by the test: the bomb takes seconds.
 ZIPS: Mapping[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: zipped(), ""),
     "climbing_out": (lambda: zipped(("model.py", ECHO), ("../../etc/cron.d/x", b"x")), "out of its folder"),
@@ -174,22 +177,22 @@ ZIPS: Mapping[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", ZIPS)
 def test_a_hostile_zip_is_refused_with_the_reason(platform: PlatformProcess, kind: str) -> None:
-    make, words = ZIPS[kind]
-    answer = platform.post(
-        model=make(), filename="model.zip", runtime="python", dataset="noop", scenarios={"range": [0, 3]}
+    make_zip, message = ZIPS[kind]
+    response = platform.post(
+        model=make_zip(), filename="model.zip", runtime="python", dataset="noop", scenarios={"range": [0, 3]}
     )
     reason: Any
-    if answer.status_code == 422:
-        reason = answer.json()["detail"]
+    if response.status_code == 422:
+        reason = response.json()["detail"]
     else:
-        assert answer.status_code == 201
-        ended = platform.wait_for_end(answer.json()["id"])
+        assert response.status_code == 201
+        ended = platform.wait_for_end(response.json()["id"])
         assert (ended["state"], ended["tasks"]["done"]) == ("failed", 0)
         reason = ended["reason"]
     assert reason
-    assert words in reason
-    own = reason.replace("etc/cron.d/x", "")  # the entry's name is the sender's, not ours
-    assert not NOT_OURS.search(own.replace("/v1/", ""))
+    assert message in reason
+    own_text = reason.replace("etc/cron.d/x", "")  # the name of the entry is from the request, not from this machine
+    assert not MACHINE_DETAILS.search(own_text.replace("/v1/", ""))
 
 
 def test_a_valid_zip_runs(platform: PlatformProcess) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.conftest import StartPlatform
 
-#: A request can be valid by the document and still ask for what is not there, or not to be had that way.
+#: A request can be valid by the document and still name a missing resource or an unsupported representation.
 CONFIGURATION = """
 hooks = "{hooks}"
 
@@ -18,8 +18,8 @@ positive_data_acceptance.expected-statuses = [
     "2xx", "304", "401", "403", "404", "406", "409", "410", "412", "416", "422",
 ]
 
-# tus has statuses of its own for what it refuses, lets be what it does not know, and says of itself anywhere (OPTIONS);
-# and what its headers hold has more shape than a schema can tell
+# tus has its own statuses for refusals, ignores unknown headers, and answers OPTIONS at any address; and the format of
+# its headers is stricter than a schema can express
 [[operations]]
 include-path-regex = "/v1/uploads"
 checks.negative_data_rejection.enabled = false
@@ -27,7 +27,7 @@ checks.missing_required_header.enabled = false
 checks.positive_data_acceptance.enabled = false
 checks.use_after_free.enabled = false
 """
-#: What tus calls bytes.
+#: The content type of bytes in tus.
 HOOKS = """
 import schemathesis
 
@@ -54,12 +54,12 @@ def test_no_request_gets_a_server_error_or_an_undocumented_response(
         "--max-examples", str(cases), "--seed", str(SEED), "--request-timeout", "20", "--continue-on-failure",
         "--warnings", "off", *(() if phases == "all" else ("--phases", phases)),
     ]  # fmt: skip
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stdout[-8000:] + process.stderr[-2000:]
     documented = httpx.get(f"{platform.url}/openapi.json", trust_env=False).json()["paths"].values()
     operations = sum(len(methods.keys() & METHODS) for methods in documented)
-    assert f"Tested: {operations}" in run.stdout, run.stdout[-2000:]
-    # it is still the same server, and it is well
+    assert f"Tested: {operations}" in process.stdout, process.stdout[-2000:]
+    # the same server still runs and is ready
     assert httpx.get(f"{platform.url}/readyz", trust_env=False).json()["ready"] is True
     assert "500" not in {
         line.partition('status="')[2].partition('"')[0]

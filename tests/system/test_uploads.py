@@ -1,4 +1,4 @@
-"""Uploads over broken connections and through killed processes: no byte is lost or duplicated, no client locked out."""
+"""Uploads over broken connections and killed processes: no byte is lost or duplicated, no client is locked out."""
 
 import hashlib
 import io
@@ -59,7 +59,7 @@ def start_api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartA
 
 
 def random_bytes(size: int) -> bytes:
-    """Return random bytes, in which every misplaced byte is detected."""
+    """Return random bytes, so that a misplaced byte changes the digest."""
     return random.Random(size).randbytes(size)
 
 
@@ -103,7 +103,7 @@ class UploadConnection:
         self._socket.close()
 
     def send(self, data: bytes) -> bool:
-        """Send a part of the body; tell whether the connection is still open."""
+        """Send a part of the body; return whether the connection is still open."""
         try:
             self._socket.sendall(data)
         except OSError:
@@ -115,11 +115,11 @@ class UploadConnection:
         return self._socket.recv(4096).partition(b"\r\n")[0]
 
     def hang_up(self) -> None:
-        """Close the connection in order."""
+        """Close the connection with a FIN."""
         self._socket.close()
 
     def reset(self) -> None:
-        """Reset the connection."""
+        """Close the connection with an RST."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
@@ -138,48 +138,50 @@ def sha256(data: bytes) -> str:
 # -- broken connections
 
 
-@pytest.mark.parametrize("end", [UploadConnection.hang_up, UploadConnection.reset])
-def test_all_bytes_before_a_broken_connection_are_stored(api: Api, end: Callable[[UploadConnection], None]) -> None:
+@pytest.mark.parametrize("break_connection", [UploadConnection.hang_up, UploadConnection.reset])
+def test_all_bytes_before_a_broken_connection_are_stored(
+    api: Api, break_connection: Callable[[UploadConnection], None]
+) -> None:
     data = random_bytes(300_001)
     address = create(api, len(data))
-    with UploadConnection(api, address, 0, len(data)) as line:
-        line.send(data[:200_001])
+    with UploadConnection(api, address, 0, len(data)) as connection:
+        connection.send(data[:200_001])
         # all but the bytes of the read in progress
         until(
             lambda: stored_bytes(api, address) > 200_001 - (64 << 10),
-            message="bytes are not stored while no more arrive",
+            message="bytes are not stored before more bytes arrive",
         )
-        end(line)
-    at = offset_of(api, address)
-    assert at == 200_001
-    assert append(api, address, at, data[at:]).status_code == 204
+        break_connection(connection)
+    offset = offset_of(api, address)
+    assert offset == 200_001
+    assert append(api, address, offset, data[offset:]).status_code == 204
     assert digest_of(api, address) == sha256(data)
 
 
 def test_bytes_are_stored_although_the_connection_breaks_immediately(api: Api) -> None:
     data = random_bytes(300_000)
     address = create(api, len(data))
-    with UploadConnection(api, address, 0, len(data)) as line:
-        line.send(data[:5000])
-        until(lambda: stored_bytes(api, address) > 0, message="bytes are not stored while no more arrive")
-        line.send(data[5000:200_000])
-    at = offset_of(api, address)
-    assert at == 200_000
-    assert append(api, address, at, data[at:]).status_code == 204
+    with UploadConnection(api, address, 0, len(data)) as connection:
+        connection.send(data[:5000])
+        until(lambda: stored_bytes(api, address) > 0, message="bytes are not stored before more bytes arrive")
+        connection.send(data[5000:200_000])
+    offset = offset_of(api, address)
+    assert offset == 200_000
+    assert append(api, address, offset, data[offset:]).status_code == 204
     assert digest_of(api, address) == sha256(data)
 
 
 def test_a_reconnecting_client_succeeds_although_its_old_request_hangs(api: Api) -> None:
     data = random_bytes(400_000)
     address = create(api, len(data))
-    with UploadConnection(api, address, 0, len(data)) as old:
-        old.send(data[:150_000])
-        until(lambda: stored_bytes(api, address) > 0, message="no bytes are stored while more arrive")
-        at = offset_of(api, address)
-        assert 0 < at <= 150_000
-        assert append(api, address, at, data[at:]).status_code == 204
-        old.send(data[150_000:])  # the old request continues, and gets a 409
-        assert old.answer() == b"HTTP/1.1 409 Conflict"
+    with UploadConnection(api, address, 0, len(data)) as old_request:
+        old_request.send(data[:150_000])
+        until(lambda: stored_bytes(api, address) > 0, message="no bytes are stored")
+        offset = offset_of(api, address)
+        assert 0 < offset <= 150_000
+        assert append(api, address, offset, data[offset:]).status_code == 204
+        old_request.send(data[150_000:])  # the old request continues, and gets a 409
+        assert old_request.answer() == b"HTTP/1.1 409 Conflict"
     assert offset_of(api, address) == len(data)
     assert digest_of(api, address) == sha256(data)
 
@@ -187,27 +189,27 @@ def test_a_reconnecting_client_succeeds_although_its_old_request_hangs(api: Api)
 def test_reading_an_upload_does_not_interrupt_it(api: Api) -> None:
     data = random_bytes(600_000)
     address = create(api, len(data))
-    with UploadConnection(api, address, 0, len(data)) as line:
-        for at in range(0, len(data), 10_000):
-            assert line.send(data[at : at + 10_000])
-            if at == 0:
+    with UploadConnection(api, address, 0, len(data)) as connection:
+        for offset in range(0, len(data), 10_000):
+            assert connection.send(data[offset : offset + 10_000])
+            if offset == 0:
                 until(lambda: stored_bytes(api, address) > 0, message="the request has stored no bytes")
-            assert stored_bytes(api, address) <= at + 10_000
-        assert line.answer() == b"HTTP/1.1 204 No Content"
+            assert stored_bytes(api, address) <= offset + 10_000
+        assert connection.answer() == b"HTTP/1.1 204 No Content"
     assert digest_of(api, address) == sha256(data)
 
 
 def test_concurrent_clients_never_mix_their_bytes(api: Api) -> None:
     data = random_bytes(1 << 20)
     address = create(api, len(data))
-    answers: list[int] = []
+    statuses: list[int] = []
 
     def upload() -> None:
         with httpx.Client(base_url=api.url, timeout=60.0, trust_env=False) as http:
-            while (at := int(http.get(address).json()["offset"])) < len(data):
-                piece = data[at : at + 50_000]
-                answers.append(
-                    http.patch(address, content=piece, headers=BYTES | {"Upload-Offset": str(at)}).status_code
+            while (offset := int(http.get(address).json()["offset"])) < len(data):
+                piece = data[offset : offset + 50_000]
+                statuses.append(
+                    http.patch(address, content=piece, headers=BYTES | {"Upload-Offset": str(offset)}).status_code
                 )
 
     threads = [threading.Thread(target=upload) for _ in range(4)]
@@ -215,7 +217,7 @@ def test_concurrent_clients_never_mix_their_bytes(api: Api) -> None:
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    assert set(answers) <= {204, 409} and 204 in answers
+    assert set(statuses) <= {204, 409} and 204 in statuses
     assert digest_of(api, address) == sha256(data)
 
 
@@ -224,11 +226,11 @@ def test_a_body_without_a_length_is_accepted(api: Api) -> None:
     address = create(api, len(data))
 
     def pieces() -> Iterator[bytes]:
-        for at in range(0, len(data), 70_000):
-            yield data[at : at + 70_000]
+        for offset in range(0, len(data), 70_000):
+            yield data[offset : offset + 70_000]
 
-    sent = api.http.patch(address, content=pieces(), headers=BYTES | {"Upload-Offset": "0"})
-    assert sent.status_code == 204 and sent.headers["Upload-Offset"] == str(len(data))
+    response = api.http.patch(address, content=pieces(), headers=BYTES | {"Upload-Offset": "0"})
+    assert response.status_code == 204 and response.headers["Upload-Offset"] == str(len(data))
     assert digest_of(api, address) == sha256(data)
 
 
@@ -245,22 +247,22 @@ def test_memory_use_is_constant(api: Api) -> None:
 
 def test_hundreds_of_idle_appends_do_not_block_other_requests(api: Api) -> None:
     address = create(api, 10)
-    idle: list[str] = []
+    idle_uploads: list[str] = []
 
     def status() -> int:
         return append(api, address, 0, b"").status_code
 
-    with ExitStack() as lines:
+    with ExitStack() as stack:
 
         def is_limit_reached() -> bool:
-            idle.append(create(api, 10))
-            lines.enter_context(UploadConnection(api, idle[-1], 0, 10))
-            return len(idle) >= 256 and status() == 503
+            idle_uploads.append(create(api, 10))
+            stack.enter_context(UploadConnection(api, idle_uploads[-1], 0, 10))
+            return len(idle_uploads) >= 256 and status() == 503
 
         until(is_limit_reached, message="the limit is not reached", every=0.005)
         assert api.http.get("/v1/models").status_code == 200
     until(lambda: status() == 204, message="requests are still refused")
-    for idle_address in [*idle, address]:
+    for idle_address in [*idle_uploads, address]:
         assert api.http.delete(idle_address, headers=TUS).status_code == 204
 
 
@@ -281,39 +283,39 @@ def test_connections_use_tcp_keepalive(api: Api) -> None:
 
 
 def test_kill_9_never_loses_or_duplicates_bytes(start_api: StartApi) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     data = random_bytes(2_000_000)
     first, second = start_api(), start_api()
     address = create(first, len(data))
     durable, kills = 0, 0
     while durable < len(data):
-        server = chance.choice([first, second])
-        at = offset_of(server, address)
-        assert at >= durable, "bytes that were reported as stored are missing"
-        with UploadConnection(server, address, at, len(data) - at) as line:
-            sent, stop = at, at + chance.randrange(100_000, 400_000)
-            while sent < min(len(data), stop) and line.send(data[sent : sent + 20_000]):
+        server = rng.choice([first, second])
+        offset = offset_of(server, address)
+        assert offset >= durable, "bytes that were reported as stored are missing"
+        with UploadConnection(server, address, offset, len(data) - offset) as connection:
+            sent, stop = offset, offset + rng.randrange(100_000, 400_000)
+            while sent < min(len(data), stop) and connection.send(data[sent : sent + 20_000]):
                 sent = min(len(data), sent + 20_000)
             # The connection or the process ends after a random number of stored bytes.
-            other, goal = second if server is first else first, at + int(chance.random() * (sent - at))
+            other, goal = second if server is first else first, offset + int(rng.random() * (sent - offset))
             until(lambda other=other, goal=goal: stored_bytes(other, address) > goal - (64 << 10))  # type: ignore[misc]
-            durable = max(at, stored_bytes(other, address))
+            durable = max(offset, stored_bytes(other, address))
             assert durable <= sent
             if sent == len(data):
-                assert line.answer() == b"HTTP/1.1 204 No Content"
-            elif kills < 3 and chance.random() < 0.7:
+                assert connection.answer() == b"HTTP/1.1 204 No Content"
+            elif kills < 3 and rng.random() < 0.7:
                 kills += 1
                 server.kill()
                 server.start()
             else:
-                chance.choice([line.hang_up, line.reset])()
+                rng.choice([connection.hang_up, connection.reset])()
     assert kills >= 2
     assert digest_of(second, address) == sha256(data)
     parts = [path.stat().st_size for path in (first.home / "objects" / "uploads").rglob("*") if path.is_file()]
     assert len(data) <= sum(parts)  # objects without a row are deleted later, and are not part of the upload
 
 
-# -- clients of others
+# -- third-party clients
 
 
 def test_tuspy_uploads_checks_and_resumes(api: Api) -> None:
@@ -398,8 +400,8 @@ def result_of(process: "subprocess.Popen[str]") -> dict[str, str]:
         process.kill()
     assert process.returncode == 0, errors[-3000:]
     assert output, f"tus-js-client printed no result: {errors[-2000:]}"
-    answer: dict[str, str] = json.loads(output)
-    return answer
+    result: dict[str, str] = json.loads(output)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -432,11 +434,11 @@ def test_tus_js_client_survives_kill_9(start_api: StartApi, javascript: str, tmp
     process = start_tus_js(javascript, api, file, chunkSize=50_000)
     for goal in (200_000, 1_000_000):
 
-        def far(goal: int = goal) -> bool:
+        def has_reached(goal: int = goal) -> bool:
             items = api.http.get("/v1/uploads").json()["items"]
             return bool(items) and items[0]["offset"] >= goal
 
-        until(far, message="the upload makes no progress")
+        until(has_reached, message="the upload makes no progress")
         api.kill()
         api.start()
     assert digest_of(api, result_of(process)["url"]) == sha256(data)
