@@ -16,7 +16,7 @@ MODELS_OF_STREETS: Mapping[str, Mapping[str, Any]] = {
     "idm": {"runtime": "python", "model": "idm"},
     "onnx": {"runtime": "onnx"},
     "tflite": {"runtime": "tensorflow"},
-    "remembers": {"model": MODELS / "remembers.py"},
+    "keeps_state": {"model": MODELS / "keeps_state.py"},
 }
 
 
@@ -40,7 +40,7 @@ def test_results_are_identical_for_any_number_of_workers_and_repetitions(platfor
 
 
 def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:
-    fields = {**MODELS_OF_STREETS["remembers"], "scenarios": {"range": [0, 6]}}
+    fields = {**MODELS_OF_STREETS["keeps_state"], "scenarios": {"range": [0, 6]}}
     assert run_sample(platform, **fields)[0] != run_sample(platform, **fields, seed=1)[0]
 
 
@@ -69,7 +69,7 @@ def test_results_of_batched_scenarios_do_not_depend_on_the_leases(platform: Plat
 
 def test_the_archive_suffices_to_repeat_the_simulation(platform: PlatformProcess) -> None:
     ended = platform.run(
-        model=MODELS / "remembers.py",
+        model=MODELS / "keeps_state.py",
         dataset="car_street",
         scenarios={"sample": 8, "seed": 2},
         sweep={"latency_steps": [0, 3]},

@@ -15,33 +15,33 @@ from tests.waiting import until
 #: Hostile models: name, and the status and a part of the error of the scenarios that trigger the misbehaviour.
 HOSTILE_MODELS = [
     ("hangs", "timed_out", ""),
-    ("is_late", "timed_out", ""),
-    ("is_late_in_conversion", "timed_out", ""),
+    ("returns_after_the_deadline", "timed_out", ""),
+    ("returns_a_slow_number", "timed_out", ""),
     ("exits", "crashed", ""),
-    ("exits_as_if_played", "crashed", ""),
+    ("exits_with_the_code_of_success", "crashed", ""),
     ("kills_itself", "crashed", ""),
-    ("kills_everybody", "crashed", ""),
+    ("kills_every_process", "crashed", ""),
     ("segfaults", "crashed", ""),
-    ("closes_everything", "crashed", ""),
-    ("quits", "failed", "SystemExit: I quit"),
+    ("closes_every_descriptor", "crashed", ""),
+    ("calls_sys_exit", "failed", "SystemExit: I quit"),
     ("raises", "failed", "ValueError: not this street (model.py, line 11)"),
     ("recurses", "failed", "RecursionError"),
-    ("eats_memory", "failed", "MemoryError"),
+    ("allocates_all_memory", "failed", "MemoryError"),
     ("fills_the_disk", "failed", "OSError"),
     ("forks", "failed", "Error"),
-    ("starts_programs", "failed", "Error"),
-    ("calls_home", "failed", "Error"),
-    ("reads_secrets", "failed", "No such file"),
-    ("crowds", "failed", "can't start new thread"),
-    ("babbles_on_every_descriptor", "invalid", ""),
-    ("babbles_later", "invalid", ""),
-    ("announces_gigabytes", "invalid", ""),
-    ("answers_nan", "invalid", "not finite"),
-    ("answers_infinity", "invalid", "not finite"),
-    ("answers_too_much", "invalid", "an array of shape"),
-    ("answers_text", "invalid", ""),
-    ("answers_nothing", "invalid", ""),
-    ("answers_a_maze", "invalid", ""),
+    ("starts_a_program", "failed", "Error"),
+    ("opens_a_connection", "failed", "Error"),
+    ("reads_host_files", "failed", "No such file"),
+    ("starts_many_threads", "failed", "can't start new thread"),
+    ("writes_to_every_descriptor", "invalid", ""),
+    ("writes_to_every_descriptor_later", "invalid", ""),
+    ("sends_a_frame_of_gigabytes", "invalid", ""),
+    ("returns_nan", "invalid", "not finite"),
+    ("returns_infinity", "invalid", "not finite"),
+    ("returns_too_many_numbers", "invalid", "an array of shape"),
+    ("returns_text", "invalid", ""),
+    ("returns_none", "invalid", ""),
+    ("returns_a_recursive_list", "invalid", ""),
 ]
 #: The speed limit on the ramp is above the trigger of these models; on the grid it is below.
 GRID, RAMP = range(0, 3), range(144, 192, 16)
@@ -76,7 +76,7 @@ def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
 def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
     platform: PlatformProcess, name: str, status: str, message: str
 ) -> None:
-    if name == "babbles_later":
+    if name == "writes_to_every_descriptor_later":
         # its thread may disturb a later task of the same process, which is the model's own fault
         total, max_failures = 8, 8
     else:
@@ -92,7 +92,7 @@ def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
 
 
 def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess) -> None:
-    ended = platform.run(model=MODELS / "floods.py", dataset="noop", scenarios={"range": [0, 6]})
+    ended = platform.run(model=MODELS / "prints_megabytes.py", dataset="noop", scenarios={"range": [0, 6]})
     assert ended["state"] == "succeeded"
     assert whole(platform.results(ended["id"]), 6)
     logs = platform.http.get(f"/v1/simulations/{ended['id']}/logs", params={"raw": "true"}).content
@@ -103,10 +103,10 @@ def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess)
 
 #: Models that do not load: name, and a part of the reason.
 INVALID_MODELS = [
-    ("does_not_import", "nothing_of_this_name"),
+    ("imports_a_missing_module", "nothing_of_this_name"),
     ("has_no_model", "no class `Model` (its classes: Driver)"),
-    ("cannot_act", "no method `act(self, observation)`"),
-    ("cannot_be_made", "no weights found"),
+    ("has_no_act_method", "no method `act(self, observation)`"),
+    ("raises_in_constructor", "no weights found"),
     ("exits_at_import", ""),
 ]
 

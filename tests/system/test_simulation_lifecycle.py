@@ -146,7 +146,7 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
     before = platform.http.get("/v1/simulations").json()["items"]
     fits = platform.post(runtime="python", dataset="car_street", dry_run=True)
     assert (fits.status_code, fits.json()) == (200, {"fits": True, "reason": None})
-    wrong = platform.post(model=MODELS / "wrong_shape.py", dataset="car_street", dry_run=True)
+    wrong = platform.post(model=MODELS / "returns_the_wrong_shape.py", dataset="car_street", dry_run=True)
     assert wrong.status_code == 200
     assert wrong.json()["fits"] is False
     assert "(3,)" in wrong.json()["reason"]

@@ -1,4 +1,4 @@
-"""Answers what it sees, as far as it is asked for: the same for the same scenario, whatever happens around it."""
+"""Returns a part of the observation: equal results for equal scenarios."""
 
 
 class Model:

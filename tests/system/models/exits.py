@@ -1,14 +1,14 @@
-"""Ends its process without a word."""
+"""Exits its process with code 0, without an answer."""
 
 import os
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
+        if is_triggered(observation):
             os._exit(0)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

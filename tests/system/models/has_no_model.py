@@ -1,4 +1,4 @@
-"""Has a class, but not the one that is wanted."""
+"""Has a class, but not the class `Model`."""
 
 
 class Driver:

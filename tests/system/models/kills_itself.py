@@ -1,15 +1,15 @@
-"""Kills itself."""
+"""Kills its own process."""
 
 import os
 import signal
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
+        if is_triggered(observation):
             os.kill(os.getpid(), signal.SIGKILL)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

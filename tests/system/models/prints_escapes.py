@@ -1,4 +1,4 @@
-"""Prints what a terminal would obey."""
+"""Prints escape sequences that a terminal would interpret."""
 
 
 class Model:

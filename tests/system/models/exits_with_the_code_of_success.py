@@ -1,12 +1,14 @@
-"""Answers one number too many."""
+"""Exits its process with the exit code of a process that has completed its scenario."""
+
+import os
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            return [0.0] * (5 if len(observation) == 4 else 3)
+        if is_triggered(observation):
+            os._exit(94)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

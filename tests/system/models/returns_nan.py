@@ -1,14 +1,12 @@
-"""Answers after the deadline, where it is provoked."""
-
-import time
+"""Returns NaN."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            time.sleep(1.3)
+        if is_triggered(observation):
+            return [float("nan")] * (4 if len(observation) == 4 else 2)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

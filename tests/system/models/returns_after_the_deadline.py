@@ -1,12 +1,14 @@
-"""Answers in words."""
+"""Returns after the deadline of a step."""
+
+import time
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            return ["full", "throttle"]
+        if is_triggered(observation):
+            time.sleep(1.3)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

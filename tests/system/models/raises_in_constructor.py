@@ -1,4 +1,4 @@
-"""Raises while it is made."""
+"""Raises in the constructor."""
 
 
 class Model:

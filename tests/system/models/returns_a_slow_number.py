@@ -1,4 +1,4 @@
-"""Answers something that takes for ever to read."""
+"""Returns an object whose conversion to float takes a minute."""
 
 import time
 
@@ -9,12 +9,12 @@ class Slow:
         return 0.0
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
+        if is_triggered(observation):
             return [Slow()] * (4 if len(observation) == 4 else 2)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,14 +1,12 @@
-"""Ends its process with the code of one that played its scenario."""
-
-import os
+"""Returns None."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            os._exit(94)
+        if is_triggered(observation):
+            return None
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

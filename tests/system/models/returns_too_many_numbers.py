@@ -1,14 +1,12 @@
-"""Starts a program."""
-
-import subprocess
+"""Returns one number too many."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            subprocess.run(["/bin/sh", "-c", "true"], check=True)
+        if is_triggered(observation):
+            return [0.0] * (5 if len(observation) == 4 else 3)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

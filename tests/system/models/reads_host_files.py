@@ -1,14 +1,12 @@
-"""Takes all the memory there is."""
+"""Reads a file outside its sandbox."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            eaten = []
-            while True:
-                eaten.append(bytes(1 << 28))
+        if is_triggered(observation):
+            open("/etc/passwd").read()
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,12 +1,12 @@
-"""Forgets to answer."""
+"""Returns text instead of numbers."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            return None
+        if is_triggered(observation):
+            return ["full", "throttle"]
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

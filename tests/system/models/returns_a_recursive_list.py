@@ -1,0 +1,14 @@
+"""Returns a list that contains itself."""
+
+
+def is_triggered(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if is_triggered(observation):
+            numbers = []
+            numbers.append(numbers)
+            return numbers
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]
