@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.reach import End, PolicyEvaluator, selects
+from tests.chart.policy_evaluator import End, PolicyEvaluator, selects
 
 POD_A = End(address="10.0.0.1", namespace="one", labels={"app": "a"})
 POD_B = End(address="10.0.0.2", namespace="one", labels={"app": "b"})
