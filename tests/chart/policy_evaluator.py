@@ -53,25 +53,25 @@ class PolicyEvaluator:
 
     def allows(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
         """Return whether a connection is allowed: egress of its source and ingress of its target allow it."""
-        sent = self._open("Egress", source, target, port, protocol)
-        return sent and self._open("Ingress", target, source, port, protocol)
+        egress_allowed = self._allows_direction("Egress", source, target, port, protocol)
+        return egress_allowed and self._allows_direction("Ingress", target, source, port, protocol)
 
-    def _open(self, direction: str, own: End, other: End, port: int, protocol: str) -> bool:
-        mine = [policy for policy in self._policies if self._applies(policy, own, direction)]
-        if not mine:
+    def _allows_direction(self, direction: str, end: End, other: End, port: int, protocol: str) -> bool:
+        policies = [policy for policy in self._policies if self._applies(policy, end, direction)]
+        if not policies:
             return True
         rules, peers = ("egress", "to") if direction == "Egress" else ("ingress", "from")
         return any(
             self._peer(rule.get(peers), other, policy["metadata"]["namespace"]) and _port(rule, port, protocol)
-            for policy in mine
+            for policy in policies
             for rule in policy["spec"].get(rules) or ()
         )
 
     def _applies(self, policy: Object, end: End, direction: str) -> bool:
         spec = policy["spec"]
         kinds = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
-        here = end.namespace != "" and end.namespace == policy["metadata"]["namespace"]
-        return here and direction in kinds and selects(spec["podSelector"], end.labels)
+        in_namespace = end.namespace != "" and end.namespace == policy["metadata"]["namespace"]
+        return in_namespace and direction in kinds and selects(spec["podSelector"], end.labels)
 
     def _peer(self, peers: Any, end: End, namespace: str) -> bool:
         return not peers or any(self._matches(peer, end, namespace) for peer in peers)

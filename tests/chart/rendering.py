@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: sets of values, and the objects that they render to."""
+"""The chart rendered by Helm: sets of values, and the objects of each set."""
 
 import json
 import os
@@ -18,7 +18,7 @@ PREVIOUS = sorted((Path(__file__).parent / "previous").glob("*.tgz"))
 VERSION = "1.35.4"
 Object = dict[str, Any]
 
-#: Sets of values; each is rendered, linted and validated by the schemas.
+#: Sets of values; each set is rendered, linted and validated by the schemas.
 CASES: Mapping[str, Mapping[str, Any]] = {
     "trial": {"trial": True},
     "trial with volumes": {"trial": True, "bundled": {"persistent": True, "storageClass": "fast"}},
@@ -64,11 +64,11 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def helm(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+def helm(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
     """Run helm without access to this machine's clusters."""
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": "/dev/null"}
     return subprocess.run(
-        [tool("helm"), *arguments], input=given, capture_output=True, text=True, timeout=120, env=environ
+        [tool("helm"), *arguments], input=stdin, capture_output=True, text=True, timeout=120, env=environ
     )
 
 
@@ -81,13 +81,13 @@ def render(
     version: str = VERSION,
 ) -> list[Object]:
     """Return the objects, or raise ValueError with helm's message."""
-    done = helm(
+    process = helm(
         *("template", release, str(chart), "--namespace", namespace, "--kube-version", version, "--values", "-"),
-        given=json.dumps(values),
+        stdin=json.dumps(values),
     )
-    if done.returncode:
-        raise ValueError(done.stderr)
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    if process.returncode:
+        raise ValueError(process.stderr)
+    return [document for document in yaml.safe_load_all(process.stdout) if document]
 
 
 @cache
@@ -98,24 +98,24 @@ def rendered(case: str) -> tuple[Object, ...]:
 
 def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
     """Return the objects of some kinds."""
-    return [document for document in objects if document["kind"] in kinds]
+    return [item for item in objects if item["kind"] in kinds]
 
 
 def named(objects: Iterable[Object], kind: str, name: str) -> Object:
     """Return the object of this kind and name."""
-    [document] = [document for document in objects if (document["kind"], document["metadata"]["name"]) == (kind, name)]
-    return document
+    [item] = [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    return item
 
 
-def key(document: Object) -> tuple[str, str, str]:
+def key(item: Object) -> tuple[str, str, str]:
     """Return the unique key of an object: kind, namespace and name."""
-    return document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"]
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def templates(objects: Iterable[Object]) -> dict[str, Object]:
     """Return the pod templates by the name of their workload."""
     workloads = of_kind(objects, "Deployment", "DaemonSet", "StatefulSet", "Job")
-    return {document["metadata"]["name"]: document["spec"]["template"] for document in workloads}
+    return {item["metadata"]["name"]: item["spec"]["template"] for item in workloads}
 
 
 def containers(template: Object) -> Sequence[Object]:
@@ -128,10 +128,10 @@ def environment(objects: Sequence[Object], container: Object) -> dict[str, str]:
     variables: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         for kind, ref in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-            for document in of_kind(objects, kind):
-                if ref in source and document["metadata"]["name"] == source[ref]["name"]:
-                    variables |= document.get("data") or {}
-                    variables |= document.get("stringData") or {}
+            for item in of_kind(objects, kind):
+                if ref in source and item["metadata"]["name"] == source[ref]["name"]:
+                    variables |= item.get("data") or {}
+                    variables |= item.get("stringData") or {}
     return variables | {
         variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable
     }

@@ -46,5 +46,5 @@ def _strict() -> dict[str, Any]:
 
 @functools.cache
 def _validator(kind: tuple[str, str]) -> jsonschema_rs.Draft202012Validator:
-    whole = {"$ref": f"#/definitions/{_kinds()[kind]}", "definitions": _strict()}
-    return jsonschema_rs.Draft202012Validator(whole)
+    schema = {"$ref": f"#/definitions/{_kinds()[kind]}", "definitions": _strict()}
+    return jsonschema_rs.Draft202012Validator(schema)

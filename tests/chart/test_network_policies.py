@@ -16,7 +16,7 @@ from workers.executors.kubernetes.options import parse
 ALL_CASES = pytest.mark.parametrize("case", CASES)
 PORTS = (22, 53, 80, 443, 2379, 5000, 5001, 5080, 5081, 5432, 6379, 6443, 9000, 9901, 9902, 10250, 26000)
 #: Addresses outside of pods: the cloud's metadata, the API server's service and own address, a node, the internet.
-ELSEWHERE = {
+ADDRESSES = {
     "metadata": End(address="169.254.169.254"),
     "metadata by IPv6": End(address="fd00:ec2::254"),
     "API server's service": End(address="10.96.0.1"),
@@ -27,12 +27,14 @@ ELSEWHERE = {
 DNS_SERVER = End(address="10.0.9.1", namespace="kube-system", labels={"k8s-app": "kube-dns"})
 STORES = ("postgresql", "valkey", "minio")
 TENANTS = {
-    "ours": End(address="10.0.1.1", namespace="windtunnel-default", labels={"windtunnel/launch": "a"}),
-    "a neighbour": End(address="10.0.1.2", namespace="windtunnel-default", labels={"windtunnel/launch": "b"}),
+    "tenant": End(address="10.0.1.1", namespace="windtunnel-default", labels={"windtunnel/launch": "a"}),
+    "another launch of the project": End(
+        address="10.0.1.2", namespace="windtunnel-default", labels={"windtunnel/launch": "b"}
+    ),
     "another project": End(address="10.0.2.1", namespace="windtunnel-other", labels={"windtunnel/launch": "c"}),
     "another installation": End(address="10.0.3.1", namespace="elsewhere-default", labels={"windtunnel/launch": "d"}),
 }
-STRANGER = End(address="10.0.4.1", namespace="shop", labels={"app": "shop"})
+OTHER_POD = End(address="10.0.4.1", namespace="shop", labels={"app": "shop"})
 
 
 @cache
@@ -53,37 +55,37 @@ def evaluator(case: str, launch_policies: Iterable[Object] = ()) -> PolicyEvalua
 
 def components(case: str) -> dict[str, End]:
     """Return the platform's pods by component."""
-    found = {}
+    pods = {}
     for number, template in enumerate(templates(rendered(case)).values()):
         labels = template["metadata"]["labels"]
-        found[labels["app.kubernetes.io/component"]] = End(
+        pods[labels["app.kubernetes.io/component"]] = End(
             address=f"10.0.0.{number + 1}", namespace="sim", labels=labels
         )
-    return found
+    return pods
 
 
 @ALL_CASES
 def test_a_tenants_pod_reaches_only_the_runner_api_the_cache_and_dns(case: str) -> None:
-    allows, ours = evaluator(case).allows, components(case)
+    allows, platform = evaluator(case).allows, components(case)
     allowed = {("runner-api", 5001)}
-    if "envoy" in ours:
+    if "envoy" in platform:
         allowed.add(("envoy", 5081))
-    elif "scs" in ours:
+    elif "scs" in platform:
         allowed.add(("scs", 5080))
-    everything = {**ours, **{f"tenant: {name}": pod for name, pod in TENANTS.items() if name != "ours"}, **ELSEWHERE}
-    everything |= {"stranger": STRANGER}
-    reached = {(name, port) for name, pod in everything.items() for port in PORTS if allows(TENANTS["ours"], pod, port)}
+    targets = {**platform, **{f"tenant: {name}": pod for name, pod in TENANTS.items() if name != "tenant"}, **ADDRESSES}
+    targets |= {"another application": OTHER_POD}
+    reached = {(name, port) for name, pod in targets.items() for port in PORTS if allows(TENANTS["tenant"], pod, port)}
     assert reached == allowed
-    assert allows(TENANTS["ours"], DNS_SERVER, 53, "UDP") and allows(TENANTS["ours"], DNS_SERVER, 53)
-    assert not any(allows(TENANTS["ours"], DNS_SERVER, port) for port in PORTS if port != 53)
+    assert allows(TENANTS["tenant"], DNS_SERVER, 53, "UDP") and allows(TENANTS["tenant"], DNS_SERVER, 53)
+    assert not any(allows(TENANTS["tenant"], DNS_SERVER, port) for port in PORTS if port != 53)
 
 
 @ALL_CASES
 def test_no_pod_reaches_a_tenants_pod(case: str) -> None:
     allows = evaluator(case).allows
-    sources = [*components(case).values(), STRANGER, *ELSEWHERE.values()]
-    sources += [pod for name, pod in TENANTS.items() if name != "ours"]
-    assert not [(pod, port) for pod in sources for port in PORTS if allows(pod, TENANTS["ours"], port)]
+    sources = [*components(case).values(), OTHER_POD, *ADDRESSES.values()]
+    sources += [pod for name, pod in TENANTS.items() if name != "tenant"]
+    assert not [(pod, port) for pod in sources for port in PORTS if allows(pod, TENANTS["tenant"], port)]
 
 
 @ALL_CASES
@@ -96,7 +98,7 @@ def test_tenants_of_another_installation_reach_no_pod_of_the_platform(case: str)
 @ALL_CASES
 def test_unrelated_pods_reach_only_the_api(case: str) -> None:
     allows = evaluator(case).allows
-    reached = {(name, port) for name, pod in components(case).items() for port in PORTS if allows(STRANGER, pod, port)}
+    reached = {(name, port) for name, pod in components(case).items() for port in PORTS if allows(OTHER_POD, pod, port)}
     assert reached == {("api", 5000)}
 
 
@@ -104,50 +106,52 @@ def test_unrelated_pods_reach_only_the_api(case: str) -> None:
 def test_no_pod_of_the_platform_reaches_the_clouds_metadata_service(case: str) -> None:
     allows = evaluator(case).allows
     for name, pod in components(case).items():
-        for place in ("metadata", "metadata by IPv6"):
-            assert not [port for port in PORTS if allows(pod, ELSEWHERE[place], port)], name
+        for address in ("metadata", "metadata by IPv6"):
+            assert not [port for port in PORTS if allows(pod, ADDRESSES[address], port)], name
 
 
-def needed(ours: dict[str, End]) -> Iterator[tuple[str, End, End, int]]:
+def required_connections(platform: dict[str, End]) -> Iterator[tuple[str, End, End, int]]:
     """Yield the required connections."""
     for role in {"api", "runner-api", "dispatch", "jobs"}:
-        for part, port in zip(STORES, (5432, 6379, 9000), strict=True):
-            yield f"{role} to {part}", ours[role], ours.get(part, ELSEWHERE["internet"]), port
-    yield "dispatch to the API server", ours["dispatch"], ELSEWHERE["API server"], 6443
-    if "scs" in ours:
-        yield "the cache to the API server", ours["scs"], ELSEWHERE["API server's service"], 443
-    if "envoy" in ours:
-        yield "envoy to the cache", ours["envoy"], ours["scs"], 5080
-        yield "jobs to envoy", ours["jobs"], ours["envoy"], 5081
-    elif "scs" in ours:
-        yield "jobs to the cache", ours["jobs"], ours["scs"], 5080
+        for store, port in zip(STORES, (5432, 6379, 9000), strict=True):
+            yield f"{role} to {store}", platform[role], platform.get(store, ADDRESSES["internet"]), port
+    yield "dispatch to the API server", platform["dispatch"], ADDRESSES["API server"], 6443
+    if "scs" in platform:
+        yield "the cache to the API server", platform["scs"], ADDRESSES["API server's service"], 443
+    if "envoy" in platform:
+        yield "envoy to the cache", platform["envoy"], platform["scs"], 5080
+        yield "jobs to envoy", platform["jobs"], platform["envoy"], 5081
+    elif "scs" in platform:
+        yield "jobs to the cache", platform["jobs"], platform["scs"], 5080
 
 
 @ALL_CASES
 def test_required_connections_are_allowed(case: str) -> None:
-    allows, ours = evaluator(case).allows, components(case)
-    assert [name for name, source, target, port in needed(ours) if not allows(source, target, port)] == []
-    assert all(allows(pod, DNS_SERVER, 53, "UDP") for pod in ours.values())
+    allows, platform = evaluator(case).allows, components(case)
+    assert [
+        name for name, source, target, port in required_connections(platform) if not allows(source, target, port)
+    ] == []
+    assert all(allows(pod, DNS_SERVER, 53, "UDP") for pod in platform.values())
 
 
 @pytest.mark.parametrize("part", STORES)
-def test_only_roles_reach_a_trials_stores_and_stores_reach_no_pod(part: str) -> None:
-    allows, ours = evaluator("trial").allows, components("trial")
-    reaching = {name for name, pod in ours.items() if any(allows(pod, ours[part], port) for port in PORTS)}
-    assert reaching == {"api", "runner-api", "dispatch", "jobs"}
-    others: list[End] = [*ours.values(), *ELSEWHERE.values(), STRANGER]
-    assert not [(pod, port) for pod in others for port in PORTS if allows(ours[part], pod, port)]
+def test_only_roles_reach_a_trials_stores_and_stores_reach_no_pod(store: str) -> None:
+    allows, platform = evaluator("trial").allows, components("trial")
+    sources = {name for name, pod in platform.items() if any(allows(pod, platform[store], port) for port in PORTS)}
+    assert sources == {"api", "runner-api", "dispatch", "jobs"}
+    targets: list[End] = [*platform.values(), *ADDRESSES.values(), OTHER_POD]
+    assert not [(pod, port) for pod in targets for port in PORTS if allows(platform[store], pod, port)]
 
 
 def test_runners_of_other_clusters_are_allowed_by_values() -> None:
-    far = {"ipBlock": {"cidr": "203.0.113.0/24"}}
-    objects: list[Object] = render({**CASES["trial"], "network": {"runners": [far]}})
-    evaluated = PolicyEvaluator(
+    peer = {"ipBlock": {"cidr": "203.0.113.0/24"}}
+    objects: list[Object] = render({**CASES["trial"], "network": {"runners": [peer]}})
+    policy_evaluator = PolicyEvaluator(
         {"sim": {}}, of_kind([item for item in objects if item["metadata"].get("namespace") == "sim"], "NetworkPolicy")
     )
     runner_api = components("trial")["runner-api"]
-    assert evaluated.allows(ELSEWHERE["internet"], runner_api, 5001) and not evaluated.allows(
-        ELSEWHERE["internet"], runner_api, 5000
+    assert policy_evaluator.allows(ADDRESSES["internet"], runner_api, 5001) and not policy_evaluator.allows(
+        ADDRESSES["internet"], runner_api, 5000
     )
 
 
@@ -174,10 +178,10 @@ def launch(id: str, gang: Gang | None = None) -> Launch:
 
 def with_launches(case: str, *launches: Launch) -> PolicyEvaluator:
     """Return an evaluator with launches in the project's namespace, and their policies from the executor."""
-    [context] = json.loads(named(rendered(case), "ConfigMap", "windtunnel-executors")["data"]["executors.json"])[
+    [executor] = json.loads(named(rendered(case), "ConfigMap", "windtunnel-executors")["data"]["executors.json"])[
         "executors"
     ]
-    options = parse(context["options"])
+    options = parse(executor["options"])
     launch_policies = [policy for launch in launches for policy in policies(PodSpecBuilder(launch, options))]
     for policy in launch_policies:
         policy["metadata"]["namespace"] = "windtunnel-default"
@@ -190,19 +194,19 @@ def pod_of(launch: Launch, number: int) -> End:
 
 @pytest.mark.parametrize("case", ["trial", "clients hash keys themselves", "no cache"])
 def test_policies_of_launches_allow_only_traffic_within_a_gang(case: str) -> None:
-    independent, gang = launch("single1"), launch("gang1", Gang(size=2, communication="mpi"))
-    allows, ours = with_launches(case, independent, gang).allows, components(case)
-    front = {"trial": {("envoy", 5081)}, "clients hash keys themselves": {("scs", 5080)}}.get(case, set())
-    everything = {**ours, **TENANTS, **ELSEWHERE, "stranger": STRANGER}
-    for each in (independent, gang):
-        own = pod_of(each, 1)
-        reached = {(name, port) for name, target in everything.items() for port in PORTS if allows(own, target, port)}
-        assert reached == {("runner-api", 5001)} | front, each.id
+    single, gang = launch("single1"), launch("gang1", Gang(size=2, communication="mpi"))
+    allows, platform = with_launches(case, single, gang).allows, components(case)
+    cache = {"trial": {("envoy", 5081)}, "clients hash keys themselves": {("scs", 5080)}}.get(case, set())
+    targets = {**platform, **TENANTS, **ADDRESSES, "another application": OTHER_POD}
+    for item in (single, gang):
+        pod = pod_of(item, 1)
+        reached = {(name, port) for name, target in targets.items() for port in PORTS if allows(pod, target, port)}
+        assert reached == {("runner-api", 5001)} | cache, item.id
     ranks = pod_of(gang, 2), pod_of(gang, 3)
     assert allows(*ranks, 26000) and allows(*reversed(ranks), 26000)
     for a, b in [
-        (pod_of(independent, 1), ranks[0]),
-        (ranks[0], pod_of(independent, 1)),
-        (pod_of(independent, 1), pod_of(independent, 4)),
+        (pod_of(single, 1), ranks[0]),
+        (ranks[0], pod_of(single, 1)),
+        (pod_of(single, 1), pod_of(single, 4)),
     ]:
         assert not any(allows(a, b, port) for port in PORTS)

@@ -1,4 +1,4 @@
-"""The chart: valid objects, confined pods, refusal of values that cannot work, upgrades."""
+"""The chart: valid objects, pod security, invalid values and upgrades."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import yaml
 from core.domain.executor_config import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
-from scripts import chart as schema
+from scripts import chart as chart_schema
 from tests.cached import tool
 from tests.chart import schemas
 from tests.chart.rendering import (
@@ -33,10 +33,10 @@ from tests.chart.rendering import (
 )
 from workers.executors.kubernetes import options as kubernetes
 
-#: Kinds that the Prometheus operator brings.
+#: Kinds of the Prometheus operator.
 MONITORS = {"ServiceMonitor", "PodMonitor"}
-#: Values by their present and their former name.
-FORMER = {"runnerApi": "drivers", "runners": "couriers", "workers": "cores", "maxWorkers": "width"}
+#: Present names of values, with their former names.
+FORMER_NAMES = {"runnerApi": "drivers", "runners": "couriers", "workers": "cores", "maxWorkers": "width"}
 ALL_CASES = pytest.mark.parametrize("case", CASES)
 
 
@@ -45,70 +45,67 @@ ALL_CASES = pytest.mark.parametrize("case", CASES)
 
 @ALL_CASES
 def test_helm_lint_reports_nothing(case: str) -> None:
-    done = helm("lint", "--strict", str(CHART), "--values", "-", given=json.dumps(CASES[case]))
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = helm("lint", "--strict", str(CHART), "--values", "-", stdin=json.dumps(CASES[case]))
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @ALL_CASES
 def test_every_object_is_valid_by_the_api_servers_schemas(case: str) -> None:
-    own = [document for document in rendered(case) if document["kind"] not in MONITORS]
-    assert {key(document): errors for document in own if (errors := schemas.schema_errors(document))} == {}
+    objects = [item for item in rendered(case) if item["kind"] not in MONITORS]
+    assert {key(item): errors for item in objects if (errors := schemas.schema_errors(item))} == {}
 
 
 def test_a_misspelt_field_and_an_unknown_kind_are_refused() -> None:
-    wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"prots": []}}
-    [error] = schemas.schema_errors(wrong)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"prots": []}}
+    [error] = schemas.schema_errors(service)
     assert "prots" in error
     assert schemas.schema_errors({"apiVersion": "v2", "kind": "Service"}) == ["v2 has no kind Service"]
 
 
 def test_monitors_are_valid_by_the_prometheus_operators_types() -> None:
-    found = of_kind(rendered("production"), *MONITORS)
-    assert {document["kind"] for document in found} == MONITORS
-    for document in found:
-        assert monitor_check(document) == ""
-        assert "unknown field" in monitor_check({**document, "spec": {**document["spec"], "endpionts": []}})
+    monitors = of_kind(rendered("production"), *MONITORS)
+    assert {monitor["kind"] for monitor in monitors} == MONITORS
+    for monitor in monitors:
+        assert monitor_check(monitor) == ""
+        assert "unknown field" in monitor_check({**monitor, "spec": {**monitor["spec"], "endpionts": []}})
 
 
 def test_each_pod_monitor_names_a_port_of_existing_pods() -> None:
-    asked = {}
+    monitors_of_pods = {}
     for monitor in of_kind(rendered("production"), "PodMonitor"):
-        chosen = monitor["spec"]["selector"]["matchLabels"].items()
+        selected_labels = monitor["spec"]["selector"]["matchLabels"].items()
         for name, template in templates(rendered("production")).items():
-            if chosen <= template["metadata"]["labels"].items():
+            if selected_labels <= template["metadata"]["labels"].items():
                 ports = {
                     port["name"] for container in template["spec"]["containers"] for port in container.get("ports", ())
                 }
-                assert {end["port"] for end in monitor["spec"]["podMetricsEndpoints"]} <= ports, name
-                asked[name] = monitor["metadata"]["name"]
-    assert {"windtunnel-dispatch", "windtunnel-scs"} <= set(asked.values())
+                assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports, name
+                monitors_of_pods[name] = monitor["metadata"]["name"]
+    assert {"windtunnel-dispatch", "windtunnel-scs"} <= set(monitors_of_pods.values())
 
 
 def monitor_check(monitor: Object) -> str:
     """Return the errors of a monitor."""
-    done = subprocess.run(
+    process = subprocess.run(
         [tool("monitor-check")], input=json.dumps(monitor), capture_output=True, text=True, timeout=60
     )
-    return done.stderr
+    return process.stderr
 
 
 @ALL_CASES
 def test_names_are_unique_and_short_enough(case: str) -> None:
-    hooks = ((document["metadata"].get("annotations") or {}).get("helm.sh/hook") for document in rendered(case))
-    keys = list(zip(map(key, rendered(case)), hooks, strict=True))  # hooks of one name exist one at a time
+    hooks = ((item["metadata"].get("annotations") or {}).get("helm.sh/hook") for item in rendered(case))
+    keys = list(zip(map(key, rendered(case)), hooks, strict=True))  # hooks with the same name exist at different times
     assert len(set(keys)) == len(keys)
     longest = render(CASES[case], release="r" * 53, namespace="n" * 63)
-    assert (
-        max(len(document["metadata"]["name"]) for document in of_kind(longest, "Service", "Deployment", "DaemonSet"))
-        <= 63
-    )
-    labels = [value for document in longest for value in (document["metadata"].get("labels") or {}).values()]
+    assert max(len(item["metadata"]["name"]) for item in of_kind(longest, "Service", "Deployment", "DaemonSet")) <= 63
+    labels = [value for item in longest for value in (item["metadata"].get("labels") or {}).values()]
     assert max(map(len, labels)) <= 63
 
 
-# -- refused values
+# -- invalid values
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt setting": ({"trial": True, "settings": {"leaseTTL": 3}}, "leaseTTL"),
     "a misspelt key": ({"trial": True, "replicas": 3}, "replicas"),
     "an invalid port": ({"trial": True, "scs": {"port": 0}}, "/scs/port"),
@@ -143,15 +140,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_values_that_cannot_work_are_refused_with_a_reason(case: str) -> None:
-    values, message = REFUSED[case]
+@pytest.mark.parametrize("case", INVALID_VALUES)
+def test_invalid_values_are_refused_with_a_reason(case: str) -> None:
+    values, message = INVALID_VALUES[case]
     with pytest.raises(ValueError, match=re.escape(message)):
         render(values)
 
 
-def test_the_schema_knows_every_setting_and_no_other() -> None:
-    assert schema.SCHEMA.read_text() == schema.schema(), "run `python -m scripts.chart`"
+def test_the_schema_file_is_up_to_date_with_the_settings() -> None:
+    assert chart_schema.SCHEMA.read_text() == chart_schema.schema(), "run `python -m scripts.chart`"
 
 
 # -- configuration of the processes
@@ -185,9 +182,9 @@ def test_every_role_can_read_its_settings(case: str) -> None:
 def test_a_setting_reaches_the_roles_unchanged() -> None:
     objects = rendered("production")
     [container] = templates(objects)["windtunnel-api"]["spec"]["containers"]
-    seen = environment(objects, container)
-    assert (seen["WINDTUNNEL_LEASE_TTL"], seen["WINDTUNNEL_MAX_UPLOAD"]) == ("2.5", str(8 << 30))
-    assert seen["WINDTUNNEL_NAMES"].count("sim.example") == 1
+    variables = environment(objects, container)
+    assert (variables["WINDTUNNEL_LEASE_TTL"], variables["WINDTUNNEL_MAX_UPLOAD"]) == ("2.5", str(8 << 30))
+    assert variables["WINDTUNNEL_NAMES"].count("sim.example") == 1
 
 
 def test_a_configured_port_is_used_everywhere() -> None:
@@ -195,16 +192,16 @@ def test_a_configured_port_is_used_everywhere() -> None:
     [container] = templates(objects)["windtunnel-runner-api"]["spec"]["containers"]
     assert container["ports"][0]["containerPort"] == 7001
     assert named(objects, "Service", "windtunnel-runner-api")["spec"]["ports"][0]["port"] == 7001
-    assert contexts(objects)[0]["options"]["runner_api_url"] == "http://windtunnel-runner-api.sim.svc:7001"
+    assert executor_entries(objects)[0]["options"]["runner_api_url"] == "http://windtunnel-runner-api.sim.svc:7001"
     runners = named(
-        [document for document in objects if document["metadata"].get("namespace") == "windtunnel-default"],
+        [item for item in objects if item["metadata"].get("namespace") == "windtunnel-default"],
         "NetworkPolicy",
         "windtunnel-runners",
     )
     assert 7001 in [port["port"] for rule in runners["spec"]["egress"] for port in rule["ports"]]
 
 
-def contexts(objects: Any) -> list[Object]:
+def executor_entries(objects: Any) -> list[Object]:
     """Return the entries of executors.json."""
     text = named(objects, "ConfigMap", "windtunnel-executors")["data"]["executors.json"]
     entries: list[Object] = json.loads(text)["executors"]
@@ -222,20 +219,20 @@ def test_dispatch_can_parse_the_executors(case: str) -> None:
             assert options.runner_api_url or config.name == "west"
 
 
-def test_launches_run_in_this_cluster_unless_the_values_say_otherwise() -> None:
-    [cluster] = contexts(rendered("trial"))
+def test_launches_run_in_this_cluster_unless_the_values_disable_it() -> None:
+    [cluster] = executor_entries(rendered("trial"))
     assert (cluster["kind"], cluster["options"]["scs"]["nodes"]) == (
         "kubernetes",
         "http://windtunnel-envoy.sim.svc:5081",
     )
-    assert [document["name"] for document in contexts(rendered("production"))] == ["cluster", "west"]
-    assert [document["name"] for document in contexts(rendered("launches elsewhere"))] == ["farm"]
+    assert [executor["name"] for executor in executor_entries(rendered("production"))] == ["cluster", "west"]
+    assert [executor["name"] for executor in executor_entries(rendered("launches elsewhere"))] == ["farm"]
 
 
 def test_dns_servers_are_configured_once_for_the_namespace_and_for_launches() -> None:
     servers = [{"ipBlock": {"cidr": "169.254.20.10/32"}}]
     objects = render({"trial": True, "network": {"dns": servers, "dnsPorts": [53, 5353]}})
-    [cluster] = contexts(objects)
+    [cluster] = executor_entries(objects)
     options = kubernetes.parse(cluster["options"])
     assert (list(options.dns), options.dns_ports) == (servers, (53, 5353))
     runners = named(objects, "NetworkPolicy", "windtunnel-runners")
@@ -246,10 +243,12 @@ def test_dns_servers_are_configured_once_for_the_namespace_and_for_launches() ->
 
 @ALL_CASES
 def test_the_cache_service_can_parse_its_configuration(case: str) -> None:
-    found = [document for document in of_kind(rendered(case), "ConfigMap") if "scs.json" in document["data"]]
-    assert bool(found) is (case != "no cache")
-    for document in found:
-        config = scs_config.parse(json.loads(document["data"]["scs.json"]))
+    config_maps = [
+        config_map for config_map in of_kind(rendered(case), "ConfigMap") if "scs.json" in config_map["data"]
+    ]
+    assert bool(config_maps) is (case != "no cache")
+    for config_map in config_maps:
+        config = scs_config.parse(json.loads(config_map["data"]["scs.json"]))
         bucket = config.buckets["private"]
         assert (config.port, config.authenticator["Kind"], bucket.public) == (5080, "kubernetes", False)
         assert bucket.allows("sim")
@@ -257,19 +256,19 @@ def test_the_cache_service_can_parse_its_configuration(case: str) -> None:
 
 @ALL_CASES
 def test_the_bootstrap_is_valid_by_envoys_schema(case: str) -> None:
-    found = [
-        document["data"]["envoy.json"]
-        for document in of_kind(rendered(case), "ConfigMap")
-        if "envoy.json" in document["data"]
+    bootstraps = [
+        config_map["data"]["envoy.json"]
+        for config_map in of_kind(rendered(case), "ConfigMap")
+        if "envoy.json" in config_map["data"]
     ]
-    assert len(found) == {"production": 2, "no cache": 0, "clients hash keys themselves": 0}.get(case, 1)
-    for bootstrap in found:
-        done = subprocess.run([tool("envoy-check")], input=bootstrap, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
+    assert len(bootstraps) == {"production": 2, "no cache": 0, "clients hash keys themselves": 0}.get(case, 1)
+    for bootstrap in bootstraps:
+        process = subprocess.run([tool("envoy-check")], input=bootstrap, capture_output=True, text=True, timeout=60)
+        assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("replacement", "message"),
     [
         (("merge_slashes", "merge_slashs"), "merge_slashs"),
         (("KEEP_UNCHANGED", "KEEP"), "KEEP"),
@@ -277,24 +276,24 @@ def test_the_bootstrap_is_valid_by_envoys_schema(case: str) -> None:
         (('"stat_prefix": "scs"', '"stat_prefix": ""'), "StatPrefix"),
     ],
 )
-def test_an_invalid_bootstrap_is_detected(wrong: tuple[str, str], message: str) -> None:
+def test_an_invalid_bootstrap_is_detected(replacement: tuple[str, str], message: str) -> None:
     bootstrap = named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"]
-    assert wrong[0] in bootstrap
-    done = subprocess.run(
-        [tool("envoy-check")], input=bootstrap.replace(*wrong), capture_output=True, text=True, timeout=60
+    assert replacement[0] in bootstrap
+    process = subprocess.run(
+        [tool("envoy-check")], input=bootstrap.replace(*replacement), capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 1 and message in done.stderr
+    assert process.returncode == 1 and message in process.stderr
 
 
 def test_envoy_forwards_keys_unchanged() -> None:
     bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
-    listener = next(document for document in bootstrap["static_resources"]["listeners"] if document["name"] == "scs")
+    listener = next(resource for resource in bootstrap["static_resources"]["listeners"] if resource["name"] == "scs")
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
     assert (manager["merge_slashes"], manager["normalize_path"]) == (False, False)
     assert manager["path_with_escaped_slashes_action"] == "KEEP_UNCHANGED"
     [route] = manager["route_config"]["virtual_hosts"][0]["routes"]
     assert route["route"]["hash_policy"] == [{"header": {"header_name": ":path"}}]
-    cluster = next(document for document in bootstrap["static_resources"]["clusters"] if document["name"] == "scs")
+    cluster = next(resource for resource in bootstrap["static_resources"]["clusters"] if resource["name"] == "scs")
     assert cluster["lb_policy"] == "MAGLEV"
 
 
@@ -309,14 +308,16 @@ def test_the_proxies_of_a_zone_know_only_its_nodes() -> None:
         assert nodes["spec"]["nodeSelector"] == {"topology.kubernetes.io/zone": zone}
 
 
-@pytest.mark.parametrize(("version", "word"), [("1.30.0", "PreferClose"), ("1.35.4", "PreferSameZone")])
-def test_services_prefer_their_zone_by_the_name_that_the_cluster_knows(version: str, word: str) -> None:
+@pytest.mark.parametrize(("version", "distribution"), [("1.30.0", "PreferClose"), ("1.35.4", "PreferSameZone")])
+def test_services_prefer_their_zone_by_the_name_that_the_clusters_version_knows(
+    version: str, distribution: str
+) -> None:
     objects = render(CASES["trial"], version=version)
     for name in ("windtunnel-scs", "windtunnel-envoy"):
-        assert named(objects, "Service", name)["spec"]["trafficDistribution"] == word
+        assert named(objects, "Service", name)["spec"]["trafficDistribution"] == distribution
 
 
-# -- confinement of pods
+# -- pod security
 
 
 @ALL_CASES
@@ -337,7 +338,7 @@ def test_pods_comply_with_restricted_pod_security(case: str) -> None:
 @ALL_CASES
 def test_only_pods_that_call_the_api_server_have_a_token_for_it(case: str) -> None:
     holders = {
-        name for name, document in templates(rendered(case)).items() if document["spec"]["automountServiceAccountToken"]
+        name for name, template in templates(rendered(case)).items() if template["spec"]["automountServiceAccountToken"]
     }
     caches = {"production": {"windtunnel-scs-a", "windtunnel-scs-b"}, "no cache": set[str]()}
     dispatch = set() if case == "launches elsewhere" else {"windtunnel-dispatch"}
@@ -348,22 +349,22 @@ def test_only_pods_that_call_the_api_server_have_a_token_for_it(case: str) -> No
 @ALL_CASES
 def test_no_pod_has_variables_of_services(case: str) -> None:
     """WINDTUNNEL_API_SERVICE_HOST would be an unknown setting, which is an error."""
-    assert all(document["spec"]["enableServiceLinks"] is False for document in templates(rendered(case)).values())
+    assert all(template["spec"]["enableServiceLinks"] is False for template in templates(rendered(case)).values())
 
 
 @ALL_CASES
 def test_secret_values_occur_in_secrets_only(case: str) -> None:
-    shown = json.dumps([document for document in rendered(case) if document["kind"] != "Secret"])
-    for document in of_kind(rendered(case), "Secret"):
-        for name, text in document["stringData"].items():
+    public_objects = json.dumps([item for item in rendered(case) if item["kind"] != "Secret"])
+    for item in of_kind(rendered(case), "Secret"):
+        for name, text in item["stringData"].items():
             if name not in {"WINDTUNNEL_HOME", "WINDTUNNEL_OBJECT_STORE_ACCESS_KEY"} and len(text) > 6:
-                assert text not in shown, name
+                assert text not in public_objects, name
 
 
 @ALL_CASES
 def test_every_container_has_probes_and_resources(case: str) -> None:
-    for document in of_kind(rendered(case), "Deployment", "DaemonSet", "StatefulSet"):
-        for container in document["spec"]["template"]["spec"]["containers"]:
+    for workload in of_kind(rendered(case), "Deployment", "DaemonSet", "StatefulSet"):
+        for container in workload["spec"]["template"]["spec"]["containers"]:
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container), container["name"]
             assert {"cpu", "memory"} <= set(container["resources"]["requests"]), container["name"]
             assert "memory" in container["resources"]["limits"], container["name"]
@@ -372,21 +373,25 @@ def test_every_container_has_probes_and_resources(case: str) -> None:
 @ALL_CASES
 def test_services_and_disruption_budgets_select_exactly_their_pods(case: str) -> None:
     objects = rendered(case)
-    labels = {name: document["metadata"]["labels"] for name, document in templates(objects).items()}
-    for document in of_kind(objects, "Service", "PodDisruptionBudget"):
-        selector = document["spec"]["selector"]
+    labels = {name: item["metadata"]["labels"] for name, item in templates(objects).items()}
+    for item in of_kind(objects, "Service", "PodDisruptionBudget"):
+        selector = item["spec"]["selector"]
         required = selector.get("matchLabels", selector)
-        selected = {each["app.kubernetes.io/component"] for each in labels.values() if required.items() <= each.items()}
+        selected = {
+            pod_labels["app.kubernetes.io/component"]
+            for pod_labels in labels.values()
+            if required.items() <= pod_labels.items()
+        }
         assert selected == {required["app.kubernetes.io/component"]}
 
 
 # -- upgrades
 
 
-def stable(document: Object) -> Any:
+def immutable_fields(item: Object) -> Any:
     """Return the immutable fields of an object."""
-    spec = document.get("spec", {})
-    match document["kind"]:
+    spec = item.get("spec", {})
+    match item["kind"]:
         case "Deployment" | "DaemonSet":
             return spec["selector"]
         case "StatefulSet":
@@ -394,41 +399,37 @@ def stable(document: Object) -> Any:
         case "Service":
             return spec.get("clusterIP")
         case "RoleBinding" | "ClusterRoleBinding":
-            return document["roleRef"]
+            return item["roleRef"]
         case "Secret":
-            return document["type"]
+            return item["type"]
     return None
 
 
 @pytest.mark.parametrize("case", ["trial", "trial with volumes", "production", "stores by values"])
 @pytest.mark.parametrize("previous", PREVIOUS, ids=lambda path: path.stem)
 def test_an_upgrade_changes_no_immutable_field(previous: Path, case: str) -> None:
-    before = {key(document): stable(document) for document in render(with_former_names(CASES[case]), previous)}
-    after = {key(document): stable(document) for document in rendered(case)}
+    before = {key(item): immutable_fields(item) for item in render(with_former_names(CASES[case]), previous)}
+    after = {key(item): immutable_fields(item) for item in rendered(case)}
     # Removed objects have a new name: the runner API, and the policies of runners' pods.
-    gone = {document: before[document] for document in before if document not in after}
-    assert all(document[2] in {"windtunnel-drivers", "windtunnel-couriers"} for document in gone), gone
-    assert {
-        document: (before[document], after[document])
-        for document in before
-        if document in after and before[document] != after[document]
-    } == {}
+    removed = {name: before[name] for name in before if name not in after}
+    assert all(name[2] in {"windtunnel-drivers", "windtunnel-couriers"} for name in removed), removed
+    assert {name: (before[name], after[name]) for name in before if name in after and before[name] != after[name]} == {}
 
 
 def with_former_names(values: Any) -> Any:
     """Return values with the names of the chart before the renaming."""
     if isinstance(values, Mapping):
-        return {FORMER.get(name, name): with_former_names(value) for name, value in values.items()}
+        return {FORMER_NAMES.get(name, name): with_former_names(value) for name, value in values.items()}
     return [with_former_names(value) for value in values] if isinstance(values, list) else values
 
 
 @pytest.mark.parametrize("previous", PREVIOUS, ids=lambda path: path.stem)
 def test_the_values_of_an_earlier_chart_are_accepted_or_refused_with_their_present_names(previous: Path) -> None:
     values = yaml.safe_load(helm("show", "values", str(previous)).stdout)
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as error:
         render({**values, "trial": True})
     for present, former in (("runnerApi", "drivers"), ("runners", "couriers"), ("workers", "cores")):
-        assert f"/{former}': value must be 'is called {present} now'" in str(refused.value)
+        assert f"/{former}': value must be 'is called {present} now'" in str(error.value)
     values["runnerApi"] = values.pop("drivers")
     values["network"]["runners"] = values["network"].pop("couriers")
     cluster = values["executors"]["cluster"]

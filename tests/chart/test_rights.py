@@ -1,4 +1,4 @@
-"""Rights that the chart grants to dispatch: exactly those that the executor lists."""
+"""RBAC of the chart: the rights of dispatch are exactly the rights that the executor lists."""
 
 from collections.abc import Iterable
 
@@ -9,13 +9,13 @@ from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS
 
 Rights = set[tuple[str, str, str]]
 ACCOUNT = {"kind": "ServiceAccount", "name": "windtunnel-dispatch", "namespace": "sim"}
-NEEDED: Rights = {
+NAMESPACE_RIGHTS: Rights = {
     (right.group, right.resource, verb) for right in RIGHTS if not right.everywhere for verb in right.verbs
 }
-EVERYWHERE: Rights = {
+CLUSTER_RIGHTS: Rights = {
     (right.group, right.resource, verb) for right in RIGHTS if right.everywhere for verb in right.verbs
 }
-READING = {"list", "watch"}
+READ_VERBS = {"list", "watch"}
 
 
 def granted(objects: Iterable[Object], kind: str, namespace: str = "") -> Rights:
@@ -38,28 +38,31 @@ def granted(objects: Iterable[Object], kind: str, namespace: str = "") -> Rights
 
 @pytest.mark.parametrize("namespace", ["windtunnel-red", "windtunnel-blue"])
 def test_in_a_projects_namespace_dispatch_has_exactly_the_executors_rights(namespace: str) -> None:
-    assert granted(rendered("production"), "RoleBinding", namespace) == NEEDED
+    assert granted(rendered("production"), "RoleBinding", namespace) == NAMESPACE_RIGHTS
 
 
 def test_in_the_whole_cluster_dispatch_may_only_list_and_watch() -> None:
-    """One call lists all projects; Kubernetes allows a list in all namespaces or in one."""
-    reading = {right for right in NEEDED if right[2] in READING}
-    assert granted(rendered("production"), "ClusterRoleBinding") == EVERYWHERE | reading
+    """One request lists the objects of all projects; Kubernetes allows a list in all namespaces or in one namespace."""
+    reading = {right for right in NAMESPACE_RIGHTS if right[2] in READ_VERBS}
+    assert granted(rendered("production"), "ClusterRoleBinding") == CLUSTER_RIGHTS | reading
     assert granted(rendered("production"), "RoleBinding", "sim") == set()
 
 
-def test_where_all_projects_share_a_namespace_dispatch_may_read_no_other() -> None:
+def test_with_one_namespace_for_all_projects_dispatch_may_read_no_other_namespace() -> None:
     objects = render({"trial": True, "projects": {"namespace": "launches"}})
-    assert granted(objects, "ClusterRoleBinding") == EVERYWHERE
-    assert granted(objects, "RoleBinding", "launches") == NEEDED
+    assert granted(objects, "ClusterRoleBinding") == CLUSTER_RIGHTS
+    assert granted(objects, "RoleBinding", "launches") == NAMESPACE_RIGHTS
 
 
-def test_dispatch_has_its_rights_in_all_namespaces_only_where_it_creates_namespaces() -> None:
+def test_dispatch_that_creates_namespaces_has_its_rights_in_all_namespaces() -> None:
     creating = {(NAMESPACES.group, NAMESPACES.resource, verb) for verb in NAMESPACES.verbs}
-    assert granted(rendered("dispatch creates namespaces"), "ClusterRoleBinding") == EVERYWHERE | NEEDED | creating
+    assert (
+        granted(rendered("dispatch creates namespaces"), "ClusterRoleBinding")
+        == CLUSTER_RIGHTS | NAMESPACE_RIGHTS | creating
+    )
 
 
-def test_where_launches_run_elsewhere_dispatch_has_no_rights() -> None:
+def test_dispatch_without_launches_in_its_cluster_has_no_rights() -> None:
     objects = rendered("launches elsewhere")
     assert granted(objects, "ClusterRoleBinding") == granted(objects, "RoleBinding", "windtunnel-default") == set()
 
@@ -68,14 +71,14 @@ def test_where_launches_run_elsewhere_dispatch_has_no_rights() -> None:
 def test_the_cache_may_create_token_reviews_jobs_may_list_its_nodes_and_no_other_account_has_rights(
     case: str,
 ) -> None:
-    others = {"windtunnel-scs": ("authentication.k8s.io", "tokenreviews", "create")}
-    others |= {"windtunnel-jobs": ("discovery.k8s.io", "endpointslices", "list")}
+    expected = {"windtunnel-scs": ("authentication.k8s.io", "tokenreviews", "create")}
+    expected |= {"windtunnel-jobs": ("discovery.k8s.io", "endpointslices", "list")}
     for binding in of_kind(rendered(case), "RoleBinding", "ClusterRoleBinding"):
         [subject] = binding["subjects"]
         if subject == ACCOUNT:
             continue
         assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", "sim")
-        group, resource, verb = others[subject["name"]]
+        group, resource, verb = expected[subject["name"]]
         rules = named(rendered(case), binding["roleRef"]["kind"], binding["roleRef"]["name"])["rules"]
         assert rules == [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]
     for binding in of_kind(rendered(case), "ClusterRole", "Role"):
