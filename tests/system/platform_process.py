@@ -140,16 +140,16 @@ class PlatformProcess:
         """Return the ids of the processes of a role."""
         return sorted(pid for pid in self.processes() if role_of(pid) == role)
 
-    def kill(self, role: str, chance: random.Random) -> int:
+    def kill(self, role: str, rng: random.Random) -> int:
         """Wait for a process of a role, kill it and return its id."""
 
         def killed() -> int:
             pids = self.pids(role)
-            return pid if pids and self.end(pid := chance.choice(pids)) else 0
+            return pid if pids and self.kill_process(pid := rng.choice(pids)) else 0
 
         return until(killed, message=lambda: f"no process of the role {role} runs: {self.output()[-2000:]}")
 
-    def end(self, pid: int) -> bool:
+    def kill_process(self, pid: int) -> bool:
         """Kill a process of this platform; return whether it still existed."""
         try:
             handle = os.pidfd_open(pid)
@@ -178,9 +178,9 @@ class PlatformProcess:
 
     def submit(self, *, model: Any = None, filename: str = "model.py", **fields: Any) -> dict[str, Any]:
         """Submit a simulation and return the accepted representation."""
-        answer = self.post(model=model, filename=filename, **fields)
-        assert answer.status_code == 201, answer.text
-        return dict(answer.json())
+        response = self.post(model=model, filename=filename, **fields)
+        assert response.status_code == 201, response.text
+        return dict(response.json())
 
     def post(
         self,
@@ -231,9 +231,9 @@ class PlatformProcess:
 
     def lines(self, id: str) -> list[bytes]:
         """Return all result lines, in task order."""
-        answer = self.get_until_answered(f"/v1/simulations/{id}/results")
-        assert answer.status_code == 200, answer.text
-        return answer.content.splitlines()
+        response = self.get_until_answered(f"/v1/simulations/{id}/results")
+        assert response.status_code == 200, response.text
+        return response.content.splitlines()
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return all results, parsed."""
@@ -241,9 +241,9 @@ class PlatformProcess:
 
     def summary(self, id: str) -> dict[str, Any]:
         """Return the summary of a simulation."""
-        answer = self.get_until_answered(f"/v1/simulations/{id}/summary")
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        response = self.get_until_answered(f"/v1/simulations/{id}/summary")
+        assert response.status_code == 200, response.text
+        return dict(response.json())
 
 
 # -- processes of this machine
@@ -312,6 +312,6 @@ def untimed(line: bytes) -> bytes:
     return line[: line.rindex(b',"timing":')]
 
 
-def whole(results: Sequence[Mapping[str, Any]], total: int) -> bool:
+def has_one_result_per_task(results: Sequence[Mapping[str, Any]], total: int) -> bool:
     """Return whether there is exactly one result for each task, in order."""
     return [result["task"] for result in results] == list(range(total))

@@ -83,7 +83,7 @@ class RunnerApi:
         self._server: _Server | None = None
         self._port = 0
         self._begin(total, play, workers, self._keep(model), self._pack(packed))
-        self.open()
+        self.listen()
 
     def _keep(self, model: bytes | None) -> str:
         """Store a model for runners that download it; return its digest."""
@@ -134,19 +134,19 @@ class RunnerApi:
         """The URL of the runner API."""
         return f"http://{self._host}:{self._port}"
 
-    def open(self) -> None:
+    def listen(self) -> None:
         """Listen, on the same port as before if there was one."""
         self._server = make_server(self._host, self._port, self._application, _Server, _QuietRequestHandler)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def shut(self) -> None:
+    def stop_listening(self) -> None:
         """Stop listening: connections are refused."""
         assert self._server is not None
         self._server.shutdown()
         self._server.server_close()
 
-    def hang_up(self, times: int) -> None:
+    def close_connections(self, times: int) -> None:
         """Listen in the server's place; close this number of connections without a response."""
         with socket.create_server((self._host, self._port)) as listener:
             listener.settimeout(TIMEOUT)
@@ -229,5 +229,5 @@ class RunnerApi:
 
     def close(self) -> None:
         """Stop the server and close the database."""
-        self.shut()
+        self.stop_listening()
         self.database.close()

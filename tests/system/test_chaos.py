@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tests.system.conftest import StartPlatform
-from tests.system.platform_process import MODELS, ROLES, PlatformProcess, lives, untimed, whole
+from tests.system.platform_process import MODELS, ROLES, PlatformProcess, has_one_result_per_task, lives, untimed
 from tests.waiting import until
 
 #: Short leases, so that the tasks of a killed agent are leased again soon.
@@ -36,7 +36,7 @@ LOADS: Mapping[str, Mapping[str, Any]] = {
 #: Result lines without their timing, and the digest of them all.
 ExpectedResults = tuple[list[bytes], str]
 #: Seconds a disturbed run may take; after each kill of the agent, a lease expires and workers start again.
-PATIENCE = 150.0
+TIMEOUT = 150.0
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def expected_results(platform: PlatformProcess) -> Iterator[Callable[[str], Expe
 
     def run_load(load: str) -> tuple[list[bytes], str]:
         if load not in results:
-            ended = platform.run(**LOADS[load], wait_timeout=PATIENCE)
+            ended = platform.run(**LOADS[load], wait_timeout=TIMEOUT)
             assert ended["state"] == "succeeded"
             results[load] = ([untimed(line) for line in platform.lines(ended["id"])], digest(platform, ended["id"]))
         return results[load]
@@ -78,7 +78,7 @@ def flush_redis(platform: PlatformProcess) -> bool:
 
 def wait_for_tasks(platform: PlatformProcess, id: str, goal: int) -> None:
     """Wait until a number of tasks are done, so that a kill hits the same state on machines of any speed."""
-    until(lambda: platform.get(id)["tasks"]["done"] >= goal, PATIENCE, f"{goal} tasks are not done", every=0.01)
+    until(lambda: platform.get(id)["tasks"]["done"] >= goal, TIMEOUT, f"{goal} tasks are not done", every=0.01)
 
 
 def is_being_finalized(platform: PlatformProcess, id: str) -> bool:
@@ -115,9 +115,9 @@ def test_killing_every_role_under_load_does_not_change_the_results(
         else:
             platform.kill(victim, rng)
     for load, id in ids.items():
-        ended = platform.wait_for_end(id, PATIENCE)
+        ended = platform.wait_for_end(id, TIMEOUT)
         assert ended["state"] == "succeeded", ended["reason"]
-        assert whole(platform.results(id), ended["tasks"]["total"])
+        assert has_one_result_per_task(platform.results(id), ended["tasks"]["total"])
         assert differing(platform, id, expected_results(load)) == []
 
 
@@ -133,10 +133,10 @@ def test_a_killed_model_server_costs_only_its_current_scenario(
     for goal in goals:
         wait_for_tasks(platform, id, goal)
         platform.kill("model_server", rng)
-    ended = platform.wait_for_end(id, PATIENCE)
+    ended = platform.wait_for_end(id, TIMEOUT)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(id)
-    assert whole(results, ended["tasks"]["total"])
+    assert has_one_result_per_task(results, ended["tasks"]["total"])
     failed_tasks = {result["task"] for result in results if result["status"] != "ok"}
     assert len(failed_tasks) <= len(goals)
     assert all(results[task]["status"] == "crashed" and results[task]["error"] for task in failed_tasks)
@@ -155,9 +155,9 @@ def test_after_a_kill_of_every_process_the_next_start_continues(
     platform.crash()
     platform.start()
     for load, id in ids.items():
-        ended = platform.wait_for_end(id, PATIENCE)
+        ended = platform.wait_for_end(id, TIMEOUT)
         assert ended["state"] == "succeeded", ended["reason"]
-        assert whole(platform.results(id), ended["tasks"]["total"])
+        assert has_one_result_per_task(platform.results(id), ended["tasks"]["total"])
         assert differing(platform, id, expected_results(load)) == []
 
 
@@ -172,7 +172,7 @@ def test_ctrl_c_leaves_no_process_and_a_second_start_continues(
     assert platform.interrupt() == 0
     assert [pid for pid, started_at in processes.items() if lives(pid, started_at)] == []
     platform.start()
-    ended = platform.wait_for_end(id, PATIENCE)
+    ended = platform.wait_for_end(id, TIMEOUT)
     assert ended["state"] == "succeeded", ended["reason"]
     assert differing(platform, id, expected_results("noop")) == []
 
@@ -196,7 +196,7 @@ def test_roles_that_die_at_the_same_instant_are_all_restarted(start_platform: St
     for _ in range(3):
         before = {pid for role in roles for pid in platform.pids(role)}
         for pid in before:
-            platform.end(pid)
+            platform.kill_process(pid)
         until(lambda: all(platform.pids(role) for role in roles), message="not all roles restart")
         until(platform.ready, message="the platform is not ready")
         assert not before & {pid for role in roles for pid in platform.pids(role)}
@@ -214,7 +214,7 @@ def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
     for _ in range(8):
         wait_for_tasks(platform, id, platform.get(id)["tasks"]["done"] + rng.randrange(1, TASKS // 13))
         platform.kill("evaluator", rng)
-    ended = platform.wait_for_end(id, PATIENCE)
+    ended = platform.wait_for_end(id, TIMEOUT)
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0)
     assert digest(platform, id) == expected_results("noop")[1]
 
@@ -228,11 +228,11 @@ def test_a_process_killed_during_finalization_is_replaced_within_seconds(start_p
         "params": {"batch": 256},
     }
     id = platform.submit(**submission)["id"]
-    until(lambda: platform.get(id)["tasks"]["done"] == 200_000, PATIENCE, "the tasks are not done")
+    until(lambda: platform.get(id)["tasks"]["done"] == 200_000, TIMEOUT, "the tasks are not done")
     until(lambda: is_being_finalized(platform, id), message="no job finalizes the simulation", every=0.005)
     assert platform.get(id)["state"] == "running"  # the job has only started
     for pid in platform.pids("jobs"):
-        platform.end(pid)
+        platform.kill_process(pid)
     assert platform.wait_for_end(id, 60.0)["state"] == "succeeded"
 
 
@@ -242,7 +242,7 @@ def test_a_simulator_that_kills_its_process_costs_one_scenario(platform: Platfor
     )
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 1)
     results = platform.results(ended["id"])
-    assert whole(results, 200)
+    assert has_one_result_per_task(results, 200)
     assert [result["task"] for result in results if result["status"] != "ok"] == [77]
     assert results[77]["status"] == "crashed"
     assert "simulator" in results[77]["error"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets.catalogue import datasets
 from tests.system.conftest import StartPlatform
-from tests.system.platform_process import PlatformProcess, whole
+from tests.system.platform_process import PlatformProcess, has_one_result_per_task
 from tests.waiting import until
 
 FILES = {"readme.txt": b"three scenarios", "deep/data.bin": bytes(range(256)) * 64}
@@ -76,7 +76,7 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 7), ended
     assert ended["dataset"] == {"name": "poles", "version": "1", "digest": version["digest"]}
     results = platform.results(ended["id"])
-    assert whole(results, 7)
+    assert has_one_result_per_task(results, 7)
     assert [result["scenario"]["name"] for result in results] == [f"own-{number}" for number in range(7)]
     again = platform.run(dataset="poles@1", runtime="python")
     assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]

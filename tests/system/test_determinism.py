@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.platform_process import MODELS, PlatformProcess, untimed, whole
+from tests.system.platform_process import MODELS, PlatformProcess, has_one_result_per_task, untimed
 
 SAMPLE = {"dataset": "car_street", "scenarios": {"sample": 24, "seed": 3}}
 #: The baseline of each runtime for `car_street`, and an uploaded model that would keep state across scenarios.
@@ -25,7 +25,7 @@ def run_sample(platform: PlatformProcess, **fields: Any) -> tuple[list[bytes], s
     ended = platform.run(**{**SAMPLE, **fields}, wait_timeout=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
-    assert whole(results, ended["tasks"]["total"])
+    assert has_one_result_per_task(results, ended["tasks"]["total"])
     assert [result for result in results if result["status"] != "ok"] == []
     return [untimed(line) for line in platform.lines(ended["id"])], platform.summary(ended["id"])["results_digest"]
 

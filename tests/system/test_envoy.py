@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(1000)  # once, helm is built from its sources a
 
 NODES = 3
 #: Time limit of Envoy's connections and health checks; a second would do on an idle machine.
-PATIENCE = "60s"
+TIMEOUT = "60s"
 #: Keys that a proxy which normalizes paths would change or confuse.
 KEYS = (
     "a.b",
@@ -55,11 +55,11 @@ def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, stats_port: int
         listener["address"] = address(listener_port)
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
-        cluster["connect_timeout"] = PATIENCE
+        cluster["connect_timeout"] = TIMEOUT
         # By default, threads learn up to a second late that a node is healthy, and route its keys elsewhere until then.
         cluster.setdefault("common_lb_config", {})["update_merge_window"] = "0s"
         for check in cluster.get("health_checks", []):
-            check["timeout"] = PATIENCE
+            check["timeout"] = TIMEOUT
         cluster["load_assignment"]["endpoints"] = [
             {"lb_endpoints": [{"endpoint": {"address": address(node_port)}} for node_port in ports]}
         ]
@@ -117,7 +117,7 @@ class EnvoyRig:
 def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
     """Three cache nodes and an Envoy."""
     folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
-    port, stats_port, admin = free_ports(3)
+    port, stats_port, admin_port = free_ports(3)
     with ExitStack() as stack:
         nodes = [Cache(cache_config(folder / str(number))) for number in range(NODES)]
         rig = EnvoyRig(nodes, port, stats_port)
@@ -125,7 +125,9 @@ def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
             stack.callback(rig.stop, node)
         bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
         file = folder / "envoy.json"
-        file.write_text(json.dumps(local_bootstrap(bootstrap, [node.port for node in nodes], port, stats_port, admin)))
+        file.write_text(
+            json.dumps(local_bootstrap(bootstrap, [node.port for node in nodes], port, stats_port, admin_port))
+        )
         log = stack.enter_context(open(folder / "log", "wb"))
         arguments = ["-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
         process = subprocess.Popen(
@@ -161,8 +163,8 @@ def test_a_key_reaches_the_cache_unchanged(envoy: EnvoyRig) -> None:
     for key in KEYS:
         assert envoy.ask("PUT", key, key.encode()).status == 201, key
     for key in KEYS:
-        answer = envoy.ask("GET", key)
-        assert (answer.status, answer.body) == (200, key.encode()), envoy.metrics()
+        response = envoy.ask("GET", key)
+        assert (response.status, response.body) == (200, key.encode()), envoy.metrics()
         assert len(envoy.holders(key)) == 1, key
 
 

@@ -20,7 +20,7 @@ from tests.ports import free_ports
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60
+TIMEOUT = 60
 SUM = """
 import json, os, socket
 rank, size = int(os.environ["WINDTUNNEL_GANG_INDEX"]), int(os.environ["WINDTUNNEL_GANG_SIZE"])
@@ -77,14 +77,14 @@ class Gang:
         return False
 
     def run(self, **extra: str) -> tuple[int, str, list[int]]:
-        """Start all replicas; return the leader's exit code and output, and the exit codes of the others."""
+        """Start all replicas; return the leader's exit code and output, and the exit codes of the other replicas."""
         replicas = [self.start("follow", 0, [sys.executable, "-c", self.program])]
         leader = self.start("lead", 0, self.leader_command, **extra)
         until(self.connected, message="the first replica does not find the leader")
         replicas += [self.start("follow", i, [sys.executable, "-c", self.program]) for i in range(1, self.size)]
         try:
-            output, _ = leader.communicate(timeout=PATIENCE)
-            return leader.returncode, output, [process.wait(PATIENCE) for process in replicas]
+            output, _ = leader.communicate(timeout=TIMEOUT)
+            return leader.returncode, output, [process.wait(TIMEOUT) for process in replicas]
         finally:
             for process in (leader, *replicas):
                 process.kill()
@@ -101,7 +101,7 @@ def lead_followers(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
                 replica = stack.enter_context(gang.start("follow", index, command))
                 stack.callback(replica.kill)
             leader = Leader(listener, gang.key, [(0, index) for index in range(len(commands))])
-            leader.gather(PATIENCE)
+            leader.gather(TIMEOUT)
         stack.callback(leader.dismiss, 0)
         yield leader
 
@@ -131,13 +131,13 @@ def test_a_command_that_cannot_be_started_fails_its_task_and_not_the_gang(tmp_pa
         wrong.chmod(mode)
     hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
     with lead_followers(Gang(tmp_path, 2, ""), hangs, [str(wrong)]) as leader:
-        assert [leader.run({"task": task}, (), tmp_path, PATIENCE) for task in range(2)] == [(exit, None)] * 2
+        assert [leader.run({"task": task}, (), tmp_path, TIMEOUT) for task in range(2)] == [(exit, None)] * 2
 
 
 def test_a_command_of_the_leader_that_cannot_be_started_fails_its_task_only(tmp_path):
     with lead_followers(Gang(tmp_path, 1, ""), [sys.executable, "-c", SUM]) as leader:
-        assert leader.run(None, [str(tmp_path / "wrong")], tmp_path, PATIENCE) == (127, None)
-        assert leader.run({"number": 42}, (), tmp_path, PATIENCE) == (0, '{"sum": 42}')
+        assert leader.run(None, [str(tmp_path / "wrong")], tmp_path, TIMEOUT) == (127, None)
+        assert leader.run({"number": 42}, (), tmp_path, TIMEOUT) == (0, '{"sum": 42}')
 
 
 def test_programs_of_a_model_are_executable_and_not_writable_by_others(tmp_path):
@@ -152,7 +152,7 @@ def test_programs_of_a_model_are_executable_and_not_writable_by_others(tmp_path)
     file_modes = {name: (folder / name).stat().st_mode & 0o7777 for name in modes}
     assert file_modes == {"run.sh": 0o755, "notes.txt": 0o644, "bin/tool": 0o755}
     with lead_followers(Gang(tmp_path, 1, ""), ["./run.sh"]) as leader:
-        assert leader.run(None, (), tmp_path, PATIENCE) == (7, None)
+        assert leader.run(None, (), tmp_path, TIMEOUT) == (7, None)
 
 
 @pytest.mark.parametrize("victim", ["leader", "replica"])
@@ -163,8 +163,8 @@ def test_a_lost_replica_ends_the_whole_gang(tmp_path, victim):
     try:
         until(lambda: (gang.folder / "follow-1" / "scenario.json").exists())
         (leader if victim == "leader" else replicas[1]).kill()
-        assert replicas[0].wait(PATIENCE) == (1 if victim == "leader" else 0)
-        assert leader.wait(PATIENCE) == (-9 if victim == "leader" else 1)
+        assert replicas[0].wait(TIMEOUT) == (1 if victim == "leader" else 0)
+        assert leader.wait(TIMEOUT) == (-9 if victim == "leader" else 1)
     finally:
         for process in (leader, *replicas):
             process.kill()
@@ -176,11 +176,11 @@ def test_a_replica_without_the_key_is_refused(tmp_path):
     leader = gang.start("lead", 0, ())
     intruder = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
     try:
-        output, _ = intruder.communicate(timeout=PATIENCE)
+        output, _ = intruder.communicate(timeout=TIMEOUT)
         assert intruder.returncode != 0 and "ReplicaLost" in output
         replica = gang.start("follow", 0, [sys.executable, "-c", "pass"])
-        assert leader.wait(PATIENCE) == 0
-        assert replica.wait(PATIENCE) == 0
+        assert leader.wait(TIMEOUT) == 0
+        assert replica.wait(TIMEOUT) == 0
         replica.communicate()
     finally:
         for process in (leader, intruder):
@@ -210,14 +210,14 @@ def test_a_failed_task_ends_only_when_every_replica_has_stopped_it(tmp_path):
     events, stop_requested, may_stop = [], threading.Event(), threading.Event()
 
     def follow(index):
-        connection, messages = join(("127.0.0.1", port), "key", (0, index), PATIENCE)
+        connection, messages = join(("127.0.0.1", port), "key", (0, index), TIMEOUT)
         while True:
             for message in messages:
                 if "run" in message and index == 0:
                     connection.send(run=message["run"], exit=3, result=None)
                 elif "stop" in message:
                     stop_requested.set()
-                    assert may_stop.wait(PATIENCE)
+                    assert may_stop.wait(TIMEOUT)
                     events.append("stopped")
                     connection.send(run=1, stopped=True)
                 elif "over" in message:
@@ -230,15 +230,15 @@ def test_a_failed_task_ends_only_when_every_replica_has_stopped_it(tmp_path):
         leader = Leader(listener, "key", [(0, 0), (0, 1)])
         for thread in followers:
             thread.start()
-        leader.gather(PATIENCE)
+        leader.gather(TIMEOUT)
     outcomes = []
     running = threading.Thread(target=lambda: outcomes.append((leader.run(None, (), tmp_path, None), list(events))))
     running.start()
-    assert stop_requested.wait(PATIENCE)
+    assert stop_requested.wait(TIMEOUT)
     running.join(0.2)  # without the wait, the run would have ended by now
     may_stop.set()
-    running.join(PATIENCE)
+    running.join(TIMEOUT)
     leader.dismiss(0)
     for thread in followers:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert outcomes == [((3, None), ["stopped"])]

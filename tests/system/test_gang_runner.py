@@ -19,13 +19,13 @@ from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90
+TIMEOUT = 90
 #: The program of every replica; the first replica writes the result.
 PROGRAM = """
 import json, os, pathlib, sys, time
 scenario = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
 rank = int(os.environ["WINDTUNNEL_GANG_INDEX"])
-import beside
+import settings
 if scenario["index"] == 3 and rank == 1:
     sys.exit(9)
 if scenario["index"] == 4:
@@ -33,7 +33,7 @@ if scenario["index"] == 4:
 if scenario["index"] == 5:
     pathlib.Path(os.environ["WINDTUNNEL_RESULT"]).write_bytes(bytes([255]) * (3 << 20))
     sys.exit(0)
-if scenario["index"] == beside.SLOW and rank == 1:
+if scenario["index"] == settings.SLOW and rank == 1:
     time.sleep(600)
 if rank == 0:
     json.dump({"square": scenario["index"] ** 2, "size": os.environ["WINDTUNNEL_GANG_SIZE"]},
@@ -46,7 +46,7 @@ def packed_program(slow: int = -1) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("program.py", PROGRAM)
-        archive.writestr("beside.py", f"SLOW = {slow}\n")
+        archive.writestr("settings.py", f"SLOW = {slow}\n")
     return buffer.getvalue()
 
 
@@ -101,9 +101,9 @@ class GangProcesses:
     def exit_codes(self) -> tuple[int, int, list[int]]:
         """Wait for the end of all processes; return the exit codes of runner, leader and replicas."""
         codes = (
-            self.runner.wait(PATIENCE),
-            self.leader.wait(PATIENCE),
-            [process.wait(PATIENCE) for process in self.replicas],
+            self.runner.wait(TIMEOUT),
+            self.leader.wait(TIMEOUT),
+            [process.wait(TIMEOUT) for process in self.replicas],
         )
         return codes
 
@@ -191,7 +191,7 @@ def test_a_gang_that_is_stopped_reports_finished_tasks_and_releases_the_rest(
     first = start_gang()
     wait_for_slow_task(first)
     first.runner.terminate()
-    assert first.runner.wait(PATIENCE) == 143, first.output
+    assert first.runner.wait(TIMEOUT) == 143, first.output
     assert [result["task"] for result in runner_api.results()] == [0]
     second = start_gang()  # the lease of the first gang is released, not left to expire
     assert run_to_end(runner_api, second) == (0, 0, [0, 0]), second.output

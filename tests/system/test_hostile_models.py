@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.platform_process import MODELS, PlatformProcess, whole
+from tests.system.platform_process import MODELS, PlatformProcess, has_one_result_per_task
 from tests.waiting import until
 
 #: Hostile models: name, and the status and a part of the error of the scenarios that trigger the misbehaviour.
@@ -56,7 +56,7 @@ def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street", scenarios={"tasks": tasks}, workers=2)
     results = platform.results(ended["id"])
     assert ended["state"] == "succeeded", ended["reason"]
-    assert whole(results, len(tasks))
+    assert has_one_result_per_task(results, len(tasks))
     assert {result["scenario"]["street"] for result in results[3:]} == {"ramp_merge"}
     assert [(result["status"], result["error"]) for result in results[:3]] == [("ok", None)] * 3
     assert {result["status"] for result in results[3:]} == {status}
@@ -84,7 +84,7 @@ def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
     ended = platform.run(model=MODELS / f"{name}.py", dataset="noop", scenarios={"range": [0, total]})
     results = platform.results(ended["id"])
     assert ended["state"] == "succeeded", ended["reason"]
-    assert whole(results, total)
+    assert has_one_result_per_task(results, total)
     failures = [result for result in results if result["status"] != "ok"]
     assert 0 < len(failures) <= max_failures
     assert {result["status"] for result in failures} == {status}
@@ -94,7 +94,7 @@ def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
 def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess) -> None:
     ended = platform.run(model=MODELS / "prints_megabytes.py", dataset="noop", scenarios={"range": [0, 6]})
     assert ended["state"] == "succeeded"
-    assert whole(platform.results(ended["id"]), 6)
+    assert has_one_result_per_task(platform.results(ended["id"]), 6)
     logs = platform.http.get(f"/v1/simulations/{ended['id']}/logs", params={"raw": "true"}).content
     assert b"all work and no play" in logs
     assert b"left out" in logs

@@ -18,7 +18,7 @@ from workers.executors.kubernetes import gangs
 from workers.executors.kubernetes.gangs import ReplicaPosition
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60
+TIMEOUT = 60
 SUM = """
 import json, os, sys
 from mpi4py import MPI
@@ -72,7 +72,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(1)
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         for name, command in commands.items():
             replica_environment = {
                 key: localize(value) for key, value in gangs.environment(launch, places[name]).items()
@@ -84,11 +84,11 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
             )
         try:
             connection = GangConnection(listener.accept()[0])
-            connection.connection.settimeout(PATIENCE)
+            connection.connection.settimeout(TIMEOUT)
             assert connection.receive() == [{"ready": True}]
             yield connection
             connection.connection.close()
-            assert [process.wait(PATIENCE) for process in running] == [0, 0, 0]
+            assert [process.wait(TIMEOUT) for process in running] == [0, 0, 0]
             # Ranks have sessions of their own, and the ranks of a failed task may continue to run.
             assert processes.started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}") == []
         finally:
@@ -101,7 +101,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
 def test_a_killed_rank_of_mpi_costs_only_its_task(runner: GangConnection) -> None:
     results = []
     for task in range(5):
-        runner.send(scenario={"index": task}, patience=PATIENCE / 2)
+        runner.send(scenario={"index": task}, patience=TIMEOUT / 2)
         results += runner.receive()
     assert [result["exit"] == 0 for result in results] == [True, False, False, True, True], results
     assert [result["result"] for result in results[3:]] == [

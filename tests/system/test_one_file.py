@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtimes.images import image_names
-from tests.system.platform_process import ROOT, PlatformProcess, whole
+from tests.system.platform_process import ROOT, PlatformProcess, has_one_result_per_task
 from tests.waiting import until
 
 #: The recipes: a page of the documentation, and the file that it describes.
@@ -62,7 +62,7 @@ def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: Platf
     ended = extended.wait_for_end(id)
     assert (ended["state"], ended["executor"]) == ("succeeded", "children"), ended
     results = extended.results(id)
-    assert whole(results, 8) and {result["status"] for result in results} == {"ok"}
+    assert has_one_result_per_task(results, 8) and {result["status"] for result in results} == {"ok"}
     log = extended.http.get(f"/v1/simulations/{id}/logs").text
     assert (extended.home / "subprocesses").is_dir() and "Traceback" not in log
 
@@ -98,7 +98,7 @@ def test_a_model_of_the_recipes_format_is_detected_and_simulated(extended: Platf
         "linear",
     ), simulation
     results = extended.results(simulation["id"])
-    assert whole(results, 8)
+    assert has_one_result_per_task(results, 8)
     assert min(result["metrics"]["length"] for result in results) > 400, "with ignored weights, the pole falls at once"
 
 

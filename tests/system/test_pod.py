@@ -277,10 +277,10 @@ def test_a_warm_pod_survives_an_outage_of_the_runner_api(
     start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
     runner_api = start_runner_api(10, launched=False)
-    runner_api.shut()
+    runner_api.stop_listening()
     pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
     wait_until_warm(pod)
-    runner_api.open()
+    runner_api.listen()
     until(lambda: "wait" in runner_api.asked)
     runner_api.launch()
     run_to_end(pod, runner_api)

@@ -179,9 +179,9 @@ def test_an_outage_of_the_runner_api_delays_a_launch_and_loses_nothing(
     runner_api = start_runner_api(total=600, late=0.002)
     runner.launch(runner_api.url)
     until(lambda: "report" in runner_api.asked)
-    runner_api.shut()
-    runner_api.hang_up(5)  # the runner retries, each time after a longer pause
-    runner_api.open()
+    runner_api.stop_listening()
+    runner_api.close_connections(5)  # the runner retries, each time after a longer pause
+    runner_api.listen()
     run_to_end(runner, runner_api)
     assert [result["task"] for result in runner_api.results()] == list(range(600))
     assert "death" not in runner_api.asked

@@ -22,9 +22,9 @@ from tests.system.platform_process import (
     ROOT,
     PlatformProcess,
     die_with,
+    has_one_result_per_task,
     share_environments,
     untimed,
-    whole,
 )
 from tests.waiting import until
 
@@ -82,7 +82,7 @@ def test_all_objects_of_a_simulation_are_in_the_bucket_until_its_deletion(
     ended = platform.run(**submission)
     id = ended["id"]
     assert ended["state"] == "succeeded", ended["reason"]
-    assert whole(platform.results(id), 3)
+    assert has_one_result_per_task(platform.results(id), 3)
     archive = platform.http.get(f"/v1/simulations/{id}/archive")
     part = platform.http.get(f"/v1/simulations/{id}/archive", headers={"Range": "bytes=100-299"})
     assert (part.status_code, part.content) == (206, archive.content[100:300])
@@ -107,7 +107,7 @@ def test_small_simulators_and_uploaded_models_run_from_the_bucket(platform: Plat
     assert response.status_code == 201, response.text
     ended = platform.run(model=response.json()["digest"], dataset="noop", scenarios={"range": [0, 300]})
     assert ended["state"] == "succeeded", ended["reason"]
-    assert whole(platform.results(ended["id"]), 300)
+    assert has_one_result_per_task(platform.results(ended["id"]), 300)
 
 
 def test_a_model_is_uploaded_and_downloaded_without_the_api(platform: PlatformProcess, server: S3Server) -> None:
@@ -145,7 +145,7 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
     server.start()
     ended = platform.wait_for_end(id, 150.0)
     assert ended["state"] == "succeeded", ended["reason"]
-    assert whole(platform.results(id), ended["tasks"]["total"])
+    assert has_one_result_per_task(platform.results(id), ended["tasks"]["total"])
     assert [untimed(line) for line in platform.lines(id)] == [
         untimed(line) for line in platform.lines(undisturbed["id"])
     ]

@@ -26,7 +26,7 @@ from tests.system.platform_process import ROOT
 from tests.waiting import until
 
 TOKEN = "a-token"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Service:
@@ -66,7 +66,7 @@ class Service:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
     def children(self) -> list[int]:
         assert self.process is not None
@@ -74,7 +74,7 @@ class Service:
         return [int(pid) for pid in pids.split()]
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
 
     def ask(
         self, method: str, target: str, body: bytes | None = None, connection: http.client.HTTPConnection | None = None
@@ -196,7 +196,7 @@ class BackgroundLoad:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
 
     def _work(self, number: int) -> None:
         rng = random.Random(number)
@@ -286,7 +286,7 @@ def test_verify_reports_damage_while_the_service_runs_and_sigterm_ends_the_servi
     (path,) = (path for path in (service.folder / "scs").glob("??/*"))
     path.write_bytes(b"y" * 100)
     command = [sys.executable, "-m", "datasets.scs", "--config", str(service.config), "--verify"]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT)
     assert (completed.returncode, completed.stdout) == (1, "1 objects, 1 damaged and dropped\n")
     assert service.ask("GET", "/v1/objects/private/k")[0] == 404, "the check drops the object while the service runs"
     assert service.stop() == 0
@@ -295,7 +295,7 @@ def test_verify_reports_damage_while_the_service_runs_and_sigterm_ends_the_servi
 def test_an_unknown_configuration_key_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "scs.json").write_text('{"Buckets": []}')
     command = [sys.executable, "-m", "datasets.scs", "--config", str(tmp_path / "scs.json")]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT)
     assert completed.returncode == 2 and "unknown key 'Buckets'" in completed.stderr
 
 
@@ -305,7 +305,7 @@ def test_a_port_in_use_is_named_in_the_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         command = [sys.executable, "-m", "datasets.scs", "--config", str(tmp_path / "scs.json"), "--port", port]
-        completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+        completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT)
     assert completed.returncode == 2 and f"127.0.0.1:{port}" in completed.stderr
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas
 import pytest
 
-from tests.system.platform_process import FINAL, MODELS, PlatformProcess, untimed, whole
+from tests.system.platform_process import FINAL, MODELS, PlatformProcess, has_one_result_per_task, untimed
 from tests.waiting import until
 
 SLOW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
@@ -24,7 +24,7 @@ def submit_and_wait_for_results(platform: PlatformProcess, **submission: Any) ->
 
 
 def object_files(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]:
-    """Return the object files of a simulation, or those of one kind."""
+    """Return the object files of a simulation, of all kinds or of one kind."""
     return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 
@@ -110,7 +110,7 @@ def test_a_retry_of_a_cancelled_simulation_finishes_it(platform: PlatformProcess
     assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 400)
     lines_after = platform.lines(ended["id"])
     assert set(lines_before) <= set(lines_after)
-    assert whole(platform.results(ended["id"]), 400)
+    assert has_one_result_per_task(platform.results(ended["id"]), 400)
 
 
 def test_a_retry_survives_the_deletion_of_its_predecessor(platform: PlatformProcess) -> None:
@@ -196,7 +196,7 @@ def test_a_sweep_with_repetitions_has_a_task_for_each_combination(platform: Plat
     )
     assert ended["tasks"] == {"total": 12, "done": 12, "failed": 0}
     results = platform.results(ended["id"])
-    assert whole(results, 12)
+    assert has_one_result_per_task(results, 12)
     order = [
         (r["scenario"]["params"]["latency_steps"], r["scenario"]["repeat"], r["scenario"]["index"]) for r in results
     ]
@@ -266,21 +266,21 @@ def test_pandas_reads_the_results_by_their_url(platform: PlatformProcess) -> Non
 def test_every_range_of_an_archive_is_a_slice_of_it(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 4]}, record="all")
     path = f"/v1/simulations/{ended['id']}/archive"
-    whole = platform.http.get(path)
-    size, tag = len(whole.content), whole.headers["etag"]
-    assert int(whole.headers["content-length"]) == size
+    response = platform.http.get(path)
+    size, tag = len(response.content), response.headers["etag"]
+    assert int(response.headers["content-length"]) == size
     assert int(platform.http.head(path).headers["content-length"]) == size
     for first, last in ((0, 0), (0, 99), (size // 3, 2 * size // 3), (size - 1, size - 1), (size - 10, size + 100)):
         part = platform.http.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": tag})
         assert part.status_code == 206
-        assert part.content == whole.content[first : last + 1]
+        assert part.content == response.content[first : last + 1]
         assert part.headers["content-range"] == f"bytes {first}-{min(last, size - 1)}/{size}"
-    assert platform.http.get(path, headers={"Range": "bytes=-7"}).content == whole.content[-7:]
+    assert platform.http.get(path, headers={"Range": "bytes=-7"}).content == response.content[-7:]
     changed = platform.http.get(path, headers={"Range": "bytes=0-9", "If-Range": '"another"'})
     assert (changed.status_code, len(changed.content)) == (200, size)
     assert platform.http.get(path, headers={"Range": f"bytes={size}-"}).status_code == 416
     assert platform.http.get(path, headers={"If-None-Match": tag}).status_code == 304
-    with zipfile.ZipFile(BytesIO(whole.content)) as archive:
+    with zipfile.ZipFile(BytesIO(response.content)) as archive:
         assert archive.testzip() is None
         names = archive.namelist()
         results = next(name for name in names if name.endswith("results.ndjson"))

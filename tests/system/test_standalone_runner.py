@@ -67,7 +67,7 @@ def run_to_end(process: "subprocess.Popen[str]", runner_api: RunnerApi) -> str:
     return process.communicate()[0]
 
 
-def test_it_downloads_missing_inputs_and_runs_its_launch(
+def test_a_standalone_runner_downloads_missing_inputs_and_runs_its_launch(
     runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     api = runner_api(2000)
@@ -92,7 +92,7 @@ def test_inputs_with_a_path_are_not_downloaded(
     assert not {"model", "play"} & set(api.asked)
 
 
-def test_on_sigterm_it_releases_its_unfinished_leases(
+def test_a_standalone_runner_releases_its_unfinished_leases_on_sigterm(
     runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     api = runner_api(400, sleep_ms=20)
@@ -108,7 +108,7 @@ def test_on_sigterm_it_releases_its_unfinished_leases(
     assert [(result["task"], result["status"]) for result in api.results()] == [(task, "ok") for task in range(400)]
 
 
-def test_it_exits_with_code_0_if_the_launch_is_over(
+def test_a_standalone_runner_exits_with_code_0_if_the_launch_is_over(
     runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     api = runner_api(10)

@@ -260,7 +260,7 @@ def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform:
                 if len(received) > 100 and not cut:
                     cut = 1
                     for pid in platform.pids("api"):
-                        platform.end(pid)
+                        platform.kill_process(pid)
         return len(received) >= 600
 
     until(followed, message=lambda: f"only {len(received)} results arrived")

@@ -110,7 +110,7 @@ class UploadConnection:
             return False
         return True
 
-    def answer(self) -> bytes:
+    def status_line(self) -> bytes:
         """Return the status line of the response."""
         return self._socket.recv(4096).partition(b"\r\n")[0]
 
@@ -181,7 +181,7 @@ def test_a_reconnecting_client_succeeds_although_its_old_request_hangs(api: Api)
         assert 0 < offset <= 150_000
         assert append(api, address, offset, data[offset:]).status_code == 204
         old_request.send(data[150_000:])  # the old request continues, and gets a 409
-        assert old_request.answer() == b"HTTP/1.1 409 Conflict"
+        assert old_request.status_line() == b"HTTP/1.1 409 Conflict"
     assert offset_of(api, address) == len(data)
     assert digest_of(api, address) == sha256(data)
 
@@ -195,7 +195,7 @@ def test_reading_an_upload_does_not_interrupt_it(api: Api) -> None:
             if offset == 0:
                 until(lambda: stored_bytes(api, address) > 0, message="the request has stored no bytes")
             assert stored_bytes(api, address) <= offset + 10_000
-        assert connection.answer() == b"HTTP/1.1 204 No Content"
+        assert connection.status_line() == b"HTTP/1.1 204 No Content"
     assert digest_of(api, address) == sha256(data)
 
 
@@ -302,7 +302,7 @@ def test_kill_9_never_loses_or_duplicates_bytes(start_api: StartApi) -> None:
             durable = max(offset, stored_bytes(other, address))
             assert durable <= sent
             if sent == len(data):
-                assert connection.answer() == b"HTTP/1.1 204 No Content"
+                assert connection.status_line() == b"HTTP/1.1 204 No Content"
             elif kills < 3 and rng.random() < 0.7:
                 kills += 1
                 server.kill()
