@@ -15,7 +15,7 @@ FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
 
 
 @pytest.fixture(scope="session")
-def prepared() -> None:
+def prepared_environments() -> None:
     """Prepare the environments that these tests use, once per machine, so that no test waits for a download."""
     specs = [*catalogue.simulators().values()]
     specs += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
@@ -24,7 +24,7 @@ def prepared() -> None:
 
 
 @pytest.fixture(scope="session")
-def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+def platform(prepared_environments: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """A running platform that all tests of this process share: no test may kill or change it."""
     process = PlatformProcess(tmp_path_factory.mktemp("platform"))
     try:
@@ -34,7 +34,7 @@ def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def start_platform(prepared: None, tmp_path: Path) -> Iterator[StartPlatform]:
+def start_platform(prepared_environments: None, tmp_path: Path) -> Iterator[StartPlatform]:
     """A function that starts a platform which a test may kill; each ends with the test."""
     started: list[PlatformProcess] = []
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SITE = sysconfig.get_path("purelib")
 USERS = {"runner": 10001, "evaluator": 10002, "model_server": 10003}
 #: Switches to the container's user, without capabilities, and then to the container's first process.
-BEGIN = (
+ENTER_CONTAINER = (
     'mount --rbind / "$ROOT"; exec chroot "$ROOT" setpriv --reuid "$0" --regid "$0" --clear-groups'
     ' --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'
 )
@@ -43,16 +43,22 @@ class Container:
     """The first process of a container."""
 
     def __init__(
-        self, image: Image, name: str, command: list[str], *, fixed: Sequence[Path] = (), hidden: Sequence[Path] = ()
+        self,
+        image: Image,
+        name: str,
+        command: list[str],
+        *,
+        read_only: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
     ) -> None:
-        spaces = ["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-        spaces += ["--net"] if name != "runner" else []
-        mounts = [f"mount --bind '{path}' '{path}'; mount -o remount,bind,ro '{path}'" for path in fixed]
+        namespaces = ["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+        namespaces += ["--net"] if name != "runner" else []
+        mounts = [f"mount --bind '{path}' '{path}'; mount -o remount,bind,ro '{path}'" for path in read_only]
         mounts += [f"mount -t tmpfs -o ro,mode=0 none '{path}'" for path in hidden]
-        script = "; ".join(["set -e", *mounts, BEGIN])
+        script = "; ".join(["set -e", *mounts, ENTER_CONTAINER])
         self.name = name
         self.process = subprocess.Popen(
-            ["unshare", *spaces, "sh", "-c", script, str(USERS[name]), str(image.python), "-S", "-B", *command],
+            ["unshare", *namespaces, "sh", "-c", script, str(USERS[name]), str(image.python), "-S", "-B", *command],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": f"{ROOT}:{SITE}", "ROOT": str(image.root)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -61,7 +67,7 @@ class Container:
         )
 
     @property
-    def first(self) -> int:
+    def first_pid(self) -> int:
         """Return the id of the container's first process outside its namespace."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
 
@@ -73,11 +79,11 @@ class Container:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the first process."""
-        os.kill(self.first, number)
+        os.kill(self.first_pid, number)
 
     def children(self) -> list[int]:
         """Return the children of the first process."""
-        return list(map(int, Path(f"/proc/{self.first}/task/{self.first}/children").read_text().split()))
+        return list(map(int, Path(f"/proc/{self.first_pid}/task/{self.first_pid}/children").read_text().split()))
 
     def wait(self, seconds: float = 30.0) -> int:
         """Wait for the end of the container; its output is in ``output``."""
@@ -116,7 +122,7 @@ class Pod:
                 image,
                 name,
                 ["-m", "runtimes.harness.runner.container_init", name, "--sockets", str(self.sockets), "--site", SITE],
-                fixed=[self.sockets, self.files],
+                read_only=[self.sockets, self.files],
                 hidden=[self.secret],
             )
             for name in ("evaluator", "model_server")

@@ -82,10 +82,10 @@ class RunnerApi:
         self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
-        self._begin(total, play, workers, self._keep(model), self._pack(packed))
+        self._insert_simulation(total, play, workers, self._store_model(model), self._store_folder(packed))
         self.listen()
 
-    def _keep(self, model: bytes | None) -> str:
+    def _store_model(self, model: bytes | None) -> str:
         """Store a model for runners that download it; return its digest."""
         if model is None:
             return "d"
@@ -93,7 +93,7 @@ class RunnerApi:
         self.store.put(key_of(digest), (model,))
         return digest
 
-    def _pack(self, folder: bytes | None) -> str | None:
+    def _store_folder(self, folder: bytes | None) -> str | None:
         """Store an evaluator's packed dataset folder, as staging does; return the simulation's `bundle` column."""
         if folder is None:
             return None
@@ -102,7 +102,9 @@ class RunnerApi:
         self.store.put(key, (folder,))
         return json.dumps({"play": {"key": key, "digest": digest, "size": len(folder)}})
 
-    def _begin(self, total: int, play: Mapping[str, Any], workers: int, digest: str, bundle: str | None = None) -> None:
+    def _insert_simulation(
+        self, total: int, play: Mapping[str, Any], workers: int, digest: str, bundle: str | None = None
+    ) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
         play = {"tasks": plan, "params": {}} | dict(play)

@@ -48,22 +48,27 @@ def expected_results(platform: PlatformProcess) -> Iterator[Callable[[str], Expe
         if load not in results:
             ended = platform.run(**LOADS[load], wait_timeout=TIMEOUT)
             assert ended["state"] == "succeeded"
-            results[load] = ([untimed(line) for line in platform.lines(ended["id"])], digest(platform, ended["id"]))
+            results[load] = (
+                [untimed(line) for line in platform.lines(ended["id"])],
+                results_digest(platform, ended["id"]),
+            )
         return results[load]
 
     yield run_load
 
 
-def digest(platform: PlatformProcess, id: str) -> str:
+def results_digest(platform: PlatformProcess, id: str) -> str:
     """Return the digest of all results."""
     return str(platform.summary(id)["results_digest"])
 
 
-def differing(platform: PlatformProcess, id: str, expected_results: ExpectedResults) -> list[tuple[bytes, bytes]]:
+def differing_results(
+    platform: PlatformProcess, id: str, expected_results: ExpectedResults
+) -> list[tuple[bytes, bytes]]:
     """Return the pairs of results, without timing, that differ from a run without kills."""
     lines = [untimed(line) for line in platform.lines(id)]
     pairs = [pair for pair in zip(lines, expected_results[0], strict=True) if pair[0] != pair[1]]
-    assert bool(pairs) == (digest(platform, id) != expected_results[1])
+    assert bool(pairs) == (results_digest(platform, id) != expected_results[1])
     return pairs
 
 
@@ -118,7 +123,7 @@ def test_killing_every_role_under_load_does_not_change_the_results(
         ended = platform.wait_for_end(id, TIMEOUT)
         assert ended["state"] == "succeeded", ended["reason"]
         assert has_one_result_per_task(platform.results(id), ended["tasks"]["total"])
-        assert differing(platform, id, expected_results(load)) == []
+        assert differing_results(platform, id, expected_results(load)) == []
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -158,7 +163,7 @@ def test_after_a_kill_of_every_process_the_next_start_continues(
         ended = platform.wait_for_end(id, TIMEOUT)
         assert ended["state"] == "succeeded", ended["reason"]
         assert has_one_result_per_task(platform.results(id), ended["tasks"]["total"])
-        assert differing(platform, id, expected_results(load)) == []
+        assert differing_results(platform, id, expected_results(load)) == []
 
 
 def test_ctrl_c_leaves_no_process_and_a_second_start_continues(
@@ -174,7 +179,7 @@ def test_ctrl_c_leaves_no_process_and_a_second_start_continues(
     platform.start()
     ended = platform.wait_for_end(id, TIMEOUT)
     assert ended["state"] == "succeeded", ended["reason"]
-    assert differing(platform, id, expected_results("noop")) == []
+    assert differing_results(platform, id, expected_results("noop")) == []
 
 
 def test_a_second_supervisor_in_the_same_home_is_refused(start_platform: StartPlatform) -> None:
@@ -216,7 +221,7 @@ def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
         platform.kill("evaluator", rng)
     ended = platform.wait_for_end(id, TIMEOUT)
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0)
-    assert digest(platform, id) == expected_results("noop")[1]
+    assert results_digest(platform, id) == expected_results("noop")[1]
 
 
 def test_a_process_killed_during_finalization_is_replaced_within_seconds(start_platform: StartPlatform) -> None:

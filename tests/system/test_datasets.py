@@ -78,8 +78,8 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     results = platform.results(ended["id"])
     assert has_one_result_per_task(results, 7)
     assert [result["scenario"]["name"] for result in results] == [f"own-{number}" for number in range(7)]
-    again = platform.run(dataset="poles@1", runtime="python")
-    assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
+    second = platform.run(dataset="poles@1", runtime="python")
+    assert platform.summary(second["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
     events = platform.http.get(f"/v1/simulations/{ended['id']}/events", headers={"Accept": "text/event-stream"}).text
     assert '"what":"dataset"' in events.replace(" ", ""), events
     assert platform.http.delete("/v1/datasets/poles").status_code == 204

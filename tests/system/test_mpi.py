@@ -34,7 +34,7 @@ if communicator.rank == 0:
     json.dump({"sum": total, "size": communicator.size, "task": task}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
 #: The command of a container, with its own folder in place of /tmp.
-BOOT = """
+REPLICA_COMMAND = """
 import pathlib, signal, sys
 from runtimes.harness.gang import replica as gang
 signal.signal(signal.SIGTERM, gang.stop)
@@ -49,12 +49,16 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     program = tmp_path / "program.py"
     program.write_text(SUM)
     launch = gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", program.name))
-    orders, control = free_ports(2)
+    orders_port, control_port = free_ports(2)
     # Two names of this machine stand in for the names of pods.
     substitutions = {
         name: address for name, address in zip(gangs.hosts(launch), ("localhost", "127.0.0.1"), strict=True)
     }
-    substitutions |= {gangs.leader(launch): "localhost", str(gangs.MPI): str(control), str(gangs.ORDERS): str(orders)}
+    substitutions |= {
+        gangs.leader(launch): "localhost",
+        str(gangs.MPI): str(control_port),
+        str(gangs.ORDERS): str(orders_port),
+    }
     substitutions[gangs.MODEL] = str(tmp_path)
 
     def localize(text: str) -> str:
@@ -66,7 +70,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     environment["WINDTUNNEL_GANG_KEY"] = secrets.token_hex()
     path = tmp_path / "gang.sock"
     commands = {"leader": ["--tasks", str(path), "lead", *gangs.mpiexec(launch)]}
-    places = {"leader": ReplicaPosition(), "0": ReplicaPosition(), "1": ReplicaPosition(index="1")}
+    positions = {"leader": ReplicaPosition(), "0": ReplicaPosition(), "1": ReplicaPosition(index="1")}
     commands |= {index: ["follow", *gangs.proxy(launch, ReplicaPosition(index=index))] for index in ("0", "1")}
     running = []
     with socket.socket(socket.AF_UNIX) as listener:
@@ -75,10 +79,10 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
         listener.settimeout(TIMEOUT)
         for name, command in commands.items():
             replica_environment = {
-                key: localize(value) for key, value in gangs.environment(launch, places[name]).items()
+                key: localize(value) for key, value in gangs.environment(launch, positions[name]).items()
             }
-            position = {"WINDTUNNEL_GANG_SLICE": "0", "WINDTUNNEL_GANG_INDEX": places[name].index}
-            arguments = [python, "-c", BOOT, str(tmp_path / name), *map(localize, command)]
+            position = {"WINDTUNNEL_GANG_SLICE": "0", "WINDTUNNEL_GANG_INDEX": positions[name].index}
+            arguments = [python, "-c", REPLICA_COMMAND, str(tmp_path / name), *map(localize, command)]
             running.append(
                 subprocess.Popen(arguments, env=environment | replica_environment | position, stdin=subprocess.DEVNULL)
             )
@@ -90,12 +94,12 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
             connection.connection.close()
             assert [process.wait(TIMEOUT) for process in running] == [0, 0, 0]
             # Ranks have sessions of their own, and the ranks of a failed task may continue to run.
-            assert processes.started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}") == []
+            assert processes.started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders_port}") == []
         finally:
             for process in running:
                 process.kill()
                 process.wait()
-            processes.kill_started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
+            processes.kill_started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders_port}")
 
 
 def test_a_killed_rank_of_mpi_costs_only_its_task(runner: GangConnection) -> None:

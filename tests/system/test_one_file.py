@@ -21,16 +21,18 @@ RECIPES = {
 POLICY = b"# linear policy\n2,5,100,50,0.5\n"
 
 
-def recipe(page: str, file: str) -> str:
+def recipe_code(page_path: str, file: str) -> str:
     """Return the only Python block of a page, which must name the file of the block."""
-    text = (ROOT / page).read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert f"`{file}`" in text
+    page = (ROOT / page_path).read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert f"`{file}`" in page
     return str(block)
 
 
 @pytest.fixture(scope="module")
-def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+def extended_platform(
+    prepared_environments: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformProcess]:
     """A platform with the file of each recipe, configured with the executor of the recipe and a local executor."""
     root = tmp_path_factory.mktemp("tree")
     for name in image_names.files(image_names.SERVER, ROOT):
@@ -38,7 +40,7 @@ def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         shutil.copyfile(ROOT / name, root / name)
     for page, file in RECIPES.items():
         assert not (root / file).exists()
-        (root / file).write_text(recipe(page, file))
+        (root / file).write_text(recipe_code(page, file))
     executors = [
         {"name": "children", "kind": "subprocesses", "workers": 2, "options": {"niceness": 1}},
         {"name": "agent", "kind": "local", "workers": 2},
@@ -53,43 +55,45 @@ def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         process.stop()
 
 
-def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: PlatformProcess) -> None:
-    kinds = {item["name"]: item["kind"] for item in extended.http.get("/v1/executors").json()["items"]}
+def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended_platform: PlatformProcess) -> None:
+    kinds = {item["name"]: item["kind"] for item in extended_platform.http.get("/v1/executors").json()["items"]}
     assert kinds == {"children": "subprocesses", "agent": "local"}
-    id = extended.submit(runtime="python", dataset="cartpole", scenarios={"range": [0, 8]}, placement=on("children"))[
-        "id"
-    ]
-    ended = extended.wait_for_end(id)
+    id = extended_platform.submit(
+        runtime="python", dataset="cartpole", scenarios={"range": [0, 8]}, placement=on("children")
+    )["id"]
+    ended = extended_platform.wait_for_end(id)
     assert (ended["state"], ended["executor"]) == ("succeeded", "children"), ended
-    results = extended.results(id)
+    results = extended_platform.results(id)
     assert has_one_result_per_task(results, 8) and {result["status"] for result in results} == {"ok"}
-    log = extended.http.get(f"/v1/simulations/{id}/logs").text
-    assert (extended.home / "subprocesses").is_dir() and "Traceback" not in log
+    log = extended_platform.http.get(f"/v1/simulations/{id}/logs").text
+    assert (extended_platform.home / "subprocesses").is_dir() and "Traceback" not in log
 
 
-def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended: PlatformProcess) -> None:
+def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended_platform: PlatformProcess) -> None:
     slow = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
-    id = extended.submit(**slow, placement=on("children"))["id"]
-    until(lambda: extended.get(id)["tasks"]["done"] > 0, message="no task is done")
-    assert standalone_runners(extended)
-    assert extended.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
-    assert extended.wait_for_end(id)["state"] == "cancelled"
-    until(lambda: not standalone_runners(extended), message="the runner outlives its launch")
+    id = extended_platform.submit(**slow, placement=on("children"))["id"]
+    until(lambda: extended_platform.get(id)["tasks"]["done"] > 0, message="no task is done")
+    assert standalone_runners(extended_platform)
+    assert extended_platform.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
+    assert extended_platform.wait_for_end(id)["state"] == "cancelled"
+    until(lambda: not standalone_runners(extended_platform), message="the runner outlives its launch")
 
 
-def test_the_format_of_the_recipe_is_listed_with_its_properties(extended: PlatformProcess) -> None:
-    linear = extended.http.get("/v1/runtimes/linear").json()
-    assert linear in extended.http.get("/v1/runtimes").json()["items"]
+def test_the_format_of_the_recipe_is_listed_with_its_properties(extended_platform: PlatformProcess) -> None:
+    linear = extended_platform.http.get("/v1/runtimes/linear").json()
+    assert linear in extended_platform.http.get("/v1/runtimes").json()["items"]
     (format,) = linear["formats"]
     assert (format["name"], format["title"], format["suffixes"]) == ("linear", "Linear policy", [".csv"])
     assert (format["environment"], format["max_size"], format["ready"]) == ("python", 1 << 20, True)
 
 
 @pytest.mark.parametrize("executor", ["agent", "children"])
-def test_a_model_of_the_recipes_format_is_detected_and_simulated(extended: PlatformProcess, executor: str) -> None:
-    model = extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY)}).json()
+def test_a_model_of_the_recipes_format_is_detected_and_simulated(
+    extended_platform: PlatformProcess, executor: str
+) -> None:
+    model = extended_platform.http.post("/v1/models", files={"file": ("policy.csv", POLICY)}).json()
     assert model["format"] == "linear"
-    simulation = extended.run(
+    simulation = extended_platform.run(
         model=model["id"], dataset="cartpole", scenarios={"range": [0, 8]}, placement=on(executor)
     )
     assert (simulation["state"], simulation["executor"], simulation["runtime"]["name"]) == (
@@ -97,17 +101,19 @@ def test_a_model_of_the_recipes_format_is_detected_and_simulated(extended: Platf
         executor,
         "linear",
     ), simulation
-    results = extended.results(simulation["id"])
+    results = extended_platform.results(simulation["id"])
     assert has_one_result_per_task(results, 8)
     assert min(result["metrics"]["length"] for result in results) > 400, "with ignored weights, the pole falls at once"
 
 
-def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_message(extended: PlatformProcess) -> None:
+def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_message(
+    extended_platform: PlatformProcess,
+) -> None:
     responses = {
-        "headless": extended.http.post("/v1/models", files={"file": ("policy.csv", b"1,2,3,4,5\n")}),
-        "large": extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY + b"#" * (1 << 20))}),
-        "elsewhere": extended.post(model=POLICY, filename="policy.csv", dataset="cartpole", runtime="onnx"),
-        "unknown": extended.http.post("/v1/models", files={"file": ("model", b"\x7fELF" + bytes(100))}),
+        "headless": extended_platform.http.post("/v1/models", files={"file": ("policy.csv", b"1,2,3,4,5\n")}),
+        "large": extended_platform.http.post("/v1/models", files={"file": ("policy.csv", POLICY + b"#" * (1 << 20))}),
+        "elsewhere": extended_platform.post(model=POLICY, filename="policy.csv", dataset="cartpole", runtime="onnx"),
+        "unknown": extended_platform.http.post("/v1/models", files={"file": ("model", b"\x7fELF" + bytes(100))}),
     }
     assert responses["headless"].status_code == 422
     assert "begins with the line `# linear policy`" in responses["headless"].json()["detail"]
@@ -115,7 +121,9 @@ def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_messa
     assert "a model of the format linear has at most 1,048,576" in responses["large"].json()["detail"]
     assert "Use the runtime linear." in responses["elsewhere"].json()["detail"]
     assert "linear (.csv)" in responses["unknown"].json()["detail"]
-    narrow = extended.run(model=b"# linear policy\n1,2\n", filename="p.csv", dataset="cartpole", max_failures=8)
+    narrow = extended_platform.run(
+        model=b"# linear policy\n1,2\n", filename="p.csv", dataset="cartpole", max_failures=8
+    )
     assert narrow["state"] == "failed" and "it needs 1 lines of 5 numbers" in narrow["reason"], narrow
 
 

@@ -16,7 +16,7 @@ from tests.system.pod import SITE, USERS, Container, Image, Pod
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
-ZERO = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
+ZERO_MODEL = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
 EXIT_DONE, EXIT_CONTAINER_ENDED, EXIT_STOPPED = 0, 77, 143
 
 
@@ -34,7 +34,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 def start_runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
     apis: list[RunnerApi] = []
 
-    def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> RunnerApi:
+    def make(total: int, model: bytes = ZERO_MODEL, *, launched: bool = True, **params: Any) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
         packed = scenario_folder.pack(datasets()["noop"].folder)
         apis.append(RunnerApi(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))

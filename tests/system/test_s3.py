@@ -53,7 +53,7 @@ def url(server: S3Server) -> str:
 
 @pytest.fixture(scope="module")
 def platform(
-    prepared: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
+    prepared_environments: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
     """A platform whose object store is the MinIO."""
     settings = {
@@ -159,7 +159,7 @@ def test_the_keys_of_the_store_are_in_no_output(platform: PlatformProcess, serve
 
 
 def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_process(
-    prepared: None, tmp_path: Path
+    prepared_environments: None, tmp_path: Path
 ) -> None:
     port, runner_api_port, scs_port = free_ports(3)
     settings = {"HOME": tmp_path, "PORT": port, "RUNNER_API_PORT": runner_api_port, "SCS_PORT": scs_port}

@@ -17,7 +17,7 @@ from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-ZERO = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
+ZERO_MODEL = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
 
     def make(total: int, **params: Any) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params)
-        apis.append(RunnerApi(tmp_path, total=total, play=play, model=ZERO, packed=packed()))
+        apis.append(RunnerApi(tmp_path, total=total, play=play, model=ZERO_MODEL, packed=packed()))
         return apis[-1]
 
     yield make
@@ -82,7 +82,7 @@ def test_inputs_with_a_path_are_not_downloaded(
     runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
     api = runner_api(200)
-    (tmp_path / "model").write_bytes(ZERO)
+    (tmp_path / "model").write_bytes(ZERO_MODEL)
     process = runner(
         api.url, model=str(tmp_path / "model"), worker_spec=worker_spec(dataset="noop", sandbox=0).describe()
     )

@@ -17,11 +17,11 @@ from tests.system.platform_process import FINAL, MODELS, PlatformProcess
 from tests.waiting import until
 
 README_REQUEST = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
-STEADY = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 300]}, "params": {"sleep_ms": 10}}
-FEW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 20]}}
+SLOW_SIMULATION = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 300]}, "params": {"sleep_ms": 10}}
+SHORT_SIMULATION = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 20]}}
 
 #: Bytes that curl 7.88 sends for the request of the README, for machines without curl.
-BYTES = (
+CURL_REQUEST = (
     "POST {path} HTTP/1.1\r\nHost: karrozzeria:5000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n"
     "Content-Length: {length}\r\nContent-Type: {type}\r\n\r\n{body}"
 )
@@ -40,7 +40,9 @@ def send_request(
         process = subprocess.run([*command, *options, *headers], capture_output=True, text=True, check=True, timeout=60)
         text, _, status = process.stdout.rpartition("\n")
         return int(status), json.loads(text)
-    request = BYTES.format(path=path, length=len(body), type=type or "application/x-www-form-urlencoded", body=body)
+    request = CURL_REQUEST.format(
+        path=path, length=len(body), type=type or "application/x-www-form-urlencoded", body=body
+    )
     with socket.create_connection(("127.0.0.1", platform.port), timeout=60.0) as connection:
         connection.sendall(request.encode())
         head, text = b"", b""
@@ -54,21 +56,21 @@ def send_request(
 
 
 @contextmanager
-def streamed(platform: PlatformProcess, path: str, **options: Any) -> Iterator[httpx.Response]:
+def open_stream(platform: PlatformProcess, path: str, **options: Any) -> Iterator[httpx.Response]:
     """Open a stream on its own connection, which is closed at the end."""
     with httpx.Client(base_url=platform.url, timeout=60.0, trust_env=False) as client:
         with client.stream(options.pop("method", "GET"), path, **options) as response:
             yield response
 
 
-def results_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
+def received_results(response: httpx.Response) -> Iterator[dict[str, Any]]:
     """Yield results as they arrive; blank lines are heartbeats."""
     for line in response.iter_lines():
         if line:
             yield json.loads(line)
 
 
-def events_of(response: httpx.Response) -> Iterator[dict[str, str]]:
+def received_events(response: httpx.Response) -> Iterator[dict[str, str]]:
     """Yield server-sent events, without comments."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
@@ -114,18 +116,18 @@ def test_the_legacy_host_serves_the_1_0_paths_only(platform: PlatformProcess, se
 
 
 def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform: PlatformProcess) -> None:
-    with streamed(
-        platform, "/v1/simulations", method="POST", json=FEW, headers={"Accept": "application/x-ndjson"}
+    with open_stream(
+        platform, "/v1/simulations", method="POST", json=SHORT_SIMULATION, headers={"Accept": "application/x-ndjson"}
     ) as response:
         assert response.status_code == 201
         assert response.headers["content-type"].startswith("application/x-ndjson")
-        tasks = sorted(result["task"] for result in results_of(response))
+        tasks = sorted(result["task"] for result in received_results(response))
     assert tasks == list(range(20))
     assert platform.get(response.headers["location"].rpartition("/")[2])["state"] == "succeeded"
 
 
 def test_a_form_with_a_model_gets_a_stream(platform: PlatformProcess) -> None:
-    with streamed(
+    with open_stream(
         platform,
         "/v1/simulations",
         method="POST",
@@ -134,51 +136,51 @@ def test_a_form_with_a_model_gets_a_stream(platform: PlatformProcess) -> None:
         headers={"Accept": "text/event-stream"},
     ) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
-        tasks = [json.loads(event["data"])["task"] for event in events_of(response) if event["event"] == "result"]
+        tasks = [json.loads(event["data"])["task"] for event in received_events(response) if event["event"] == "result"]
     assert sorted(tasks) == list(range(20))
 
 
 def test_results_are_streamed_while_the_simulation_runs(platform: PlatformProcess) -> None:
-    with streamed(
-        platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
+    with open_stream(
+        platform, "/v1/simulations", method="POST", json=SLOW_SIMULATION, headers={"Accept": "application/x-ndjson"}
     ) as response:
-        arrival_times = [time.monotonic() for _ in results_of(response)]
+        arrival_times = [time.monotonic() for _ in received_results(response)]
     assert len(arrival_times) == 300
     assert arrival_times[-1] - arrival_times[0] > 0.5  # two workers sleep 1.5 s each
 
 
 def test_disconnecting_does_not_stop_the_simulation(platform: PlatformProcess) -> None:
-    with streamed(
-        platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
+    with open_stream(
+        platform, "/v1/simulations", method="POST", json=SLOW_SIMULATION, headers={"Accept": "application/x-ndjson"}
     ) as response:
         id = response.headers["location"].rpartition("/")[2]
-        next(results_of(response))
+        next(received_results(response))
     assert platform.get(id)["state"] not in FINAL
     assert platform.wait_for_end(id)["tasks"]["done"] == 300
 
 
 def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: PlatformProcess) -> None:
-    id = platform.submit(**STEADY)["id"]
+    id = platform.submit(**SLOW_SIMULATION)["id"]
     received: list[dict[str, Any]] = []
     for remaining in (1, 40, 100, 1000):
-        with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response:
+        with open_stream(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response:
             assert response.status_code == 200
-            for result in results_of(response):
+            for result in received_results(response):
                 received.append(result)
                 remaining -= 1
                 if remaining == 0:
                     break
     assert sorted(result["task"] for result in received) == list(range(300))
-    with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
-        assert list(results_of(response)) == received  # the order of arrival is stored
-    with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip=300") as response:
-        assert list(results_of(response)) == []
+    with open_stream(platform, f"/v1/simulations/{id}/results?follow=true") as response:
+        assert list(received_results(response)) == received  # the order of arrival is stored
+    with open_stream(platform, f"/v1/simulations/{id}/results?follow=true&skip=300") as response:
+        assert list(received_results(response)) == []
 
 
 def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform: PlatformProcess) -> None:
-    id = platform.submit(**STEADY)["id"]
-    with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
-        lines = results_of(response)
+    id = platform.submit(**SLOW_SIMULATION)["id"]
+    with open_stream(platform, f"/v1/simulations/{id}/results?follow=true") as response:
+        lines = received_results(response)
         next(lines)
         platform.http.post(f"/v1/simulations/{id}/cancel")
         last = list(lines)[-1]
@@ -187,13 +189,13 @@ def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform
 
 
 def test_events_are_numbered_and_resumed_after_the_last(platform: PlatformProcess) -> None:
-    id = platform.submit(**STEADY)["id"]
+    id = platform.submit(**SLOW_SIMULATION)["id"]
     events: list[dict[str, str]] = []
     for remaining in (2, 3, 1000):
         headers = {"Last-Event-ID": events[-1]["id"]} if events else {}
-        with streamed(platform, f"/v1/simulations/{id}/events", headers=headers) as response:
+        with open_stream(platform, f"/v1/simulations/{id}/events", headers=headers) as response:
             assert response.status_code == 200
-            for event in events_of(response):
+            for event in received_events(response):
                 events.append(event)
                 remaining -= 1
                 if remaining == 0:
@@ -209,16 +211,16 @@ def test_events_are_numbered_and_resumed_after_the_last(platform: PlatformProces
 
 
 def test_a_client_with_the_last_event_gets_a_204(platform: PlatformProcess) -> None:
-    id = platform.run(**FEW)["id"]
-    with streamed(platform, f"/v1/simulations/{id}/events") as response:
-        last = list(events_of(response))[-1]["id"]
+    id = platform.run(**SHORT_SIMULATION)["id"]
+    with open_stream(platform, f"/v1/simulations/{id}/events") as response:
+        last = list(received_events(response))[-1]["id"]
     for options in ({"headers": {"Last-Event-ID": last}}, {"params": {"after": last}}):
         response = platform.http.get(f"/v1/simulations/{id}/events", **options)
         assert (response.status_code, response.content) == (204, b"")
 
 
 def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: PlatformProcess) -> None:
-    response = platform.post(headers={"Prefer": "wait=30"}, **FEW)
+    response = platform.post(headers={"Prefer": "wait=30"}, **SHORT_SIMULATION)
     assert response.status_code == 201
     assert response.headers["preference-applied"] == "wait=30"
     assert (response.json()["state"], response.json()["tasks"]["done"]) == ("succeeded", 20)
@@ -226,7 +228,7 @@ def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: Platform
 
 def test_a_short_wait_is_answered_with_the_present_state(platform: PlatformProcess) -> None:
     start = time.monotonic()
-    response = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
+    response = platform.post(headers={"Prefer": "wait=1"}, **(SLOW_SIMULATION | {"scenarios": {"range": [0, 600]}}))
     assert 0.9 < time.monotonic() - start < 10.0
     assert response.json()["state"] not in FINAL
     platform.http.post(f"/v1/simulations/{response.json()['id']}/cancel")
@@ -244,7 +246,7 @@ def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(pl
 
 def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform: StartPlatform) -> None:
     platform = start_platform()
-    id = platform.submit(**(STEADY | {"scenarios": {"range": [0, 600]}}))["id"]
+    id = platform.submit(**(SLOW_SIMULATION | {"scenarios": {"range": [0, 600]}}))["id"]
     received: list[int] = []
     cut = 0
 
@@ -253,9 +255,9 @@ def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform:
         nonlocal cut
         with (
             suppress(httpx.TransportError),
-            streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response,
+            open_stream(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response,
         ):
-            for result in results_of(response) if response.status_code == 200 else ():
+            for result in received_results(response) if response.status_code == 200 else ():
                 received.append(result["task"])
                 if len(received) > 100 and not cut:
                     cut = 1

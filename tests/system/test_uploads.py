@@ -22,9 +22,9 @@ from tests.system.platform_process import ROOT
 from tests.system.servers import Api
 from tests.waiting import until
 
-TUS = {"Tus-Resumable": "1.0.0"}
-BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
-NODE = Path(__file__).parent / "tus_upload.cjs"
+TUS_HEADERS = {"Tus-Resumable": "1.0.0"}
+APPEND_HEADERS = TUS_HEADERS | {"Content-Type": "application/offset+octet-stream"}
+TUS_JS_SCRIPT = Path(__file__).parent / "tus_upload.cjs"
 
 StartApi = Callable[[], Api]
 
@@ -65,14 +65,14 @@ def random_bytes(size: int) -> bytes:
 
 def create(api: Api, length: int) -> str:
     """Create an upload and return its address."""
-    response = api.http.post("/v1/uploads", headers=TUS | {"Upload-Length": str(length)})
+    response = api.http.post("/v1/uploads", headers=TUS_HEADERS | {"Upload-Length": str(length)})
     assert response.status_code == 201, response.text
     return response.headers["Location"]
 
 
 def offset_of(api: Api, address: str) -> int:
     """Return the offset by HEAD, as a reconnecting client requests it."""
-    response = api.http.head(address, headers=TUS)
+    response = api.http.head(address, headers=TUS_HEADERS)
     assert response.status_code == 200
     return int(response.headers["Upload-Offset"])
 
@@ -84,7 +84,7 @@ def stored_bytes(api: Api, address: str) -> int:
 
 def append(api: Api, address: str, offset: int, data: bytes) -> httpx.Response:
     """Append bytes in one request over an intact connection."""
-    return api.http.patch(address, content=data, headers=BYTES | {"Upload-Offset": str(offset)})
+    return api.http.patch(address, content=data, headers=APPEND_HEADERS | {"Upload-Offset": str(offset)})
 
 
 class UploadConnection:
@@ -92,7 +92,7 @@ class UploadConnection:
 
     def __init__(self, api: Api, address: str, offset: int, length: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", api.port), timeout=30.0)
-        head = {**BYTES, "Host": f"localhost:{api.port}", "Upload-Offset": offset, "Content-Length": length}
+        head = {**APPEND_HEADERS, "Host": f"localhost:{api.port}", "Upload-Offset": offset, "Content-Length": length}
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         self._socket.sendall(f"PATCH {address} HTTP/1.1\r\n{lines}\r\n".encode())
 
@@ -209,7 +209,9 @@ def test_concurrent_clients_never_mix_their_bytes(api: Api) -> None:
             while (offset := int(http.get(address).json()["offset"])) < len(data):
                 piece = data[offset : offset + 50_000]
                 statuses.append(
-                    http.patch(address, content=piece, headers=BYTES | {"Upload-Offset": str(offset)}).status_code
+                    http.patch(
+                        address, content=piece, headers=APPEND_HEADERS | {"Upload-Offset": str(offset)}
+                    ).status_code
                 )
 
     threads = [threading.Thread(target=upload) for _ in range(4)]
@@ -229,7 +231,7 @@ def test_a_body_without_a_length_is_accepted(api: Api) -> None:
         for offset in range(0, len(data), 70_000):
             yield data[offset : offset + 70_000]
 
-    response = api.http.patch(address, content=pieces(), headers=BYTES | {"Upload-Offset": "0"})
+    response = api.http.patch(address, content=pieces(), headers=APPEND_HEADERS | {"Upload-Offset": "0"})
     assert response.status_code == 204 and response.headers["Upload-Offset"] == str(len(data))
     assert digest_of(api, address) == sha256(data)
 
@@ -239,10 +241,10 @@ def test_memory_use_is_constant(api: Api) -> None:
     append(api, create(api, 8 << 20), 0, piece * 8)
     before = api.resident()
     address = create(api, 256 << 20)
-    headers = BYTES | {"Upload-Offset": "0", "Content-Length": str(256 << 20)}
+    headers = APPEND_HEADERS | {"Upload-Offset": "0", "Content-Length": str(256 << 20)}
     assert api.http.patch(address, content=(piece for _ in range(256)), headers=headers).status_code == 204
     assert api.resident() - before < 40 << 20
-    api.http.delete(address, headers=TUS)
+    api.http.delete(address, headers=TUS_HEADERS)
 
 
 def test_hundreds_of_idle_appends_do_not_block_other_requests(api: Api) -> None:
@@ -263,7 +265,7 @@ def test_hundreds_of_idle_appends_do_not_block_other_requests(api: Api) -> None:
         assert api.http.get("/v1/models").status_code == 200
     until(lambda: status() == 204, message="requests are still refused")
     for idle_address in [*idle_uploads, address]:
-        assert api.http.delete(idle_address, headers=TUS).status_code == 204
+        assert api.http.delete(idle_address, headers=TUS_HEADERS).status_code == 204
 
 
 # -- killed processes
@@ -384,7 +386,7 @@ def start_tus_js(javascript: str, api: Api, file: Path, **options: object) -> "s
         "UPLOAD_OPTIONS": json.dumps(upload),
     }
     return subprocess.Popen(
-        [str(ROOT / "scripts/tools/npm"), "node", str(NODE)],
+        [str(ROOT / "scripts/tools/npm"), "node", str(TUS_JS_SCRIPT)],
         env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
