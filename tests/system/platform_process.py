@@ -1,4 +1,4 @@
-"""Platform processes of system tests: started like `make run`, observed in /proc, stopped like by Ctrl-C."""
+"""Platform processes of system tests: started as by `make run`, observed in /proc, stopped as by Ctrl-C."""
 
 import ctypes
 import json

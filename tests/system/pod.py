@@ -30,7 +30,7 @@ class Image:
     """An interpreter that every user may run."""
 
     def __init__(self, folder: Path) -> None:
-        assert os.geteuid() == 0, "These tests make containers of their own; run them as root."
+        assert os.geteuid() == 0, "These tests create containers; run them as root."
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         self.python = python_for_all(folder)

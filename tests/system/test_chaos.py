@@ -107,8 +107,7 @@ def test_killing_every_role_under_load_does_not_change_the_results(
     ids = {load: platform.submit(**LOADS[load], workers=1)["id"] for load in LOADS}
     for id in ids.values():
         until(lambda id=id: has_results(platform, id), message="no task is done")
-    # A kill of a model server in use makes its scenario `crashed`, so the results differ: it has a test of its own
-    # below.
+    # A kill of a model server in use makes its scenario `crashed`, so the results differ: it has a separate test.
     victims = [*(role for role in ROLES if role != "model_server"), "flush"]
     rng.shuffle(victims)
     # Victims with the same goal are killed one right after the other; all victims before the load is done.

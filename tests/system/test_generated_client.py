@@ -15,7 +15,7 @@ import pytest
 from tests.system.platform_process import FINAL, ROOT, PlatformProcess
 from tests.waiting import until
 
-#: Installed on demand, in an environment of its own.
+#: Installed on demand, in a separate environment.
 GENERATOR = "openapi-python-client==0.29.1"
 #: Content types that the generator treats as bytes.
 OVERRIDES = """

@@ -93,7 +93,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
             yield connection
             connection.connection.close()
             assert [process.wait(TIMEOUT) for process in running] == [0, 0, 0]
-            # Ranks have sessions of their own, and the ranks of a failed task may continue to run.
+            # Each rank has its own session, and the ranks of a failed task may continue to run.
             assert processes.started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders_port}") == []
         finally:
             for process in running:
