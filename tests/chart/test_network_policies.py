@@ -134,7 +134,7 @@ def test_required_connections_are_allowed(case: str) -> None:
     assert all(allows(pod, DNS_SERVER, 53, "UDP") for pod in platform.values())
 
 
-@pytest.mark.parametrize("part", STORES)
+@pytest.mark.parametrize("store", STORES)
 def test_only_roles_reach_a_trials_stores_and_stores_reach_no_pod(store: str) -> None:
     allows, platform = evaluator("trial").allows, components("trial")
     sources = {name for name, pod in platform.items() if any(allows(pod, platform[store], port) for port in PORTS)}
