@@ -272,7 +272,7 @@ class Dispatcher:
             managed.executor.resize(launch.id, workers)
         except PlatformError as error:
             message = error.detail or "It keeps its workers."
-            self._dispatch.record_notes(launch, [Note(key=f"workers-{workers}", words=message)])
+            self._dispatch.record_notes(launch, [Note(key=f"workers-{workers}", message=message)])
         else:
             self._dispatch.resize(launch, workers)
 

@@ -99,7 +99,7 @@ class Note:
     """A sentence for users about a launch, with the next step; a note with the same ``key`` is recorded once."""
 
     key: str
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,7 +31,7 @@ _LOCAL_HEADER = 30
 
 @dataclass(frozen=True, slots=True)
 class ZipEntry:
-    """A file or folder in the directory; sizes in bytes, ``at`` is the offset of its local header.
+    """A file or folder in the directory; sizes in bytes, ``header_offset`` is that of its local header.
 
     ``name`` is as stored. ``method``: 0 stored, 8 deflated, others are not refused here.
     """
@@ -41,7 +41,7 @@ class ZipEntry:
     crc32: int
     packed: int
     size: int
-    at: int
+    header_offset: int
 
     @property
     def is_folder(self) -> bool:
@@ -71,67 +71,70 @@ def _locate(read: ReadAt, size: int) -> tuple[int, int, int]:
     """Find the central directory; return its number of entries, its size in bytes and its offset."""
     base = max(0, size - _TAIL)
     tail = read(base, _TAIL)
-    at = tail.rfind(_END)
-    if at < 0 or len(tail) - at < 22:
+    position = tail.rfind(_END)
+    if position < 0 or len(tail) - position < 22:
         raise BadArchive("The zip has no directory at its end: it is truncated, or not a zip. Send it again.")
-    count, length, start = struct.unpack_from("<HII", tail, at + 10)
+    count, length, start = struct.unpack_from("<HII", tail, position + 10)
     if count == 0xFFFF or _FULL in (length, start):
-        if at < 20 or tail[at - 20 : at - 16] != _LOCATOR:
+        if position < 20 or tail[position - 20 : position - 16] != _LOCATOR:
             raise BadArchive("The zip's directory has no zip64 locator. Create it again.")
-        (offset,) = struct.unpack_from("<Q", tail, at - 12)
-        record = read(offset, 56) if offset + 56 <= base + at else b""  # an offset beyond any file is an OS error
+        (offset,) = struct.unpack_from("<Q", tail, position - 12)
+        record = read(offset, 56) if offset + 56 <= base + position else b""  # an offset beyond any file is an OS error
         if len(record) < 56 or record[:4] != _END64:
             raise BadArchive("The zip's directory is not at its declared offset. Create it again.")
         count, length, start = struct.unpack_from("<QQQ", record, 32)
     if count > ENTRIES or length > DIRECTORY:
         raise BadArchive(f"The zip lists {count:,} entries; the limit is {ENTRIES:,} (in 16 MB). Send a tar, or fewer.")
-    if start + length > base + at:
+    if start + length > base + position:
         raise BadArchive("The zip's directory is not at its declared offset. Create it again.")
     return count, length, start
 
 
 def _parse(directory: bytes, count: int) -> Iterator[ZipEntry]:
-    at = 0
+    position = 0
     for _ in range(count):
-        if at + _ENTRY.size > len(directory) or directory[at : at + 4] != b"PK\x01\x02":
+        if position + _ENTRY.size > len(directory) or directory[position : position + 4] != b"PK\x01\x02":
             raise BadArchive("The zip's directory is damaged. Create it again.")
-        fields = _ENTRY.unpack_from(directory, at)
+        fields = _ENTRY.unpack_from(directory, position)
         flags, method, crc32, packed, size = fields[1], fields[2], *fields[5:8]
         name_length, extra_length, comment_length = fields[8:11]
         attributes, offset = fields[13:]
-        at += _ENTRY.size
-        name, extra = directory[at : at + name_length], directory[at + name_length : at + name_length + extra_length]
-        at += name_length + extra_length + comment_length
+        position += _ENTRY.size
+        name, extra = (
+            directory[position : position + name_length],
+            directory[position + name_length : position + name_length + extra_length],
+        )
+        position += name_length + extra_length + comment_length
         size, packed, offset = _zip64_values(extra, size, packed, offset)
         kind = attributes >> 16 & _KIND
         if kind not in {0, _FILE} and not (kind == _FOLDER and name.endswith(b"/")):
             raise BadArchive(f"The zip's entry {printable(name)} is a link or a device; only files are allowed.")
         if flags & _ENCRYPTED:
             raise BadArchive(f"The zip's entry {printable(name)} is encrypted. Pack it without a password.")
-        yield ZipEntry(name=name, method=method, crc32=crc32, packed=packed, size=size, at=offset)
+        yield ZipEntry(name=name, method=method, crc32=crc32, packed=packed, size=size, header_offset=offset)
 
 
 def _zip64_values(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:
     """Return the values with those that are 0xFFFFFFFF replaced from the zip64 extra field, which has only those."""
-    at = 0
-    while at + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, at)
+    position = 0
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, position)
         if kind == 1:
-            numbers = iter(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
+            numbers = iter(struct.unpack_from(f"<{min(length, len(extra) - position - 4) // 8}Q", extra, position + 4))
             size, packed, offset = (
                 next(numbers, value) if value == _FULL else value for value in (size, packed, offset)
             )
-        at += 4 + length
+        position += 4 + length
     return size, packed, offset
 
 
 def _check_overlaps(entries: Sequence[ZipEntry], directory: int) -> None:
     """Refuse entries with overlapping data: a small archive with such entries can unpack to petabytes."""
     end = 0
-    for entry in sorted(entries, key=lambda entry: entry.at):
-        if entry.at < end:
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+        if entry.header_offset < end:
             name = printable(entry.name)
             raise BadArchive(f"The zip's entry {name} overlaps another entry: it shares its data. Create it again.")
-        end = entry.at + _LOCAL_HEADER + entry.packed
+        end = entry.header_offset + _LOCAL_HEADER + entry.packed
     if end > directory:
         raise BadArchive("The zip's directory overlaps its data. Create it again.")

@@ -117,7 +117,7 @@ def test_a_stream_of_lines_is_resumed_by_its_query(client: FlaskClient, finished
 
 
 @pytest.mark.parametrize(
-    "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=yes", "from=-1", "from=x",
+    "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=2", "from=-1", "from=x",
               "format=xml", "format=csv&from=3", "folow=true"],
 )  # fmt: skip
 def test_an_invalid_query_is_refused(client: FlaskClient, finished: str, query: str) -> None:

@@ -220,7 +220,7 @@ def test_unschedulable_resources_are_noted_and_not_hopeless(open_executor: OpenE
     executor = open_executor(patience=1)
     executor.submit(unschedulable_launch())
     status = wait_for_status(executor, lambda status: bool(status.notes))
-    assert "not enough example.com/gpu" in status.notes[0].words and not status.hopeless
+    assert "not enough example.com/gpu" in status.notes[0].message and not status.hopeless
     executor.cancel(LAUNCH)
 
 
@@ -230,7 +230,7 @@ def test_a_container_beyond_its_memory_limit_is_named(open_executor: OpenExecuto
     status = wait_for_status(
         executor, lambda status: any(note.key == "OOMKilled:model-server" for note in status.notes)
     )
-    assert any("more than its 6Mi of memory" in note.words for note in status.notes)
+    assert any("more than its 6Mi of memory" in note.message for note in status.notes)
     executor.cancel(LAUNCH)
 
 

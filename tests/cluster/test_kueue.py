@@ -146,7 +146,7 @@ def wait_for_status(executor: KubernetesExecutor, id: str, condition: Callable[[
 
 def is_suspended_with(text: str) -> Callable[[LaunchStatus], bool]:
     """Return a condition: the launch is suspended with a note that contains a text."""
-    return lambda status: status.phase is Phase.SUSPENDED and any(text in note.words for note in status.notes)
+    return lambda status: status.phase is Phase.SUSPENDED and any(text in note.message for note in status.notes)
 
 
 def is_running(status: LaunchStatus) -> bool:
@@ -226,7 +226,7 @@ def test_a_launch_queued_behind_another_is_not_reported_as_suspended(
 
     def quota_is_noted() -> bool:
         statuses = executor.observe([LAUNCH, SECOND])
-        messages.update(note.words for status in statuses.values() for note in status.notes)
+        messages.update(note.message for status in statuses.values() for note in status.notes)
         return any("quota for pods" in message for message in messages)
 
     until(quota_is_noted, PATIENCE)

@@ -378,12 +378,12 @@ def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: Dispatc
 def test_a_message_of_a_launch_status_is_recorded_once_in_the_events_of_its_simulation(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, _ = rig.launch(id)
-    executor.reported = {"notes": (Note(key="unschedulable", words="No node has 2 free GPUs; ask for fewer."),)}
+    executor.reported = {"notes": (Note(key="unschedulable", message="No node has 2 free GPUs; ask for fewer."),)}
     rig.until(lambda: rig.messages(id))
     for _ in range(5):
         rig.dispatcher.step()
     executor.reported = {
-        "notes": (*executor.reported["notes"], Note(key="oom", words="The evaluator was out of memory."))
+        "notes": (*executor.reported["notes"], Note(key="oom", message="The evaluator was out of memory."))
     }
     rig.until(lambda: len(rig.messages(id)) > 1)
     assert rig.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The evaluator was out of memory."]

@@ -157,7 +157,7 @@ def test_a_launch_queued_by_kueue_has_the_message_of_its_workload(cluster: Clust
     metadata = {"name": "jobset-wt-a-1", "namespace": "ns", "ownerReferences": [reference]}
     cluster.lists["workloads"] = [{"metadata": metadata, "status": {"conditions": [condition]}}]
     observed = cluster.executor.observe(["a"])["a"]
-    assert observed.phase is Phase.SUSPENDED and "no room in queue gold" in observed.notes[0].words
+    assert observed.phase is Phase.SUSPENDED and "no room in queue gold" in observed.notes[0].message
 
 
 def test_a_forbidden_list_is_a_permission_error_that_names_the_list(cluster: Cluster) -> None:

@@ -185,7 +185,7 @@ def test_a_launch_pending_for_a_drained_node_has_a_note_and_starts_afterwards(
     executor.submit(launch_of())
     until(
         lambda: (
-            (status := status_of(executor)) is not None and "drained" in " ".join(note.words for note in status.notes)
+            (status := status_of(executor)) is not None and "drained" in " ".join(note.message for note in status.notes)
         )
     )
     assert wait_for(executor, Phase.SUSPENDED).hopeless is False

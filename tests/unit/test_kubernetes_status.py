@@ -63,7 +63,7 @@ def recorded_status(name: str, seconds_after_creation: float = 5.0) -> LaunchSta
 def test_a_launch_that_waits_has_a_single_sentence_as_its_reason(name: str, phase: Phase, sentence: str) -> None:
     status = recorded_status(name)
     assert status.phase is phase
-    assert status.notes[0].words.startswith(sentence)
+    assert status.notes[0].message.startswith(sentence)
     assert not status.hopeless, "a launch is hopeless only once the executor's patience has run out"
     assert len({note.key for note in status.notes}) == len(status.notes)
 
@@ -83,7 +83,7 @@ def test_a_launch_that_waits_has_a_single_sentence_as_its_reason(name: str, phas
 def test_only_a_permanent_failure_is_hopeless_and_only_after_the_executors_patience(name: str, hopeless: bool) -> None:
     status = recorded_status(name, seconds_after_creation=PATIENCE + 60)
     assert status.hopeless is hopeless
-    assert not hopeless or status.reason == status.notes[0].words
+    assert not hopeless or status.reason == status.notes[0].message
 
 
 def test_a_successful_launch_has_no_reason() -> None:
@@ -116,7 +116,7 @@ NOW = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
 def messages_of_pod(status: Mapping[str, Any]) -> str:
     launch = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
-    return " ".join(note.words for note in launch.notes)
+    return " ".join(note.message for note in launch.notes)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
 def test_an_mpi_program_has_an_exit_code_only_if_no_worker_was_replaced(pods: list[Pod], exit: int | None) -> None:
     status = launch_status(mpi_job(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert status.exit == exit
-    assert exit or status.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
+    assert exit or status.reason in {make_note("PodTaken").message, make_note("EvictionByEvictionAPI").message}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_an_mpi_program_that_lost_a_worker_has_not_succeeded_even_if_mpirun_retu
     assert not settled(job)
     status = launch_status(job, pods, now=NOW, patience=PATIENCE)
     assert (status.phase, status.exit) == (Phase.ENDED, exit)
-    assert status.reason == (None if exit == 0 else make_note("PodTaken").words)
+    assert status.reason == (None if exit == 0 else make_note("PodTaken").message)
 
 
 def test_an_mpi_program_past_its_deadline_was_ended_and_not_evicted() -> None:
@@ -409,7 +409,7 @@ def messages_of_suspended(queued: bool, *conditions: tuple[str, str, str, str]) 
     job = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
     status = launch_status(job, workloads=[workload], now=NOW, patience=PATIENCE)
     assert status.phase is Phase.SUSPENDED and len({note.key for note in status.notes}) == len(status.notes)
-    return [note.words for note in status.notes]
+    return [note.message for note in status.notes]
 
 
 def test_a_launch_queued_by_kueue_has_the_message_of_kueue() -> None:
@@ -459,12 +459,12 @@ def test_reasons_why_a_pod_could_not_be_created_are_distinguished(message: str, 
 def test_messages_of_the_cluster_become_a_single_short_printable_line() -> None:
     assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
     assert len(clean("x" * 10_000)) == 300
-    assert "\x1b" not in make_note("OOMKilled", "model-server", "\x1b[0m").words
+    assert "\x1b" not in make_note("OOMKilled", "model-server", "\x1b[0m").message
 
 
 def test_every_message_can_be_formatted_and_is_a_sentence() -> None:
     for fact in MESSAGES:
-        message = make_note(fact, "model-server", "thing", "because.").words
+        message = make_note(fact, "model-server", "thing", "because.").message
         assert "{" not in message and message.endswith(".") and ".." not in message and len(message) < 300
 
 

@@ -151,14 +151,14 @@ def test_every_failed_end_state_has_a_reason(state: str) -> None:
 @pytest.mark.parametrize("reason", sorted(REASONS))
 def test_every_pending_reason_has_a_note_and_only_hopeless_ones_end_the_launch(reason: str) -> None:
     status = launch_status("s1x1x0", [job(0, "PENDING", reason=reason)], TaskRecords())
-    assert [note.key for note in status.notes] == [reason] and REASONS[reason].message in status.notes[0].words
+    assert [note.key for note in status.notes] == [reason] and REASONS[reason].message in status.notes[0].message
     assert status.hopeless is REASONS[reason].never
     assert status.phase is (Phase.ENDED if status.hopeless else Phase.SUSPENDED)
 
 
 def test_the_longest_matching_reason_applies() -> None:
     notes = launch_status("s1x1x0", [job(0, "PENDING", reason="QOSMaxJobsPerUserLimit")], TaskRecords()).notes
-    assert REASONS["QOSMax"].message in notes[0].words
+    assert REASONS["QOSMax"].message in notes[0].message
     assert launch_status("s1x1x0", [job(0, "PENDING", reason="QOSMaxCpuPerJobLimit")], TaskRecords()).hopeless
     assert launch_status(
         "s1x1x0", [job(0, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:n1")], TaskRecords()
@@ -167,7 +167,7 @@ def test_the_longest_matching_reason_applies() -> None:
 
 def test_an_unknown_pending_reason_is_quoted() -> None:
     (note,) = launch_status("s1x1x0", [job(0, "PENDING", reason="FrontEndDown")], TaskRecords()).notes
-    assert "FrontEndDown" in note.words
+    assert "FrontEndDown" in note.message
 
 
 def test_a_hopeless_pending_task_does_not_end_a_launch_with_running_tasks() -> None:
@@ -177,7 +177,7 @@ def test_a_hopeless_pending_task_does_not_end_a_launch_with_running_tasks() -> N
 
 def test_a_lost_runner_has_a_note_while_others_continue() -> None:
     status = launch_status("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], TaskRecords())
-    assert status.phase is Phase.RUNNING and "memory" in status.notes[0].words
+    assert status.phase is Phase.RUNNING and "memory" in status.notes[0].message
     assert status.notes == launch_status("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], TaskRecords()).notes
 
 

@@ -59,7 +59,7 @@ def test_entries_equal_the_entries_that_zipfile_wrote(names: list[str], comment:
             crc32=info.CRC,
             packed=info.compress_size,
             size=info.file_size,
-            at=info.header_offset,
+            header_offset=info.header_offset,
         )
         for info in infos
     ]
@@ -131,7 +131,7 @@ def test_a_zip64_record_beyond_the_file_is_refused_before_it_is_read(offset: int
 
 
 def test_the_compression_ratio_is_checked_only_above_a_number_of_bytes() -> None:
-    entry = ZipEntry(name=b"a", method=8, crc32=0, packed=10, size=2001, at=0)
+    entry = ZipEntry(name=b"a", method=8, crc32=0, packed=10, size=2001, header_offset=0)
     check_ratio([entry], unchecked=2001)
     with pytest.raises(BadArchive, match="200 times"):
         check_ratio([entry], unchecked=2000)

@@ -243,7 +243,7 @@ class Dispatch:
 
         def write(c: Connection) -> None:
             for note in fresh:
-                body = {"launch": launch.id, "executor": launch.executor, "key": note.key, "message": note.words}
+                body = {"launch": launch.id, "executor": launch.executor, "key": note.key, "message": note.message}
                 simulations.say(c, launch.simulation, "launch", body, self._database.now(c))
 
         if fresh:

@@ -35,7 +35,7 @@ class ByteSource:
     size: int
     read: Callable[[int, int], Iterator[bytes]]
 
-    def at(self, start: int, length: int) -> bytes:
+    def part(self, start: int, length: int) -> bytes:
         """Return the bytes of a small part."""
         return b"".join(self.read(start, min(self.size, start + length)))
 
@@ -50,7 +50,7 @@ def read_ahead(source: ByteSource) -> ByteSource:
             yield from source.read(start, stop)
             return
         if not begin <= start <= stop <= begin + len(window):
-            begin, window = start, source.at(start, WINDOW)
+            begin, window = start, source.part(start, WINDOW)
         yield window[start - begin : stop - begin]
 
     return ByteSource(source.size, read)
@@ -70,7 +70,7 @@ class Decompressor(Protocol):
 
 def detect_format(source: ByteSource) -> str | None:
     """Detect the format by the first bytes; ``plain`` for an uncompressed tar, None if it is unknown."""
-    head = source.at(0, 512)
+    head = source.part(0, 512)
     for magic, format in _MAGIC.items():
         if head.startswith(magic):
             return format

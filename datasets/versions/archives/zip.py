@@ -27,10 +27,10 @@ def files(source: ByteSource, *, ratio_from: int = SMALL) -> Iterator[SourceFile
 
 def members(source: ByteSource, *, ratio_from: int = SMALL) -> list[tuple[str, ZipEntry]]:
     """Return the directory's files with their paths, by offset; raise BadArchive or BadName if one is not allowed."""
-    entries = read_directory(source.at, source.size)
+    entries = read_directory(source.part, source.size)
     check_ratio(entries, unchecked=ratio_from)
     by_offset = []
-    for entry in sorted(entries, key=lambda entry: entry.at):
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
         if entry.is_folder:
             file_names.check_folder(entry.name)
             continue
@@ -43,11 +43,11 @@ def members(source: ByteSource, *, ratio_from: int = SMALL) -> list[tuple[str, Z
 
 def _bytes_of(source: ByteSource, path: str, entry: ZipEntry) -> Iterator[bytes]:
     """Yield a file's bytes; raise BadArchive if size or CRC differ from the directory's."""
-    header = source.at(entry.at, 30)
+    header = source.part(entry.header_offset, 30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":
         raise BadArchive(f"The zip's entry {printable(path)} has no local header at its declared offset.")
     _, name_length, extra_length = _LOCAL.unpack(header)
-    start = entry.at + 30 + name_length + extra_length
+    start = entry.header_offset + 30 + name_length + extra_length
     if start + entry.packed > source.size:
         raise BadArchive(f"The zip's entry {printable(path)} extends beyond the end of the file.")
     packed = source.read(start, start + entry.packed)

@@ -112,16 +112,16 @@ def launch_status(
     if pods and all(deleted_without_replacement(pod, now) for pod in pods):
         note = make_note("PodsDeleted")
         notes[note.key] = note
-        return LaunchStatus(id=id, phase=Phase.ENDED, reason=note.words, notes=tuple(notes.values()))
+        return LaunchStatus(id=id, phase=Phase.ENDED, reason=note.message, notes=tuple(notes.values()))
     if any(pod.status.phase == "Running" for pod in pods):
         phase = Phase.RUNNING
     alive = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
     if alive and all(node_lost(pod, now, patience) for pod in alive):
         note = make_note("NodeLost", what=", ".join(sorted({pod.spec.node_name or "" for pod in alive})))
         notes[note.key] = note
-        return LaunchStatus(id=id, phase=Phase.ENDED, reason=note.words, notes=tuple(notes.values()))
+        return LaunchStatus(id=id, phase=Phase.ENDED, reason=note.message, notes=tuple(notes.values()))
     hopeless = phase is Phase.STARTING and (creation_refused or 0 < len(alive) <= stuck)
-    reason = next((note.words for note in notes.values()), None) if hopeless else None
+    reason = next((note.message for note in notes.values()), None) if hopeless else None
     return LaunchStatus(id=id, phase=phase, notes=tuple(notes.values()), hopeless=hopeless, reason=reason)
 
 
@@ -144,11 +144,11 @@ def ended_status(owner: Owner, pods: Sequence[Pod]) -> LaunchStatus:
     if condition is not None and condition.reason == "DeadlineExceeded":
         note = make_note("DeadlineExceeded")
         notes[note.key] = note
-        text, disrupted = note.words, False
+        text, disrupted = note.message, False
     elif worker_lost and not notes:
         note = make_note("PodTaken")
         notes[note.key] = note
-    first = next((note.words for note in notes.values()), "")
+    first = next((note.message for note in notes.values()), "")
     message = (condition and (condition.message or condition.reason)) or ""
     reason = first or text or f"the cluster ended the launch: {clean(message)}"
     hopeless = exit == HOPELESS and text.startswith(EXIT_CONTAINERS[RUNNER])

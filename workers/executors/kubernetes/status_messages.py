@@ -123,7 +123,7 @@ def make_note(fact: str, part: str = "", what: str = "", message: str = "", key:
     """Return the note of a fact; notes of one ``key`` and part replace each other."""
     reason = clean(message) or "no reason given"
     text = MESSAGES[fact].text.format(part=part, what=clean(what) or "unknown", message=reason.rstrip("."))
-    return Note(key=":".join(filter(None, (key or fact, part))), words=text)
+    return Note(key=":".join(filter(None, (key or fact, part))), message=text)
 
 
 def clean(text: str, longest: int = LONGEST) -> str:

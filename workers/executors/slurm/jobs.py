@@ -175,7 +175,7 @@ def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> 
     unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in records.exits]
     pending = {job.reason: pending_state for job in unfinished if (pending_state := pending_reason(job)) is not None}
     notes = tuple(
-        Note(key=reason, words=f"The job is pending in Slurm: {pending_state.message}.")
+        Note(key=reason, message=f"The job is pending in Slurm: {pending_state.message}.")
         for reason, pending_state in sorted(pending.items())
     )
     for phase in (Phase.RUNNING, Phase.STARTING, Phase.SUSPENDED):
@@ -200,7 +200,8 @@ def lost_runner_notes(jobs: Iterable[Job]) -> tuple[Note, ...]:
     """Return notes on runners that Slurm ended while others continue, which take over their work."""
     lost = [job for job in jobs if job.state in ENDINGS and job.task is not None]
     return tuple(
-        Note(key=f"{job.state} {job.task}", words=f"Runner {job.task} was lost: {ENDINGS[job.state]}.") for job in lost
+        Note(key=f"{job.state} {job.task}", message=f"Runner {job.task} was lost: {ENDINGS[job.state]}.")
+        for job in lost
     )
 
 
