@@ -71,14 +71,14 @@ def test_evaluator_and_model_server_of_a_pod_are_pinned_to_the_same_core(
     runner_api = start_runner_api(20_000, sleep_ms=5)
     pod = start_pod(runner_api)
 
-    def cores() -> set[str]:
-        pids = [pid for container in pod.containers[1:] for pid in container.children()]
-        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
-        return {text.partition("Cpus_allowed_list:")[2].split()[0] for text in statuses}
+    def pinned_cores(container: Container) -> set[str]:
+        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in container.children()]
+        allowed = {text.partition("Cpus_allowed_list:")[2].split()[0] for text in statuses}
+        return {cores for cores in allowed if cores.isdigit()}  # a spare process is not pinned to any core
 
     until(lambda: "report" in runner_api.asked)
-    # the spare model server is not pinned to any core
-    until(lambda: any(name.isdigit() for name in cores()) or len(os.sched_getaffinity(0)) == 1)
+    _, evaluators, model_servers = pod.containers
+    until(lambda: (cores := pinned_cores(evaluators)) and cores == pinned_cores(model_servers))
     pod.runner.send(signal.SIGTERM)
     for container in pod.containers:
         container.wait()
