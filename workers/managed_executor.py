@@ -50,7 +50,7 @@ class ManagedExecutor:
         self._refills = 0
         self._refusals = 0
         self._refusing_until = 0.0
-        self._thread = ThreadPoolExecutor(1, f"site-{config.name}")
+        self._thread = ThreadPoolExecutor(1, f"executor-{config.name}")
         self._at_work: Future[None] | None = None
 
     @property
