@@ -1,5 +1,6 @@
 """Attack suite: the outcomes at every sandbox level equal the table in docs/sandbox.md."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -75,6 +76,22 @@ def documented(user: str, level: int) -> dict[str, str]:
     row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * len(COLUMNS) + r"\|")
     column = COLUMNS.index((user, level)) + 2
     return {match[1]: match[column] for match in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if match}
+
+
+def described() -> dict[str, str]:
+    """Read the second column of the table."""
+    row = re.compile(r"\| `(\w+)` \| ([^|]*) " + r"\| (?:contained|escaped) " * len(COLUMNS) + r"\|")
+    return {match[1]: match[2] for match in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if match}
+
+
+def test_the_documented_table_describes_each_attack() -> None:
+    functions = [
+        node
+        for path in (Path(__file__).parent / "inside").glob("on_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(mark) == "attack" for mark in node.decorator_list)
+    ]
+    assert described() == {function.name: ast.get_docstring(function) for function in functions}
 
 
 @pytest.mark.parametrize("attack_runner", USERS, indirect=True)
