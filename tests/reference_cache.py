@@ -22,17 +22,17 @@ class ReferenceCache:
 
     def __init__(self, capacity: int, groups: Mapping[str, tuple[Policy, int]]) -> None:
         self.capacity, self.groups = capacity, groups
-        self.held: dict[str, CachedItem] = {}
+        self.items: dict[str, CachedItem] = {}
         self.pinned: set[str] = set()
         self.floors = dict.fromkeys(groups, 0.0)
 
     def used(self, group: str) -> int:
         """Return the bytes of a group."""
-        return sum(item.size for item in self.held.values() if item.group == group)
+        return sum(item.size for item in self.items.values() if item.group == group)
 
     def add(self, id: str, group: str, size: int, now: float, *, required: bool = False) -> list[str] | None:
         """Admit an item, or a new version of it, and return the victims' ids; None, and no change, if it is refused."""
-        remaining, victims, floors = dict(self.held), [], dict(self.floors)
+        remaining, victims, floors = dict(self.items), [], dict(self.floors)
         while (shrinking := self._group_to_shrink(remaining, group, size)) is not None:
             policy = self.groups[shrinking][0]
             evictable = [item for item in remaining.values() if item.group == shrinking and item.id not in self.pinned]
@@ -48,16 +48,16 @@ class ReferenceCache:
                 return None
             del remaining[victim.id]
             victims.append(victim.id)
-        self.held, self.floors = remaining, floors
+        self.items, self.floors = remaining, floors
         key = self.groups[group][0].key(Item(id, size, now, now), self.floors[group])
-        self.held[id] = CachedItem(id=id, group=group, size=size, added=now, key=key)
+        self.items[id] = CachedItem(id=id, group=group, size=size, added=now, key=key)
         return victims
 
     def use(self, id: str, now: float) -> None:
         """Use an item, if it is here."""
-        if (item := self.held.get(id)) is not None:
+        if (item := self.items.get(id)) is not None:
             key = self.groups[item.group][0].key(Item(id, item.size, item.added, now), self.floors[item.group])
-            self.held[id] = replace(item, key=key)
+            self.items[id] = replace(item, key=key)
 
     def _group_to_shrink(self, items: Mapping[str, CachedItem], group: str, size: int) -> str | None:
         used = dict.fromkeys(self.groups, 0) | {group: size}

@@ -200,7 +200,7 @@ def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, runner_api
     chunks: list[bytes] = []
     listener = threading.Thread(target=lambda: chunks.extend(bench.executor.logs(LAUNCH, 1)), daemon=True)
     listener.start()
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     bench.finish()
     listener.join(60)
     assert not listener.is_alive() and b"(0)" in b"".join(chunks)

@@ -302,10 +302,10 @@ def test_a_preempted_launch_releases_its_leases_and_continues_later(
     own_cluster.apply({"apiVersion": "scheduling.k8s.io/v1", **urgent})
     executor, first, second = open_executor(), start_simulation(LAUNCH, 3000), start_simulation(SECOND, 200)
     submit(executor, own_cluster, queued_launch(first, LAUNCH), jobset=jobset)
-    until(lambda: "report" in first.asked, PATIENCE)
+    until(lambda: "report" in first.requests, PATIENCE)
     submit(executor, own_cluster, queued_launch(second, SECOND, priority=queues.namespace), jobset=jobset)
     wait_for_status(executor, LAUNCH, is_suspended_with("evicted the launch (Preempted"))
-    until(lambda: not first.held(), PATIENCE)
+    until(lambda: not first.count_leases(), PATIENCE)
     assert wait_for_status(executor, SECOND, has_ended(second)).exit == 0
     executor.cancel(SECOND)
     assert wait_for_status(executor, LAUNCH, has_ended(first)).exit == 0
@@ -325,10 +325,10 @@ def test_a_gang_whose_queue_is_drained_waits_and_restarts(
         start_simulation(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={}),
     )
     executor.submit(gang_launch(runner_api))
-    until(lambda: "report" in runner_api.asked, PATIENCE)
+    until(lambda: "report" in runner_api.requests, PATIENCE)
     queues.set_quota(pods=3, stopPolicy="HoldAndDrain")
     wait_for_status(executor, LAUNCH, is_suspended_with("stopped"))
-    until(lambda: not runner_api.held(), PATIENCE)
+    until(lambda: not runner_api.count_leases(), PATIENCE)
     own_cluster.until(lambda: not queues.pods(LAUNCH), "its pods are deleted")
     before = len(runner_api.results())
     queues.set_quota(pods=3, stopPolicy="None")

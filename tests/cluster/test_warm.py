@@ -67,13 +67,13 @@ def test_a_warm_pod_is_taken_and_replaced_and_leaves_no_objects(
     assert executor.capacity()["cpu"] == before - 1, "a warm launch reserves its cores"
     assert executor.take_warm_launch(launch_of(runner_api.url)) is None, "the warm pod is not ready yet"
     fill_warm_pool(executor)
-    until(lambda: "wait" in runner_api.asked)
+    until(lambda: "wait" in runner_api.requests)
     (first,) = owners()
 
     launch, warm = take_launch(executor, runner_api)
     assert warm.id == first and executor.take_warm_launch(launch_of(runner_api.url)) is None
     began = time.monotonic()
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     print(f"first results {time.monotonic() - began:.3f} s after the launch's row was written")
     executor.submit(launch)
     executor.submit(launch)
@@ -97,7 +97,7 @@ def test_a_dispatcher_killed_before_labelling_loses_neither_launch_nor_workers(
     executor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
     fill_warm_pool(executor)
     launch, _ = take_launch(executor, runner_api)  # and the dispatcher is killed
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
 
     successor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
     active = {launch.id: ActiveLaunch(SIMULATION, 1, 2)}

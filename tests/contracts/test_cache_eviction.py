@@ -117,8 +117,8 @@ def test_the_object_index_evicts_as_a_scan_would(
             elif step == "use":
                 model.use(id, now)
                 index.record({name: now}, {})
-            elif step == "delete" and id in model.held:
-                del model.held[id]
+            elif step == "delete" and id in model.items:
+                del model.items[id]
                 index.delete(name, files[id][0])
                 ids.pop(files[id][0])
             elif step == "wait":
@@ -126,8 +126,8 @@ def test_the_object_index_evicts_as_a_scan_would(
             elif step == "restart":
                 index.close()
                 index = ObjectIndex(Path(folder, "ledger.db"), config, "p")
-                assert index.reconcile(lambda: [files[id] for id in model.held]) == []
-            assert {row.name.hex() for row in index.rows_after(b"", 100)} == set(model.held)
+                assert index.reconcile(lambda: [files[id] for id in model.items]) == []
+            assert {row.name.hex() for row in index.rows_after(b"", 100)} == set(model.items)
             assert {name: account.bytes for name, account in index.accounts().items()} == {
                 name: model.used(name) for name in "ab"
             }
@@ -224,13 +224,13 @@ def test_the_node_cache_evicts_as_a_scan_would(policy: str, capacity: int, steps
         for step, number, size in steps:
             clock.now += 1
             id = f"{number:064x}"
-            if step == "add" and id not in model.held:
+            if step == "add" and id not in model.items:
                 expected = model.add(id, "node", size, clock.now, required=True)
                 assert add_to_cache(cache, id, size) is (expected is not None)
             elif step == "use":
                 model.use(id, clock.now)
                 cache.touch(id)
-            elif step == "pin" and id in model.held:
+            elif step == "pin" and id in model.items:
                 model.pinned.add(id)
                 model.use(id, clock.now)
                 cache.pin(id, f"holder of {number}")
@@ -242,7 +242,7 @@ def test_the_node_cache_evicts_as_a_scan_would(policy: str, capacity: int, steps
             elif step == "restart":
                 cache = DiskCache(Path(folder), capacity, policy, clock=clock)
             present = set(os.listdir(Path(folder, "objects"))) if Path(folder, "objects").exists() else set()
-            assert present == set(model.held)
+            assert present == set(model.items)
 
 
 def add_to_cache(cache: DiskCache, id: str, size: int) -> bool:

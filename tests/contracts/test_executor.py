@@ -194,7 +194,7 @@ def test_a_restarted_agent_observes_the_launches_of_a_killed_agent_as_ended(
     agent: Agent, runner_api: RunnerApi
 ) -> None:
     agent.executor.submit(launch_of(runner_api.url))
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     runners = agent.runners()
     agent.end(signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in runners))
@@ -205,7 +205,7 @@ def test_a_restarted_agent_observes_the_launches_of_a_killed_agent_as_ended(
 
 def test_a_killed_runner_is_observed_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.submit(launch_of(runner_api.url))
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     lock = agent.home / "launches" / LAUNCH / "lock"
     (holder,) = [pid for pid in agent.runners() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
     os.kill(holder, signal.SIGKILL)
@@ -219,7 +219,7 @@ def descriptors(pid: int) -> list[str]:
 
 def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.submit(launch_of(runner_api.url))
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     runners = agent.runners()
     assert agent.end() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in runners)

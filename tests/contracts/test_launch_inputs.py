@@ -73,7 +73,7 @@ def test_model_and_dataset_folder_are_downloaded_completely(
 
 def test_inputs_with_a_path_are_not_downloaded(runner_api: RunnerApi, inputs: Callable[..., LaunchInputs]) -> None:
     assert inputs().download({}, model="/a/model", dataset="/a/folder") == ("/a/model", "/a/folder")
-    assert runner_api.asked == []
+    assert runner_api.requests == []
 
 
 def test_an_interrupted_download_is_resumed(
@@ -109,7 +109,7 @@ def test_an_object_in_the_cache_is_not_requested_from_the_runner_api(
     cache = OneObjectCache(MODEL)
     model, _ = inputs(cache).download(files, model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
-    assert "model" not in runner_api.asked
+    assert "model" not in runner_api.requests
     assert cache.put_digests == []
 
 

@@ -336,7 +336,7 @@ def test_runners_complete_a_simulation_while_it_is_resized(
     runner_api: RunnerApi, runner_executor: SlurmExecutor
 ) -> None:
     runner_executor.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url, workers=1))
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     runner_executor.resize(LAUNCH, 2)
     until(lambda: finished_tasks(runner_api) == TASKS)
     assert len(runner_api.results()) == TASKS
@@ -350,7 +350,7 @@ def test_no_result_is_lost_when_a_runner_is_killed(
     slurm: Slurm, runner_api: RunnerApi, runner_executor: SlurmExecutor, tmp_path: Path
 ) -> None:
     runner_executor.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url))
-    until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in runner_api.asked)
+    until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in runner_api.requests)
     slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
     until(lambda: runner_api.leases.expire() == [] and finished_tasks(runner_api) == TASKS)
     assert [line["task"] for line in runner_api.results()] == list(range(TASKS))

@@ -78,7 +78,7 @@ class RunnerApi:
         self.store = FilesystemStore(folder / "objects")
         self.notifier = LocalNotifier()
         self.leases = _LeasesOfTestDatasets(self.database, self.store, self.notifier, ttl=ttl, cache_ttl=cache_ttl)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
@@ -156,7 +156,7 @@ class RunnerApi:
                 listener.accept()[0].close()
 
     def _application(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        self.asked.append(environ["PATH_INFO"].rpartition("/")[2])
+        self.requests.append(environ["PATH_INFO"].rpartition("/")[2])
         return self.application(environ, start)
 
     def results(self) -> list[dict[str, Any]]:
@@ -192,7 +192,7 @@ class RunnerApi:
 
         self.database.write(end)
 
-    def held(self) -> int:
+    def count_leases(self) -> int:
         """Return the number of active leases of the launch."""
         with self.database.read() as c:
             return len(leases.of_launch(c, SIMULATION, LAUNCH))
@@ -227,7 +227,7 @@ class RunnerApi:
                 return False
             return True
 
-        until(exited, timeout, lambda: f"process {process.pid} still runs; last requests: {self.asked[-20:]}")
+        until(exited, timeout, lambda: f"process {process.pid} still runs; last requests: {self.requests[-20:]}")
 
     def close(self) -> None:
         """Stop the server and close the database."""

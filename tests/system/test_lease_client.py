@@ -80,7 +80,7 @@ def test_the_response_to_the_last_report_of_a_lease_contains_the_next_lease(
     leases.holders[0].report(lease, results(0, 50), rate=1.0)
     following = leases.holders[0].next(page)
     assert following is not None and following.cursor == 50
-    assert runner_api.asked == ["lease", "report"]
+    assert runner_api.requests == ["lease", "report"]
 
 
 def test_a_runner_that_stops_releases_the_lease_in_use_and_the_lease_just_granted(
@@ -89,10 +89,10 @@ def test_a_runner_that_stops_releases_the_lease_in_use_and_the_lease_just_grante
     _, page = begin_lease(leases, "0")
     granted, _ = begin_lease(leases, "1")
     leases.holders[1].report(granted, results(granted.cursor, granted.stop))
-    assert runner_api.held() == 2, "the next lease of the second worker is granted, but not started"
+    assert runner_api.count_leases() == 2, "the next lease of the second worker is granted, but not started"
     for holder in leases.holders:
         holder.stop()
     assert page.stop == 0
     leases.release(5.0)
-    assert runner_api.held() == 0
+    assert runner_api.count_leases() == 0
     assert leases.holders[0].next(page) is None

@@ -76,7 +76,7 @@ def test_evaluator_and_model_server_of_a_pod_are_pinned_to_the_same_core(
         allowed = {text.partition("Cpus_allowed_list:")[2].split()[0] for text in statuses}
         return {cores for cores in allowed if cores.isdigit()}  # a spare process is not pinned to any core
 
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     _, evaluators, model_servers = pod.containers
     until(lambda: (cores := pinned_cores(evaluators)) and cores == pinned_cores(model_servers))
     pod.runner.send(signal.SIGTERM)
@@ -103,14 +103,16 @@ def test_a_killed_evaluator_costs_no_result(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=5)
     pod = start_pod(runner_api)
-    until(lambda: runner_api.held() == 2)  # so that the evaluator that is killed, whichever it is, works on a lease
+    until(
+        lambda: runner_api.count_leases() == 2
+    )  # so that the evaluator that is killed, whichever it is, works on a lease
     os.kill(pod.evaluator.children()[0], signal.SIGKILL)
     run_to_end(pod, runner_api)
     assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3
     assert [(result["task"], result["status"]) for result in runner_api.results()] == [
         (task, "ok") for task in range(400)
     ]
-    assert "death" in runner_api.asked
+    assert "death" in runner_api.requests
     assert "the simulator's process ended: killed by SIGKILL" in runner_api.logs()
 
 
@@ -119,7 +121,7 @@ def test_a_killed_model_server_costs_only_its_current_scenario(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=5)
     pod = start_pod(runner_api)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     for pid in pod.model_server.children()[:2]:
         os.kill(pid, signal.SIGKILL)
     run_to_end(pod, runner_api)
@@ -136,14 +138,14 @@ def test_a_killed_container_ends_the_pod_and_no_task_is_blamed(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=5)
     pod = start_pod(runner_api)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     getattr(pod, name).send(signal.SIGKILL)
     codes = {container.name: container.wait() for container in pod.containers}
     assert codes.pop("runner") == EXIT_CONTAINER_ENDED, pod.runner.output
     assert f"the {name} container ended" in pod.runner.output
     del codes[name]
     assert list(codes.values()) == [EXIT_DONE]  # the third container ends with its runner
-    assert "death" not in runner_api.asked
+    assert "death" not in runner_api.requests
     runner_api.release()
     following = start_pod(runner_api)
     run_to_end(following, runner_api)
@@ -157,7 +159,7 @@ def test_a_killed_runner_leaves_no_process_and_the_next_runner_continues(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=5)
     pod = start_pod(runner_api)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     pod.runner.send(signal.SIGKILL)
     assert [container.wait() for container in (pod.evaluator, pod.model_server)] == [EXIT_DONE, EXIT_DONE]
     runner_api.release()
@@ -172,14 +174,14 @@ def test_a_pod_that_is_stopped_reports_finished_tasks_and_releases_the_rest(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=20)
     pod = start_pod(runner_api)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     for container in pod.containers:
         container.send(signal.SIGTERM)
     codes = [container.wait() for container in pod.containers]
     assert codes == [EXIT_STOPPED, EXIT_DONE, EXIT_DONE], pod.runner.output
-    assert runner_api.asked.count("leave") == 1
-    assert "death" not in runner_api.asked
-    assert runner_api.held() == 0  # the leases are released, not left to expire
+    assert runner_api.requests.count("leave") == 1
+    assert "death" not in runner_api.requests
+    assert runner_api.count_leases() == 0  # the leases are released, not left to expire
     run_to_end(start_pod(runner_api), runner_api)
     assert [(result["task"], result["status"]) for result in runner_api.results()] == [
         (task, "ok") for task in range(400)
@@ -191,7 +193,7 @@ def test_connections_from_other_processes_are_refused(
 ) -> None:
     runner_api = start_runner_api(400, sleep_ms=5)
     pod = start_pod(runner_api)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     for user in (os.geteuid(), USERS["model_server"], USERS["evaluator"]):
         assert is_refused(pod.sockets / "runner.sock", user), f"a connection of user {user} is accepted"
     run_to_end(pod, runner_api)
@@ -249,8 +251,8 @@ def test_a_warm_pod_starts_its_processes_before_its_launch_and_runs_the_launch_w
     runner_api = start_runner_api(300, launched=False)
     pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
     wait_until_warm(pod)
-    until(lambda: "wait" in runner_api.asked)
-    assert set(runner_api.asked) == {"wait"}, "a warm runner sends no other request before its launch"
+    until(lambda: "wait" in runner_api.requests)
+    assert set(runner_api.requests) == {"wait"}, "a warm runner sends no other request before its launch"
     before = pod.evaluator.children()
     runner_api.launch()
     run_to_end(pod, runner_api)
@@ -260,7 +262,7 @@ def test_a_warm_pod_starts_its_processes_before_its_launch_and_runs_the_launch_w
     assert [(result["task"], result["status"]) for result in runner_api.results()] == [
         (task, "ok") for task in range(300)
     ]
-    assert runner_api.asked[0] == "wait" and "the warm runner waits for its launch" in pod.runner.output and before
+    assert runner_api.requests[0] == "wait" and "the warm runner waits for its launch" in pod.runner.output and before
 
 
 def test_a_warm_pod_ends_completely_when_it_is_stopped(
@@ -281,7 +283,7 @@ def test_a_warm_pod_survives_an_outage_of_the_runner_api(
     pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
     wait_until_warm(pod)
     runner_api.listen()
-    until(lambda: "wait" in runner_api.asked)
+    until(lambda: "wait" in runner_api.requests)
     runner_api.launch()
     run_to_end(pod, runner_api)
     assert pod.runner.wait() == EXIT_DONE and len(runner_api.results()) == 10
@@ -294,4 +296,4 @@ def test_a_warm_pod_whose_launch_was_given_to_another_pod_exits_without_a_report
     pod = start_pod(runner_api, warm=True, worker_spec=WARM_SPEC)
     runner_api.launch(token="another")
     assert pod.runner.wait() == EXIT_DONE and "401" in pod.runner.output
-    assert set(runner_api.asked) == {"wait"}
+    assert set(runner_api.requests) == {"wait"}

@@ -115,7 +115,7 @@ def test_the_death_of_an_evaluator_is_reported_and_the_evaluator_replaced(
     results = runner_api.results()
     assert [result["task"] for result in results] == list(range(400))
     assert {result["status"] for result in results} == {"ok"}
-    assert "death" in runner_api.asked
+    assert "death" in runner_api.requests
     assert "the simulator's process ended: killed by SIGKILL" in runner_api.logs()
 
 
@@ -127,7 +127,7 @@ def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_no_other_tas
     run_to_end(runner, runner_api)
     assert {result["task"] for result in runner_api.results() if result["status"] == "crashed"} == {77}
     assert len(runner_api.results()) == 300
-    assert runner_api.asked.count("death") <= 6
+    assert runner_api.requests.count("death") <= 6
 
 
 def test_an_evaluator_that_hangs_is_killed(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
@@ -144,7 +144,7 @@ def test_a_lost_model_server_is_replaced_without_a_report_of_a_death(
     runner.launch(runner_api.url)
     run_to_end(runner, runner_api)
     assert len(runner_api.results()) == 300
-    assert "death" not in runner_api.asked
+    assert "death" not in runner_api.requests
 
 
 def test_a_model_with_the_wrong_input_shape_fails_the_simulation_at_once(
@@ -159,7 +159,7 @@ def test_a_model_with_the_wrong_input_shape_fails_the_simulation_at_once(
 def test_a_launch_that_is_over_ends_the_runner(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
     runner_api = start_runner_api(total=100_000, late=0.01)
     runner.launch(runner_api.url)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     children = runner.children()
     runner_api.cancel()
     assert runner.process.wait(20) == 0
@@ -178,19 +178,19 @@ def test_an_outage_of_the_runner_api_delays_a_launch_and_loses_nothing(
 ) -> None:
     runner_api = start_runner_api(total=600, late=0.002)
     runner.launch(runner_api.url)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     runner_api.stop_listening()
     runner_api.close_connections(5)  # the runner retries, each time after a longer pause
     runner_api.listen()
     run_to_end(runner, runner_api)
     assert [result["task"] for result in runner_api.results()] == list(range(600))
-    assert "death" not in runner_api.asked
+    assert "death" not in runner_api.requests
 
 
 def test_no_process_outlives_a_killed_runner(runner: Runner, start_runner_api: Callable[..., RunnerApi]) -> None:
     runner_api = start_runner_api(total=100_000, late=0.01)
     runner.launch(runner_api.url)
-    until(lambda: "report" in runner_api.asked)
+    until(lambda: "report" in runner_api.requests)
     children = runner.children()
     os.kill(runner.process.pid, signal.SIGKILL)
     runner.process.wait()
@@ -211,7 +211,7 @@ def test_a_runner_that_stops_reports_neither_results_nor_deaths(
         holder.report(lease, results)
     with pytest.raises(LaunchOver):
         holder.report_death(lease, lease.cursor, "killed by SIGKILL")
-    assert runner_api.asked == ["lease"]
+    assert runner_api.requests == ["lease"]
 
 
 def test_a_runner_ends_when_its_agent_closes_the_control_socket(runner: Runner) -> None:

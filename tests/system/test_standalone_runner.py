@@ -89,7 +89,7 @@ def test_inputs_with_a_path_are_not_downloaded(
     run_to_end(process, api)
     assert process.returncode == 0
     assert len(api.results()) == 200
-    assert not {"model", "play"} & set(api.asked)
+    assert not {"model", "play"} & set(api.requests)
 
 
 def test_a_standalone_runner_releases_its_unfinished_leases_on_sigterm(
@@ -97,12 +97,12 @@ def test_a_standalone_runner_releases_its_unfinished_leases_on_sigterm(
 ) -> None:
     api = runner_api(400, sleep_ms=20)
     process = runner(api.url)
-    until(lambda: "report" in api.asked)
+    until(lambda: "report" in api.requests)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30.0) == 143
-    assert api.held() == 0
-    assert "leave" in api.asked
-    assert "death" not in api.asked
+    assert api.count_leases() == 0
+    assert "leave" in api.requests
+    assert "death" not in api.requests
     following = runner(api.url)
     run_to_end(following, api)
     assert [(result["task"], result["status"]) for result in api.results()] == [(task, "ok") for task in range(400)]

@@ -197,8 +197,8 @@ def test_a_decision_from_ordered_candidates_equals_the_decision_of_a_full_scan(
             now += 10 * size * (8640 if required else 1)
         elif id not in cache.pinned:
             groups = {name: Group(policy, cache.used(name), quota) for name, (policy, quota) in cache.groups.items()}
-            evictable = [item for item in cache.held.values() if item.id not in cache.pinned]
-            present_item = cache.held.get(id)
+            evictable = [item for item in cache.items.values() if item.id not in cache.pinned]
+            present_item = cache.items.get(id)
             replaces = None if present_item is None else Candidate(id, present_item.size, present_item.key)
             newcomer = Newcomer(group=group, size=size, replaces=replaces, required=required)
             decision = decide(groups, ListedCandidates(*evictable), newcomer, capacity, now)
