@@ -92,6 +92,9 @@ class S3Server:
         """Stop the process: it accepts connections and sends no response."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self._process.pid}/task")
+        # The signal returns before every thread has stopped.
+        until(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads.glob("*/stat")))
 
     def thaw(self) -> None:
         """Resume the process."""
