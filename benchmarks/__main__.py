@@ -14,6 +14,7 @@ from benchmarks import (
     fanout,
     footprint,
     latency,
+    long_queue,
     registering,
     results,
     ring,
@@ -38,6 +39,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("fanout", "No-op fan-out", fanout.measure, results.fanout),
     Benchmark("latency", "POST to first result", latency.measure, results.latency),
+    Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
     Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
     Benchmark("scs", "The cache service against nginx", scs.measure, scs.section),

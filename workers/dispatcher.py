@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from core.domain.admission import FreeCapacity, admit
+from core.domain.admission import FreeCapacity
 from core.domain.launches import LaunchStatus, Note, Phase
 from core.domain.states import LIVE, State
 from core.services.platform import Platform
@@ -21,7 +21,7 @@ from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.store import leaders
-from errors import PlatformError
+from errors import PlatformError, UnknownSimulation
 from workers import liveness
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
 from workers.managed_executor import ManagedExecutor
@@ -121,10 +121,9 @@ class Dispatcher:
 
     def _take(self) -> bool:
         database = self._platform.database
-        self._dispatch.epoch = database.write(
-            lambda c: leaders.take(c, "dispatch", self._holder, TERM, database.now(c))
-        )
-        return self._dispatch.epoch is not None
+        epoch = database.write(lambda c: leaders.take(c, "dispatch", self._holder, TERM, database.now(c)))
+        self._dispatch.lead(epoch)
+        return epoch is not None
 
     def _renew(self) -> None:
         if not self._platform.database.embedded and not self._take():
@@ -137,7 +136,7 @@ class Dispatcher:
             self._expire_from = now + self._ttl  # this process was stopped or starved, so runners may have been too
         self._passed_at = now
         snapshot = self._dispatch.snapshot()
-        self._working = bool(snapshot.busy)
+        self._working = bool(snapshot.active or snapshot.queue)
         for managed in self._executors.values():
             self._visit(managed, snapshot)
         for launch in snapshot.launches:
@@ -148,13 +147,15 @@ class Dispatcher:
         if now >= self._expire_from:
             self._expire(snapshot)
         self._platform.leases.settle()
-        for simulation in snapshot.busy:
-            self._advance(simulation, snapshot)
+        launched = snapshot.launched
+        for simulation in snapshot.active.values():
+            self._advance(simulation, snapshot, launched=simulation.id in launched)
         self._admit()
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
             self._dispatch.tick(
-                [simulation for simulation in snapshot.busy if simulation.state is State.RUNNING], snapshot.now
+                [simulation for simulation in snapshot.active.values() if simulation.state is State.RUNNING],
+                snapshot.now,
             )
         self._tidy()
         self._beat()
@@ -171,19 +172,17 @@ class Dispatcher:
                     managed.search_orphans_soon()  # it is removed once the executor answers again
         due = managed.orphan_search_due or managed.due_warm_pool is not None
         if (launches or due or not managed.healthy) and managed.may_be_called:
-            managed.do(
-                lambda: self._tend(managed, launches, {simulation.id: simulation for simulation in snapshot.busy})
-            )
+            managed.do(lambda: self._tend(managed, launches, snapshot.active))
 
     def _tend(
-        self, managed: ManagedExecutor, launches: Sequence[LiveLaunch], busy: Mapping[str, ActiveSimulation]
+        self, managed: ManagedExecutor, launches: Sequence[LiveLaunch], active: Mapping[str, ActiveSimulation]
     ) -> None:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
         statuses = managed.executor.observe([launch.id for launch in launches])
         managed.answered()
         for launch in launches:
             with _permission_errors_recorded(managed):
-                self._reconcile(managed, launch, statuses.get(launch.id), busy.get(launch.simulation))
+                self._reconcile(managed, launch, statuses.get(launch.id), active.get(launch.simulation))
         if managed.orphan_search_due:
             # Read now, not from the snapshot: a launch is inserted before it is submitted.
             for id in managed.executor.orphans(self._dispatch.living(managed.name)):
@@ -192,9 +191,9 @@ class Dispatcher:
                     managed.executor.cancel(id)
             managed.orphans_searched()
         if (warm := managed.due_warm_pool) is not None:
-            live = [launch for launch in self._dispatch.snapshot().launches if launch.executor == managed.name]
-            active = {launch.id: ActiveLaunch(launch.simulation, launch.attempt, launch.workers) for launch in live}
-            managed.refilled(warm.maintain_warm_pool(active))
+            live = [launch for launch in self._dispatch.live_launches() if launch.executor == managed.name]
+            at_work = {launch.id: ActiveLaunch(launch.simulation, launch.attempt, launch.workers) for launch in live}
+            managed.refilled(warm.maintain_warm_pool(at_work))
 
     def _evacuate(self, launch: LiveLaunch, reason: str, *, counted: bool = True) -> bool:
         """Queue a launch's simulation again because its executor cannot be reached; return whether it was given up.
@@ -278,16 +277,13 @@ class Dispatcher:
 
     def _expire(self, snapshot: Snapshot) -> None:
         for id in self._platform.leases.expire():
-            for simulation in snapshot.busy:
-                if simulation.id == id:
-                    self._dispatch.give_up(
-                        simulation, State.ERRORED, "its runners stopped sending heartbeats too often"
-                    )
+            if (simulation := snapshot.active.get(id)) is not None:
+                self._dispatch.give_up(simulation, State.ERRORED, "its runners stopped sending heartbeats too often")
 
     # -- simulations
 
-    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot) -> None:
-        launched = any(launch.simulation == simulation.id for launch in snapshot.launches)
+    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> None:
+        claimed = simulation.id in snapshot.claimed
         if simulation.state is State.RUNNING:
             if (
                 simulation.timeout is not None
@@ -297,11 +293,11 @@ class Dispatcher:
                 self._dispatch.give_up(
                     simulation, State.FAILED, f"not done within its timeout of {simulation.timeout:g} s"
                 )
-            elif self._dispatch.close(simulation.id) and not simulation.claimed:
+            elif self._dispatch.close(simulation.id) and not claimed:
                 self._enqueue_unclaimed(simulation.id, self._dispatch.collect)
-            elif not launched and not simulation.claimed:
+            elif not launched and not claimed:
                 self._dispatch.requeue_stranded(simulation)
-        elif simulation.state is State.STAGING and not simulation.claimed:
+        elif simulation.state is State.STAGING and not claimed:
             self._enqueue_unclaimed(simulation.id, self._dispatch.stage)
         elif simulation.state is State.LAUNCHING and not launched:
             self._launch(simulation)
@@ -366,8 +362,7 @@ class Dispatcher:
 
     def _admit(self) -> None:
         snapshot = self._dispatch.snapshot()
-        queued = {simulation.id: simulation for simulation in snapshot.busy if simulation.state is State.QUEUED}
-        if not queued:
+        if not snapshot.queue:
             return
         capacities = [
             FreeCapacity(
@@ -375,8 +370,11 @@ class Dispatcher:
             )
             for managed in self._executors.values()
         ]
-        for item, executor in list(admit(snapshot.queue, capacities, snapshot.now)):
-            simulation = queued.pop(item.id)
+        for id, executor in snapshot.queue.admit(capacities, snapshot.now):
+            try:
+                simulation = self._dispatch.simulation(id)
+            except UnknownSimulation:  # cancelled and deleted since the snapshot
+                continue
             ready = self._platform.staging.ready(dict(simulation.provenance), executor)
             if self._dispatch.admit(simulation, executor, ready=ready) and ready:
                 workers = self._executors[executor].config.workers_for(simulation.requested)

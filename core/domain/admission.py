@@ -1,7 +1,9 @@
-"""Admission: which queued simulations start now, and on which executor; a pure function of a snapshot."""
+"""Admission: which queued simulations start now, and on which executor; values only, no I/O."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from core.domain.executor_config import ExecutorConfig
 
@@ -21,10 +23,6 @@ class QueuedSimulation:
     executor: str = ""
     eligible: frozenset[str] | None = None
 
-    def may_run(self, executor: str) -> bool:
-        """Return whether it could run on an executor."""
-        return self.executor in {"", executor} and (self.eligible is None or executor in self.eligible)
-
 
 @dataclass(frozen=True, slots=True)
 class FreeCapacity:
@@ -35,34 +33,125 @@ class FreeCapacity:
     healthy: bool = True
 
 
-def admit(
-    queue: Iterable[QueuedSimulation], capacities: Iterable[FreeCapacity], now: float
-) -> Iterator[tuple[QueuedSimulation, str]]:
-    """Yield (simulation, executor) to start now: first come first served, to the executor with most free workers.
+@dataclass(frozen=True, slots=True)
+class _Requirement:
+    """What decides on which executors a simulation may run, and whether it bypasses the queue."""
 
-    The head of the queue waits for capacity, and simulations that could run on the same executors wait behind it, so
-    that many small simulations never starve a large one. A dry run (``brief``) bypasses the queue: it is one step long.
+    executor: str
+    eligible: frozenset[str] | None
+    brief: bool
+
+    def executors(self, names: Iterable[str]) -> list[str]:
+        """Return those of the executors on which it could run."""
+        return [
+            name for name in names if self.executor in {"", name} and (self.eligible is None or name in self.eligible)
+        ]
+
+
+#: Position in the queue: time of submission, then id.
+_Position = tuple[float, str]
+
+
+class AdmissionQueue:
+    """Queued simulations, kept in order as they come and go, and the decision which of them start now.
+
+    Simulations with equal requirements stand in one line, so a decision looks at the heads of the lines only: it costs
+    what it admits, not what waits. There are about as many lines as executors. Lists with binary search: an insertion
+    moves 8 bytes for each simulation behind it, 20 microseconds at 100,000.
     """
-    healthy = [capacity for capacity in capacities if capacity.healthy]
-    configs: Mapping[str, ExecutorConfig] = {capacity.config.name: capacity.config for capacity in healthy}
-    free = {capacity.config.name: capacity.free for capacity in healthy}
-    blocked: set[str] = set()
-    for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
-        executors = [name for name in free if item.may_run(name)]
-        if item.not_before > now or not executors:
-            continue
-        if item.brief:
-            yield item, max(executors, key=lambda name: free[name])
-            continue
-        open_ = [name for name in executors if name not in blocked]
-        fits = [name for name in open_ if configs[name].workers_for(item.requested) <= free[name]]
-        if fits:
-            # Prefer the executor that grants most of the requested workers; among equals, the one with most free.
-            chosen = max(fits, key=lambda name: (configs[name].workers_for(item.requested), free[name]))
-            free[chosen] -= configs[chosen].workers_for(item.requested)
-            yield item, chosen
-        else:
-            blocked.update(executors)
+
+    def __init__(self, queued: Iterable[QueuedSimulation] = ()) -> None:
+        self._queued: dict[str, QueuedSimulation] = {}
+        self._lines: dict[_Requirement, list[_Position]] = {}
+        self._paused: list[_Position] = []  # in back-off: when each may be admitted, and its id
+        for item in queued:
+            self.put(item)
+
+    def __len__(self) -> int:
+        return len(self._queued)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids, in no order."""
+        return iter(self._queued)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._queued
+
+    def put(self, item: QueuedSimulation) -> None:
+        """Insert a simulation, or replace what is known of it."""
+        self.discard(item.id)
+        self._queued[item.id] = item
+        insort(self._paused, (item.not_before, item.id))
+
+    def discard(self, id: str) -> None:
+        """Remove a simulation, if it is queued."""
+        item = self._queued.pop(id, None)
+        if item is None:
+            return
+        if not _remove(self._paused, (item.not_before, id)):
+            requirement = _requirement(item)
+            _remove(self._lines[requirement], (item.submitted_at, id))
+            if not self._lines[requirement]:
+                del self._lines[requirement]
+
+    def admit(self, capacities: Iterable[FreeCapacity], now: float) -> list[tuple[str, str]]:
+        """Return (simulation, executor) to start now: first come first served, to the executor with most free workers.
+
+        The head of the queue waits for capacity, and simulations that could run on the same executors wait behind it,
+        so that many small simulations never starve a large one. A dry run (``brief``) bypasses the queue: it is one
+        step long. The simulations stay queued until they are discarded.
+        """
+        self._resume(now)
+        healthy = [capacity for capacity in capacities if capacity.healthy]
+        configs: Mapping[str, ExecutorConfig] = {capacity.config.name: capacity.config for capacity in healthy}
+        free = {capacity.config.name: capacity.free for capacity in healthy}
+        blocked: set[str] = set()
+        admitted: list[tuple[str, str]] = []
+        heads = [
+            (line[0], 0, number, line, executors)
+            for number, (requirement, line) in enumerate(self._lines.items())
+            if (executors := requirement.executors(free))
+        ]
+        heapify(heads)  # `number` makes the order total
+        while heads:
+            (_, id), place, number, line, executors = heappop(heads)
+            item = self._queued[id]
+            if item.brief:
+                admitted.append((id, max(executors, key=lambda name: free[name])))
+            else:
+                open_ = [name for name in executors if name not in blocked]
+                fits = [name for name in open_ if configs[name].workers_for(item.requested) <= free[name]]
+                if not fits:
+                    blocked.update(executors)
+                    continue
+                # Prefer the executor that grants most of the requested workers; among equals, that with most free.
+                chosen = max(fits, key=lambda name: (configs[name].workers_for(item.requested), free[name]))
+                free[chosen] -= configs[chosen].workers_for(item.requested)
+                admitted.append((id, chosen))
+            if place + 1 < len(line):
+                heappush(heads, (line[place + 1], place + 1, number, line, executors))
+        return admitted
+
+    def _resume(self, now: float) -> None:
+        """Let the simulations whose back-off is over stand in their lines again."""
+        due = bisect_right(self._paused, now, key=lambda position: position[0])
+        for _, id in self._paused[:due]:
+            item = self._queued[id]
+            insort(self._lines.setdefault(_requirement(item), []), (item.submitted_at, id))
+        del self._paused[:due]
+
+
+def _requirement(item: QueuedSimulation) -> _Requirement:
+    return _Requirement(item.executor, item.eligible, item.brief)
+
+
+def _remove(positions: list[_Position], position: _Position) -> bool:
+    """Remove a position from a sorted list; return whether it was there."""
+    at = bisect_left(positions, position)
+    if at == len(positions) or positions[at] != position:
+        return False
+    del positions[at]
+    return True
 
 
 def why_waiting(position: int, requested: int, pause: float, reason: str | None) -> str:

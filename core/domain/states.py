@@ -33,6 +33,9 @@ NEXT: Mapping[State, frozenset[State]] = {
 }
 
 FINAL = frozenset(state for state, following in NEXT.items() if not following)
+UNENDED = frozenset(State) - FINAL
+#: States of a simulation that has left the queue and has not ended.
+ADMITTED = UNENDED - {S.QUEUED}
 CANCELLABLE = frozenset(state for state, following in NEXT.items() if following & {S.CANCELLING, S.CANCELLED})
 #: States in which runners may lease and report.
 LIVE = frozenset({S.LAUNCHING, S.RUNNING})

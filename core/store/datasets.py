@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, or_, select, text, update
 
+from core.domain.states import UNENDED
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
 from core.store.tables import dataset_tags as tags
@@ -281,9 +282,10 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
 
 
 def in_use(c: Connection) -> list[dict[str, Any]]:
-    """Return the datasets of simulations that have not ended, from their provenance."""
-    query = select(simulations.c.provenance).where(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
-    return [json.loads(provenance)["dataset"] for provenance in c.scalars(query)]
+    """Return the datasets of simulations that have not ended, from their provenance, each once."""
+    query = select(simulations.c.provenance).where(simulations.c.state.in_(sorted(UNENDED)))
+    frozen = (json.loads(provenance)["dataset"] for provenance in c.scalars(query.execution_options(yield_per=500)))
+    return list({(item["digest"], item.get("extends", item)["digest"]): item for item in frozen}.values())
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:

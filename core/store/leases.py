@@ -102,7 +102,7 @@ _RETURN_REST = text(
 )
 _POISONED = text(
     "SELECT r.stage_id, r.start, r.stop FROM ranges r JOIN stages t ON t.id=r.stage_id"
-    " WHERE t.state='open' AND r.state='pending' AND r.strikes>=:strikes"
+    " WHERE t.state='open' AND r.state='pending' AND r.strikes>0 AND r.strikes>=:strikes"  # >0: the index's condition
 )
 _SETTLE = text(
     "UPDATE ranges SET cursor=start+1, stop=start+1, state='done' WHERE stage_id=:s AND start=:start AND stop=:stop"

@@ -1,24 +1,16 @@
 """Simulations, stages and events in SQL. `move` is the only function that changes a state."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, text, update
 
-from core.domain.states import FINAL, State, may_follow
+from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store.tables import events, idempotency, simulations, stages
 from errors import Conflict, IllegalTransition, UnknownSimulation
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
-_PROGRESS = text(
-    "SELECT coalesce(sum(cursor-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages"
-    " WHERE simulation_id=:i)"
-)
-_FAILED = text(
-    "SELECT coalesce(sum(failed), 0) FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
-)
-_TOTAL = text("SELECT coalesce(sum(total), 0) FROM stages WHERE simulation_id=:i")
 _CLAIM = text(
     "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
@@ -28,13 +20,31 @@ _BURIED = text(
     " AND EXISTS (SELECT 1 FROM stages WHERE simulation_id=s.id) LIMIT 100"
 )
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
-_BUSY = [state.value for state in State if state not in FINAL]
+_UNENDED = sorted(UNENDED)
+_ADMITTED = sorted(ADMITTED)
+_CHANGED = text("INSERT INTO scheduling_changes(simulation_id) VALUES(:i)")
+_CHANGES = text("SELECT number, simulation_id FROM scheduling_changes")
+_ACKNOWLEDGE = text("DELETE FROM scheduling_changes WHERE number IN :numbers").bindparams(
+    bindparam("numbers", expanding=True)
+)
+_UNENDED_STATES = text("SELECT id, state FROM simulations WHERE state IN :states").bindparams(
+    bindparam("states", expanding=True)
+)
+_QUEUED_BETWEEN = text("SELECT count(*) FROM simulations WHERE state='queued' AND id>=:from AND id<:to")
+_COUNTS = text(
+    "SELECT s.simulation_id AS id, coalesce(sum(s.total), 0) AS total,"
+    " coalesce(sum((SELECT sum(cursor-start) FROM ranges WHERE stage_id=s.id)), 0) AS done,"
+    " coalesce(sum((SELECT sum(failed) FROM segments WHERE stage_id=s.id)), 0) AS failed"
+    " FROM stages s WHERE s.simulation_id IN :ids GROUP BY s.simulation_id"
+).bindparams(bindparam("ids", expanding=True))
+_CLAIMED = text("SELECT id FROM simulations WHERE state IN ('staging', 'running') AND claim_until>:now")
 
 
 def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
     """Insert a queued simulation with its stage and its first event."""
     c.execute(insert(simulations).values(**values))
     c.execute(insert(stages).values(**stage))
+    c.execute(_CHANGED, {"i": values["id"]})
     say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
 
 
@@ -71,9 +81,40 @@ def page(
     return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
 
 
-def busy(c: Connection) -> Sequence[Row[Any]]:
-    """Return all simulations that have not ended, oldest first."""
-    return c.execute(select(simulations).where(simulations.c.state.in_(_BUSY)).order_by(simulations.c.id)).all()
+def changes(c: Connection) -> list[tuple[int, str]]:
+    """Return the log of changes for the dispatcher: entries (number, simulation) that nobody has acknowledged.
+
+    Every change of a simulation's state or specification adds an entry in its own transaction.
+    """
+    return [(number, id) for number, id in c.execute(_CHANGES)]
+
+
+def acknowledge(c: Connection, numbers: Sequence[int]) -> None:
+    """Delete entries of the log. By number: an entry with a smaller number may commit later."""
+    for at in range(0, len(numbers), 500):
+        c.execute(_ACKNOWLEDGE, {"numbers": numbers[at : at + 500]})
+
+
+def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
+    """Return the rows of queued simulations among these, with the columns that decide their admission."""
+    s = simulations.c
+    query = select(s.id, s.spec, s.dry_run, s.created_at, s.not_before)
+    return c.execute(query.where(s.id.in_(ids), s.state == State.QUEUED.value)).all()
+
+
+def active(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return the rows of simulations among these that are admitted and have not ended."""
+    return c.execute(select(simulations).where(simulations.c.id.in_(ids), simulations.c.state.in_(_ADMITTED))).all()
+
+
+def unended_states(c: Connection) -> dict[str, str]:
+    """Return the state of every simulation that has not ended, by id."""
+    return {id: state for id, state in c.execute(_UNENDED_STATES, {"states": _UNENDED})}
+
+
+def claimed(c: Connection, now: float) -> list[str]:
+    """Return the simulations that a job works on."""
+    return list(c.scalars(_CLAIMED, {"now": now}))
 
 
 def by_state(c: Connection) -> dict[str, int]:
@@ -109,6 +150,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     if isinstance(changes.get("reason"), str):
         body["reason"] = changes["reason"]
     c.execute(insert(events).values(simulation_id=id, seq=seq, type="state", body=json.dumps(body), at=now))
+    c.execute(_CHANGED, {"i": id})
     return int(seq)
 
 
@@ -140,14 +182,18 @@ def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:
 
 def bundles(c: Connection) -> set[str]:
     """Return the keys of the bundles of simulations that have not ended."""
-    busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.bundle.is_not(None))
-    return {json.loads(bundle)["play"]["key"] for bundle in c.scalars(select(simulations.c.bundle).where(busy))}
+    query = select(simulations.c.bundle).where(simulations.c.state.in_(_UNENDED), simulations.c.bundle.is_not(None))
+    return {json.loads(bundle)["play"]["key"] for bundle in c.scalars(query)}
 
 
 def counts(c: Connection, id: str) -> tuple[int, int, int]:
     """Return the numbers of tasks: in total, with a result, with a result other than ``ok``."""
-    total, done, failed = (c.scalar(query, {"i": id}) for query in (_TOTAL, _PROGRESS, _FAILED))
-    return int(total or 0), int(done or 0), int(failed or 0)
+    return counts_of(c, [id]).get(id, (0, 0, 0))
+
+
+def counts_of(c: Connection, ids: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """Return ``counts`` of several simulations."""
+    return {row.id: (int(row.total), int(row.done), int(row.failed)) for row in c.execute(_COUNTS, {"ids": ids})}
 
 
 def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: float) -> bool:
@@ -181,6 +227,7 @@ def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
     change = update(simulations).where(simulations.c.id == id, running).values(spec=json.dumps(spec))
     if c.execute(change.returning(simulations.c.id)).first() is None:
         raise Conflict(f"Simulation {id} has just ended.")
+    c.execute(_CHANGED, {"i": id})
 
 
 def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:
@@ -194,10 +241,14 @@ def replayed(c: Connection, principal: str, key: str, now: float) -> Row[Any] | 
     return c.execute(query.where(idempotency.c.expires_at > now)).first()
 
 
-def queued_before(c: Connection, id: str) -> int:
-    """Return the number of queued simulations that were submitted before one."""
-    ahead = select(func.count()).select_from(simulations).where(simulations.c.state == State.QUEUED.value)
-    return int(c.scalar(ahead.where(simulations.c.id < id)) or 0)
+def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
+    """Return the position in the queue, from 1, of each of these queued simulations: one pass over those before."""
+    position, before = 1, ""
+    found: dict[str, int] = {}
+    for id in sorted(ids):
+        position += int(c.scalar(_QUEUED_BETWEEN, {"from": before, "to": id}) or 0)
+        found[id], before = position, id
+    return found
 
 
 def bury(c: Connection, id: str, now: float) -> None:

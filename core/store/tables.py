@@ -1,5 +1,7 @@
 """SQL schema. Times are seconds since the epoch (UTC): arithmetic is the same on SQLite and PostgreSQL."""
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -15,6 +17,12 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """Return the arguments of a partial index."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
 
 models = Table(
     "models",
@@ -63,6 +71,17 @@ simulations = Table(
     Column("ended_at", Float(53)),
     Column("deleted_at", Float(53)),
     Index("simulations_state", "state", "id"),
+    Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
+    Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
+)
+
+# Simulations whose row the dispatcher has to read again. A change of a simulation adds its entry in the same
+# transaction; the dispatcher deletes the entries that it has read.
+scheduling_changes = Table(
+    "scheduling_changes",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("simulation_id", Text, nullable=False),
 )
 
 events = Table(
@@ -104,6 +123,7 @@ launches = Table(
     Column("created_at", Float(53), nullable=False),
     Column("seen_at", Float(53)),
     Index("launches_simulation", "simulation_id"),
+    Index("launches_live", "executor", **_where("state = 'live'")),
 )
 
 executors = Table(
@@ -145,9 +165,11 @@ ranges = Table(
         "stage_id",
         "state",
         "start",
-        sqlite_where=text("state <> 'done'"),
-        postgresql_where=text("state <> 'done'"),
+        **_where("state <> 'done'"),
     ),
+    # No column of these changes with a report or a heartbeat, so that both stay one write to the row alone.
+    Index("ranges_leased", "stage_id", **_where("state = 'leased'")),
+    Index("ranges_poisoned", "stage_id", **_where("state = 'pending' AND strikes > 0")),
     postgresql_with={"fillfactor": 70},
 )
 

@@ -20,6 +20,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
+from tests.dispatching import unended
 from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
@@ -72,9 +73,9 @@ class LeasingWorker:
     def launch(self, id: str) -> CachedLaunch:
         """Admit and launch a queued simulation; return the launch, whose tasks can be leased."""
         dispatch = self.dispatch
-        busy = next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id)
+        busy = next(simulation for simulation in unended(dispatch) if simulation.id == id)
         assert dispatch.admit(busy, LOCAL.name, ready=True)
-        launch = dispatch.launch(next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id))
+        launch = dispatch.launch(next(simulation for simulation in unended(dispatch) if simulation.id == id))
         assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)
 

@@ -19,6 +19,7 @@ from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
+from tests.dispatching import unended
 
 
 def test_artifacts_are_listed_in_pages(client: FlaskClient, finished: str) -> None:
@@ -98,7 +99,7 @@ def test_the_archive_of_a_simulation_that_ended_early_is_complete(
         worker.report(launch, lease, 0, reported)
     assert client.post(f"/v1/simulations/{id}/cancel").json["state"] == "cancelling"
     dispatch = worker.dispatch
-    (busy,) = dispatch.snapshot().busy
+    (busy,) = unended(dispatch)
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
     platform.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json

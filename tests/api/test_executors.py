@@ -6,10 +6,11 @@ from core.domain.launches import Placement
 from core.services.platform import Platform
 from core.services.scheduling.snapshots import ActiveSimulation
 from tests.api.conftest import LeasingWorker, Submit
+from tests.dispatching import unended
 
 
 def busy(worker: LeasingWorker, id: str) -> ActiveSimulation:
-    return next(simulation for simulation in worker.dispatch.snapshot().busy if simulation.id == id)
+    return next(simulation for simulation in unended(worker.dispatch) if simulation.id == id)
 
 
 def test_executors_are_listed_with_their_health(client: FlaskClient, worker: LeasingWorker) -> None:
@@ -55,7 +56,7 @@ def test_the_number_of_workers_can_be_changed_until_the_end(
     assert launch.workers == 2
     worker.lease(launch)
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 1}).json["workers"] == 1
-    (simulation,), (launch,) = worker.dispatch.snapshot().busy, worker.dispatch.snapshot().launches
+    (simulation,), (launch,) = unended(worker.dispatch), worker.dispatch.snapshot().launches
     assert (simulation.workers, launch.workers) == (1, 2)  # the requested number, and the present one
     assert client.patch(f"/v1/simulations/{id}", json={}).status_code == 422
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 0}).status_code == 422

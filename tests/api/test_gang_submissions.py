@@ -1,5 +1,6 @@
 """Submissions of gangs: launched on executors that support gangs, otherwise refused with the reason."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
+from core.domain.admission import FreeCapacity
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang
 from core.services.platform import Platform, PlatformOptions, build
@@ -15,6 +17,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
+from tests.dispatching import unended
 from tests.local_notifier import LocalNotifier
 
 CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4)
@@ -64,11 +67,11 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
         runner_api_url="http://x",
         gangs=["cluster"],
     )
-    (waiting,) = dispatch.snapshot().queue
-    assert waiting.may_run("cluster") and not waiting.may_run("laptop")
-    (busy,) = dispatch.snapshot().busy
+    idle = [FreeCapacity(LAPTOP, LAPTOP.workers), FreeCapacity(CLUSTER, CLUSTER.workers)]
+    assert [executor for _, executor in dispatch.snapshot().queue.admit(idle, time.time())] == ["cluster"]
+    (busy,) = unended(dispatch)
     assert dispatch.admit(busy, "cluster", ready=True)
-    launch = dispatch.launch(dispatch.snapshot().busy[0])
+    launch = dispatch.launch(unended(dispatch)[0])
     assert launch is not None and launch.workers == 2
     assert launch.gang == Gang(size=2, command=("python", "model.py"), communication="torch")
 

@@ -16,6 +16,7 @@ from core.services.scheduling.leases import CachedLaunch
 from runtimes.harness.runner.runner_api_messages import ReportHeader, pack_report, unpack_report
 from tests.api.answers import line
 from tests.api.conftest import LeasingWorker, Submit
+from tests.dispatching import unended
 from tests.executor_configs import LOCAL
 from tests.reports import report_of
 
@@ -70,9 +71,9 @@ class Reporter:
 def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
     submit()
     dispatch = worker.dispatch
-    (busy,) = dispatch.snapshot().busy
+    (busy,) = unended(dispatch)
     assert dispatch.admit(busy, LOCAL.name, ready=True)
-    (busy,) = dispatch.snapshot().busy
+    (busy,) = unended(dispatch)
     launch = dispatch.launch(busy)
     assert launch is not None
     return Reporter(worker, worker.platform.leases.authenticate(launch.id, launch.token), launch.token)

@@ -17,6 +17,7 @@ from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker, Submit
+from tests.dispatching import unended
 from tests.waiting import until
 
 FIELDS = {
@@ -317,7 +318,8 @@ def run_one_lease(worker: LeasingWorker, launch: CachedLaunch) -> tuple[int, int
     worker.report(launch, lease, lease.cursor, lease.stop)
     dispatch = worker.dispatch
     snapshot = dispatch.snapshot()
-    dispatch.tick([simulation for simulation in snapshot.busy if simulation.state is State.RUNNING], snapshot.now)
+    running = [simulation for simulation in snapshot.active.values() if simulation.state is State.RUNNING]
+    dispatch.tick(running, snapshot.now)
     return lease.stop - lease.cursor, sum(task % 7 == 6 for task in range(lease.cursor, lease.stop))
 
 
@@ -332,7 +334,7 @@ def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
         count, failures = run_one_lease(worker, launch)
         done, failed = done + count, failed + failures
         assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= limit)
-    assert done < 100 and worker.dispatch.snapshot().busy == ()
+    assert done < 100 and not unended(worker.dispatch)
     platform.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
@@ -483,7 +485,7 @@ def test_a_dry_run_reports_whether_the_model_fits(
     submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
     def run() -> None:
-        worker.finish_unseen(worker.launch(until(lambda: worker.dispatch.snapshot().busy)[0].id))
+        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[0].id))
 
     thread = threading.Thread(target=run)
     thread.start()

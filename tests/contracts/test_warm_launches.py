@@ -9,6 +9,7 @@ from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import ControllableExecutor, DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
+from tests.dispatching import unended
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.managed_executor import ManagedExecutor
 
@@ -103,9 +104,9 @@ def test_a_dispatcher_that_dies_before_it_labels_a_warm_launch_loses_nothing(
 ) -> None:
     id = submit(rig)
     dispatch = rig.dispatch
-    (simulation,) = dispatch.snapshot().busy
+    (simulation,) = unended(dispatch)
     assert dispatch.admit(simulation, "east", ready=True)
-    (simulation,) = dispatch.snapshot().busy
+    (simulation,) = unended(dispatch)
     assert dispatch.launch(simulation, lambda _: WarmLaunch("warm1", hashed(TOKEN))) is not None
     # the dispatcher is killed here
     warm_executor.begin("warm1")

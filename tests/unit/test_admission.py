@@ -1,9 +1,13 @@
 """Admission of queued simulations to executors: first come, first served, without starvation."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from core.domain.admission import FreeCapacity, QueuedSimulation, admit, why_waiting
+from core.domain.admission import AdmissionQueue, FreeCapacity, QueuedSimulation, why_waiting
 from core.domain.executor_config import ExecutorConfig
 
 
@@ -12,11 +16,11 @@ def executor(name: str, free: int, total: int = 4, *, healthy: bool = True, max_
 
 
 def admitted_ids(queue: list[QueuedSimulation], free: int, total: int = 4, now: float = 100.0) -> list[str]:
-    return [simulation.id for simulation, _ in admit(queue, [executor("here", free, total)], now)]
+    return [id for id, _ in AdmissionQueue(queue).admit([executor("here", free, total)], now)]
 
 
 def executors_by_simulation(queue: list[QueuedSimulation], *executors: FreeCapacity) -> dict[str, str]:
-    return {simulation.id: name for simulation, name in admit(queue, executors, 100.0)}
+    return dict(AdmissionQueue(queue).admit(executors, 100.0))
 
 
 def test_simulations_are_admitted_first_come_first_served() -> None:
@@ -121,7 +125,9 @@ def test_no_executor_gets_more_than_its_free_workers(
 ) -> None:
     free = {executor.config.name: executor.free for executor in executors}
     executor_configs = {executor.config.name: executor.config for executor in executors if executor.healthy}
-    for simulation, name in admit(queue, executors, 100.0):
+    by_id = {simulation.id: simulation for simulation in queue}
+    for id, name in AdmissionQueue(queue).admit(executors, 100.0):
+        simulation = by_id[id]
         assert simulation.executor in {"", name} and simulation.not_before <= 100.0
         if not simulation.brief:
             free[name] -= executor_configs[name].workers_for(simulation.requested)
@@ -132,7 +138,7 @@ def test_no_executor_gets_more_than_its_free_workers(
 def test_no_simulation_is_overtaken_by_a_later_simulation_that_takes_its_workers(
     queue: list[QueuedSimulation], executors: tuple[FreeCapacity, ...]
 ) -> None:
-    executor_of = {admitted.id: name for admitted, name in admit(queue, executors, 100.0)}
+    executor_of = dict(AdmissionQueue(queue).admit(executors, 100.0))
     healthy = {executor.config.name for executor in executors if executor.healthy}
     for simulation in queue:
         usable = {name for name in healthy if simulation.executor in {"", name}}
@@ -148,6 +154,76 @@ def test_no_simulation_is_overtaken_by_a_later_simulation_that_takes_its_workers
             for later_simulation in later
             if not later_simulation.brief and executor_of.get(later_simulation.id) in usable
         ]
+
+
+def admit_by_looking_at_every_simulation(
+    queue: Iterable[QueuedSimulation], capacities: Iterable[FreeCapacity], now: float
+) -> Iterator[tuple[str, str]]:
+    """The rule of admission, as plainly as it can be said: the reference of the incremental queue."""
+    healthy = [capacity for capacity in capacities if capacity.healthy]
+    configs = {capacity.config.name: capacity.config for capacity in healthy}
+    free = {capacity.config.name: capacity.free for capacity in healthy}
+    blocked: set[str] = set()
+    for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
+        executors = [
+            name for name in free if item.executor in {"", name} and (item.eligible is None or name in item.eligible)
+        ]
+        if item.not_before > now or not executors:
+            continue
+        if item.brief:
+            yield item.id, max(executors, key=lambda name: free[name])
+            continue
+        open_ = [name for name in executors if name not in blocked]
+        fits = [name for name in open_ if configs[name].workers_for(item.requested) <= free[name]]
+        if fits:
+            chosen = max(fits, key=lambda name: (configs[name].workers_for(item.requested), free[name]))
+            free[chosen] -= configs[chosen].workers_for(item.requested)
+            yield item.id, chosen
+        else:
+            blocked.update(executors)
+
+
+class QueueAgainstReference(RuleBasedStateMachine):
+    """Simulations come, change and go while time passes; each decision is the decision of the reference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = AdmissionQueue()
+        self.queued: dict[str, QueuedSimulation] = {}
+        self.now = 100.0
+
+    @rule(
+        item=queued_simulations,
+        id=st.sampled_from("abcdefghijkl"),
+        pause=st.sampled_from([0.0, 5.0, 50.0]),
+        eligible=st.sampled_from([None, frozenset({"east"}), frozenset({"west"}), frozenset[str]()]),
+    )
+    def put(self, item: QueuedSimulation, id: str, pause: float, eligible: frozenset[str] | None) -> None:
+        self.queued[id] = replace(item, id=id, not_before=self.now + pause, eligible=eligible)
+        self.queue.put(self.queued[id])
+
+    @rule(id=st.sampled_from("abcdefghijkl"))
+    def discard(self, id: str) -> None:
+        self.queued.pop(id, None)
+        self.queue.discard(id)
+
+    @rule(seconds=st.floats(0.0, 20.0))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(executors=executor_pairs, leave=st.booleans())
+    def admit(self, executors: tuple[FreeCapacity, ...], leave: bool) -> None:
+        admitted = self.queue.admit(executors, self.now)
+        assert admitted == list(admit_by_looking_at_every_simulation(self.queued.values(), executors, self.now))
+        for id, _ in admitted if leave else ():
+            self.discard(id)
+
+    @invariant()
+    def same_simulations(self) -> None:
+        assert set(self.queue) == set(self.queued) and len(self.queue) == len(self.queued)
+
+
+test_every_decision_is_that_of_a_look_at_the_whole_queue = QueueAgainstReference.TestCase
 
 
 def test_a_queued_simulation_has_a_reason() -> None:

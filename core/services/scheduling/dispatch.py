@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,11 +11,11 @@ import msgspec
 
 from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
-from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch, replicas
+from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
 from core.services.scheduling.progress import Progress, too_many
-from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
+from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
 from core.store import executors, launches, leases, results, simulations
 from core.store.database import Connection, Database
@@ -47,7 +48,7 @@ class Dispatch:
         self._notifier = notifier
         self._executor_configs = {config.name: config for config in executor_configs}
         self._url = runner_api_url
-        self._gangs = frozenset(gangs)  # the executors that can start gangs
+        self._snapshots = SnapshotReader(database, self._executor_configs, gangs)
         self.epoch: int | None = None
         self._progress: dict[str, Progress] = {}
         self._noted: dict[str, set[str]] = {}
@@ -60,57 +61,26 @@ class Dispatch:
 
         return self._database.write(checked, durable=durable)
 
-    def snapshot(self) -> Snapshot:
-        """Read all simulations that have not ended and all live launches."""
-        with self._database.read() as c:
-            now = self._database.now(c)
-            active = tuple(self._active(row, now) for row in simulations.busy(c))
-            live = tuple(
-                LiveLaunch(
-                    id=row.id,
-                    simulation=row.simulation_id,
-                    attempt=row.attempt,
-                    executor=row.executor,
-                    workers=json.loads(row.resources)["cpu"],
-                    state=State(row.simulation_state),
-                    age=now - row.created_at,
-                )
-                for row in launches.live(c)
-            )
-        return Snapshot(now, active, live)
+    def lead(self, epoch: int | None) -> None:
+        """Take over with a leader's epoch; None: leadership is held by other means."""
+        if epoch != self.epoch:
+            self._snapshots.reset()
+        self.epoch = epoch
 
-    def _active(self, row: Any, now: float) -> ActiveSimulation:
-        spec = json.loads(row.spec)
-        requested = 1 if row.dry_run else spec.get("workers")
-        eligible = None
-        if gang := spec.get("gang"):
-            requested = replicas(gang)
-            eligible = frozenset(
-                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
-            )
-        executor = row.executor or ""
-        if State(row.state) is State.QUEUED or executor not in self._executor_configs:
-            executor = ""
-        return ActiveSimulation(
-            id=row.id,
-            state=State(row.state),
-            attempt=row.attempt,
-            executor=executor,
-            requested_executor=(spec.get("placement") or {}).get("executor") or "",
-            eligible=eligible,
-            requested=requested,
-            workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
-            dry_run=bool(row.dry_run),
-            created_at=row.created_at,
-            not_before=row.not_before,
-            started_at=row.started_at,
-            timeout=spec.get("timeout"),
-            claimed=row.claim is not None and row.claim_until > now,
-            provenance=json.loads(row.provenance),
-            spec=spec,
-            project=row.project,
-            bundle=json.loads(row.bundle) if row.bundle else {},
-        )
+    def snapshot(self) -> Snapshot:
+        """Read the queue, the simulations at work and the live launches, as they have changed."""
+        snapshot, changes = self._snapshots.read(time.monotonic())
+        if changes:
+            self._write(lambda c: simulations.acknowledge(c, changes), durable=False)
+        return snapshot
+
+    def live_launches(self) -> tuple[LiveLaunch, ...]:
+        """Return the launches that are not over, as of now."""
+        return self._snapshots.live_launches()
+
+    def simulation(self, id: str) -> ActiveSimulation:
+        """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
+        return self._snapshots.simulation(id)
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
         """Change a simulation's state; False if it has left the state ``current``."""

@@ -1,14 +1,23 @@
-"""Snapshot for the dispatcher: all simulations that have not ended and all live launches."""
+"""Snapshots for the dispatcher: queue, active simulations and live launches, kept up to date from a log of changes."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from core.domain.admission import QueuedSimulation
-from core.domain.launches import Gang
+from core.domain.admission import AdmissionQueue, QueuedSimulation
+from core.domain.executor_config import ExecutorConfig
+from core.domain.launches import Gang, replicas
 from core.domain.states import State
+from core.store import launches, simulations
+from core.store.database import Connection, Database
+
+#: Seconds between two comparisons with all rows, for writers that do not log their changes (an earlier version).
+VERIFY_INTERVAL = 30.0
+#: Rows per query.
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +28,10 @@ class ActiveSimulation:
     state: State
     attempt: int
     executor: str  # empty while it is queued
-    requested_executor: str  # empty: any
-    eligible: frozenset[str] | None  # the executors that could run it; None: all
     requested: int | None  # workers; None: as many as the executor has
     workers: int  # granted on its executor
-    dry_run: bool
-    created_at: float
-    not_before: float
     started_at: float | None
     timeout: float | None
-    claimed: bool
     provenance: Mapping[str, Any]
     spec: Mapping[str, Any]
     project: str
@@ -56,38 +59,181 @@ class LiveLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the dispatcher's decisions depend on, read at ``now``."""
+    """All that the dispatcher's decisions depend on, read at ``now``.
+
+    ``active``: the simulations between admission and end, by id. ``claimed``: those of them that a job works on.
+    ``queue`` is shared between snapshots: it stands as it was read last.
+    """
 
     now: float
-    busy: tuple[ActiveSimulation, ...]
+    queue: AdmissionQueue
+    active: Mapping[str, ActiveSimulation]
+    claimed: frozenset[str]
     launches: tuple[LiveLaunch, ...]
 
     @property
-    def queue(self) -> list[QueuedSimulation]:
-        """Simulations to be admitted."""
-        return [
-            QueuedSimulation(
-                id=simulation.id,
-                requested=simulation.requested,
-                submitted_at=simulation.created_at,
-                not_before=simulation.not_before,
-                brief=simulation.dry_run,
-                executor=simulation.requested_executor,
-                eligible=simulation.eligible,
-            )
-            for simulation in self.busy
-            if simulation.state is State.QUEUED
-        ]
+    def launched(self) -> frozenset[str]:
+        """Simulations with a live launch."""
+        return frozenset(launch.simulation for launch in self.launches)
 
     def in_use(self, executor: str) -> int:
         """Workers in use on an executor: by launches, and by simulations that are admitted but not yet launched."""
-        launched = {launch.simulation for launch in self.launches}
+        launched = self.launched
         admitted = sum(
             simulation.workers
-            for simulation in self.busy
+            for simulation in self.active.values()
             if simulation.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
             and simulation.executor == executor
             and simulation.id not in launched
-            and not simulation.claimed
+            and simulation.id not in self.claimed
         )
         return sum(launch.workers for launch in self.launches if launch.executor == executor) + admitted
+
+
+class SnapshotReader:
+    """Reads snapshots at the cost of what changed: of the rows only those that the log of changes names.
+
+    The log is emptied by the caller, once it has a snapshot (``acknowledge``): a crash between the two costs a second
+    read. At the start, and every VERIFY_INTERVAL seconds, the ids and states of all rows are compared.
+    """
+
+    def __init__(
+        self, database: Database, executor_configs: Mapping[str, ExecutorConfig], gangs: Iterable[str]
+    ) -> None:
+        self._database = database
+        self._executor_configs = executor_configs
+        self._gangs = frozenset(gangs)  # the executors that can start gangs
+        self._queue = AdmissionQueue()
+        self._active: dict[str, ActiveSimulation] = {}
+        self._verify_at = float("-inf")
+
+    def reset(self) -> None:
+        """Forget everything: another process has emptied the log meanwhile."""
+        self._queue = AdmissionQueue()
+        self._active = {}
+        self._verify_at = float("-inf")
+
+    def read(self, moment: float) -> tuple[Snapshot, list[int]]:
+        """Return a snapshot, and the log entries that it covers; ``moment`` on the monotonic clock, in seconds."""
+        with self._database.read() as c:
+            # The log first: a row that changes after this query is read with the change or is in the next log.
+            changes = simulations.changes(c)
+            changed = {id for _, id in changes}
+            if moment >= self._verify_at:
+                changed |= self._differing(c)
+                self._verify_at = moment + VERIFY_INTERVAL
+            self._read_again(c, changed)
+            now = self._database.now(c)
+            snapshot = Snapshot(
+                now=now,
+                queue=self._queue,
+                active=dict(self._active),
+                claimed=frozenset(simulations.claimed(c, now)),
+                launches=self._live_launches(c, now),
+            )
+        return snapshot, [number for number, _ in changes]
+
+    def simulation(self, id: str) -> ActiveSimulation:
+        """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
+        with self._database.read() as c:
+            return self._active_simulation(simulations.find(c, id))
+
+    def live_launches(self) -> tuple[LiveLaunch, ...]:
+        """Return the launches that are not over, as of now."""
+        with self._database.read() as c:
+            return self._live_launches(c, self._database.now(c))
+
+    @staticmethod
+    def _live_launches(c: Connection, now: float) -> tuple[LiveLaunch, ...]:
+        return tuple(
+            LiveLaunch(
+                id=row.id,
+                simulation=row.simulation_id,
+                attempt=row.attempt,
+                executor=row.executor,
+                workers=json.loads(row.resources)["cpu"],
+                state=State(row.simulation_state),
+                age=now - row.created_at,
+            )
+            for row in launches.live(c)
+        )
+
+    def _differing(self, c: Connection) -> set[str]:
+        """Return the simulations that are known in another state than their rows have."""
+        states = simulations.unended_states(c)
+        known = {id: State.QUEUED.value for id in self._queue}
+        known |= {id: simulation.state.value for id, simulation in self._active.items()}
+        return {id for id, _ in states.items() ^ known.items()}
+
+    def _read_again(self, c: Connection, ids: Iterable[str]) -> None:
+        for page in _pages(sorted(ids)):
+            for id in page:
+                self._queue.discard(id)
+                self._active.pop(id, None)
+            for row in simulations.queued(c, page):
+                self._queue.put(self._queued_simulation(row))
+            for row in simulations.active(c, page):  # it may have left the queue since the query before
+                self._queue.discard(row.id)
+                self._active[row.id] = self._active_simulation(row)
+
+    def _queued_simulation(self, row: Any) -> QueuedSimulation:
+        spec = _spec_decoder.decode(row.spec)
+        requested = 1 if row.dry_run else spec.workers
+        eligible = None
+        if spec.gang is not None:
+            requested = replicas(spec.gang)
+            eligible = frozenset(
+                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
+            )
+        return QueuedSimulation(
+            id=row.id,
+            requested=requested,
+            submitted_at=row.created_at,
+            not_before=row.not_before,
+            brief=bool(row.dry_run),
+            executor=(spec.placement and spec.placement.executor) or "",
+            eligible=eligible,
+        )
+
+    def _active_simulation(self, row: Any) -> ActiveSimulation:
+        spec = json.loads(row.spec)
+        requested = 1 if row.dry_run else spec.get("workers")
+        if gang := spec.get("gang"):
+            requested = replicas(gang)
+        executor = row.executor or ""
+        if State(row.state) is State.QUEUED or executor not in self._executor_configs:
+            executor = ""
+        return ActiveSimulation(
+            id=row.id,
+            state=State(row.state),
+            attempt=row.attempt,
+            executor=executor,
+            requested=requested,
+            workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
+            started_at=row.started_at,
+            timeout=spec.get("timeout"),
+            provenance=json.loads(row.provenance),
+            spec=spec,
+            project=row.project,
+            bundle=json.loads(row.bundle) if row.bundle else {},
+        )
+
+
+class _Placement(msgspec.Struct):
+    executor: str | None = None
+
+
+class _Spec(msgspec.Struct):
+    """Of a submission, what decides its admission."""
+
+    workers: int | None = None
+    gang: dict[str, Any] | None = None
+    placement: _Placement | None = None
+
+
+_spec_decoder = msgspec.json.Decoder(_Spec)
+
+
+def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(ids), PAGE):
+        yield ids[at : at + PAGE]

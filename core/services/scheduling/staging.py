@@ -141,7 +141,7 @@ class Staging:
     def _alive(self, holders: set[str]) -> set[str]:
         """Return the holders whose pins are still needed: simulations that have not ended, running prefetches."""
         with self._database.read() as c:
-            busy = {row.id for row in simulations.busy(c)}
+            busy = simulations.unended_states(c).keys()
             return {
                 holder for holder in holders if holder in busy or store.at_prefetch(c, holder.removeprefix("prefetch-"))
             }

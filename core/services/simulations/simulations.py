@@ -1,5 +1,6 @@
 """Simulations: submit, get, list, cancel, resize, retry, delete. A submission is resolved to digests once."""
 
+import builtins
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -133,7 +134,8 @@ class Simulations:
     def get(self, id: str) -> Simulation:
         """Return a simulation with its progress."""
         with self._database.read() as c:
-            return self._view(c, store.find(c, id))
+            [simulation] = self._views(c, [store.find(c, id)])
+            return simulation
 
     def list(
         self,
@@ -151,7 +153,7 @@ class Simulations:
         filters = {name: value for name, value in values.items() if value is not None}
         with self._database.read() as c:
             rows = store.page(c, filters=filters, label=label, after=after, limit=limit + 1)
-            page = [self._view(c, row) for row in rows[:limit]]
+            page = self._views(c, rows[:limit])
         return page, page[-1].id if len(rows) > limit else None
 
     def wait(self, id: str, timeout: float) -> Simulation:
@@ -175,7 +177,23 @@ class Simulations:
         summary: dict[str, Any] = json.loads(row.summary)
         return summary
 
-    def _view(self, c: Connection, row: Any) -> Simulation:
+    def _views(self, c: Connection, rows: Sequence[Any]) -> builtins.list[Simulation]:
+        """Return the simulations of rows, with a number of queries that does not grow with the rows."""
+        counts = store.counts_of(c, [row.id for row in rows if not row.summary])
+        positions = store.positions(c, [row.id for row in rows if row.state == State.QUEUED])
+        outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
+        now = self._database.now(c)
+        return [self._view(row, counts.get(row.id), positions.get(row.id), outages, now) for row in rows]
+
+    def _view(
+        self,
+        row: Any,
+        counts: tuple[int, int, int] | None,
+        position: int | None,
+        outages: Mapping[str, str | None],
+        now: float,
+    ) -> Simulation:
+        """Return the simulation of a row. ``outages``: the last error of each executor that is not healthy."""
         state = State(row.state)
         provenance = json.loads(row.provenance)
         summary = json.loads(row.summary) if row.summary else None
@@ -183,9 +201,8 @@ class Simulations:
         if summary is not None:
             tasks = Tasks(**summary["tasks"])
         else:
-            total, done, failed = store.counts(c, row.id)
+            total, done, failed = counts or (0, 0, 0)
             tasks = Tasks(total=total, done=done, failed=failed)
-        position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
         spec = json.loads(row.spec)
         requested_executor = (spec.get("placement") or {}).get("executor")
         configs = self._resolver.executor_configs
@@ -195,10 +212,10 @@ class Simulations:
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
         reason = row.reason
-        if position is not None and (outage := self._outage(c, requested_executor)) is not None:
+        if position is not None and (outage := self._outage(outages, requested_executor)) is not None:
             reason = outage
         elif position is not None:
-            reason = why_waiting(position, workers, row.not_before - self._database.now(c), row.reason)
+            reason = why_waiting(position, workers, row.not_before - now, row.reason)
         dataset, model = provenance["dataset"], provenance["model"]
         return Simulation(
             id=row.id,
@@ -227,9 +244,8 @@ class Simulations:
             dry_run=bool(row.dry_run),
         )
 
-    def _outage(self, c: Connection, requested_executor: str | None) -> str | None:
+    def _outage(self, unhealthy: Mapping[str, str | None], requested_executor: str | None) -> str | None:
         """Return which executors a queued simulation waits for, if all that could run it are unhealthy."""
-        unhealthy = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
         eligible = [requested_executor] if requested_executor else list(self._resolver.executor_configs)
         if not all(name in unhealthy for name in eligible):
             return None

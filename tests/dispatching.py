@@ -1,0 +1,10 @@
+"""Simulations that have not ended, as a dispatcher sees them: queued or at work."""
+
+from core.services.scheduling.dispatch import Dispatch
+from core.services.scheduling.snapshots import ActiveSimulation
+
+
+def unended(dispatch: Dispatch) -> list[ActiveSimulation]:
+    """Return the simulations that have not ended, oldest first."""
+    snapshot = dispatch.snapshot()
+    return [dispatch.simulation(id) for id in sorted([*snapshot.queue, *snapshot.active])]
