@@ -193,8 +193,9 @@ def footprint(figures: Figures) -> str:
 
 
 def write(sections: Iterable[tuple[str, str, Callable[[Figures], str]]]) -> None:
-    """Write the page from stored figures, by name, title and text; benchmarks without figures have no section."""
+    """Write the page by name, title and text: from figures stored on this machine, else the section as it stands."""
     page = [HEAD]
+    present = sections_of(PAGE.read_text())
     for measure, title, section in sections:
         if document := stored(measure):
             machine = document["machine"]
@@ -203,4 +204,12 @@ def write(sections: Iterable[tuple[str, str, Callable[[Figures], str]]]) -> None
                 f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, "
                 f"Python {machine['python']}, others {document['others']:.0%}.\n\n{section(document['figures'])}\n"
             )
+        elif title in present:
+            page.append(present[title])
     PAGE.write_text("\n".join(page))
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return the sections of a page in Markdown, each with its heading, by title."""
+    sections = page.split("\n## ")[1:]
+    return {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in sections}
