@@ -2,14 +2,25 @@
 
 import hashlib
 import secrets
+import threading
 from datetime import datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case: valid in DNS labels
 
 
+_newest = 0
+_newest_lock = threading.Lock()
+
+
 def new_id(now: datetime) -> str:
-    """Return a new identifier of 26 characters that sorts by time: milliseconds and 80 random bits (ULID layout)."""
+    """Return a new identifier of 26 characters that sorts by time: milliseconds and 80 random bits (ULID layout).
+
+    Within a process each is greater than those before, also within a millisecond or when the clock steps back.
+    """
+    global _newest
     number = int(now.timestamp() * 1000) << 80 | secrets.randbits(80)
+    with _newest_lock:
+        number = _newest = max(number, _newest + 1 + secrets.randbits(64))
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -5, -5))
 
 
