@@ -4,6 +4,7 @@ import functools
 import hashlib
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 
+from core.domain.states import FINAL
 from core.store.database import Database
 from core.store.migrate import migrate
 
@@ -66,6 +68,14 @@ def _template() -> Path:
     database = Database(f"sqlite:///{path}")
     migrate(database)
     database.close()
+    with sqlite3.connect(path) as connection:  # no test sees a final state without a summary
+        for event in ("INSERT", "UPDATE"):
+            connection.execute(
+                f"CREATE TRIGGER final_with_summary_{event} AFTER {event} ON simulations"
+                f" WHEN NEW.summary IS NULL AND NEW.state IN ({', '.join(f'{state.value!r}' for state in FINAL)})"
+                " BEGIN SELECT RAISE(ABORT, 'a final state is written with its summary'); END"
+            )
+    connection.close()
     return path
 
 

@@ -29,6 +29,7 @@ class Jobs:
             "prefetch": self._platform.staging.prefetch,
             "register": self._platform.dataset_registration.register,
             "collect": self.collect,
+            "delete": self._platform.deletion.remove,
             "replay": self.replay,
             "sweep": self.sweep,
         }
@@ -42,6 +43,7 @@ class Jobs:
         """Delete expired uploads, unreferenced objects and unused cache entries."""
         self._platform.uploads.sweep()
         self._platform.staging.sweep()
+        self._platform.deletion.sweep()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

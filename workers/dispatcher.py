@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 from core.domain.admission import FreeCapacity
 from core.domain.launches import LaunchStatus, Note, Phase
-from core.domain.states import LIVE, State
+from core.domain.states import State
 from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
@@ -63,7 +63,7 @@ class Dispatcher:
         self._passed_at = 0.0
         self._swept_at = float("-inf")
         self._expire_from = 0.0
-        self._enqueued_at: dict[str, float] = {}
+        self._enqueued_at: dict[tuple[str, str], float] = {}
         self._reported: Mapping[str, Any] = {}
         self._working = False
 
@@ -154,7 +154,11 @@ class Dispatcher:
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
             self._dispatch.tick(
-                [simulation for simulation in snapshot.active.values() if simulation.state is State.RUNNING],
+                [
+                    simulation
+                    for simulation in snapshot.active.values()
+                    if simulation.state is State.RUNNING and not simulation.ending
+                ],
                 snapshot.now,
             )
         self._tidy()
@@ -200,7 +204,7 @@ class Dispatcher:
 
         Not while its runners still send heartbeats: they may reach the platform though the executor does not answer.
         """
-        if launch.state not in LIVE:
+        if launch.ending:
             self._dispatch.end_launch(launch)
         elif self._dispatch.heartbeating(launch):
             return False
@@ -235,7 +239,7 @@ class Dispatcher:
         over = status is None or status.phase is Phase.ENDED
         if status is not None:
             self._dispatch.record_notes(launch, status.notes)
-        if launch.state not in LIVE:
+        if launch.ending:
             self._dispatch.end_launch(launch)  # first: if cancelling fails, the launch is an orphan and is found again
             managed.executor.cancel(launch.id)
         elif status is not None and status.hopeless and simulation is not None:
@@ -248,6 +252,7 @@ class Dispatcher:
             and not over
             and simulation.workers != launch.workers
             and simulation.state is State.RUNNING
+            and not simulation.ending
         ):
             self._resize(managed, launch, simulation.workers)
         elif simulation is not None and simulation.state is State.LAUNCHING and simulation.unattended and _runs(status):
@@ -284,32 +289,30 @@ class Dispatcher:
 
     def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> None:
         claimed = simulation.id in snapshot.claimed
-        if simulation.state is State.RUNNING:
-            if (
-                simulation.timeout is not None
-                and simulation.started_at is not None
-                and snapshot.now - simulation.started_at > simulation.timeout
-            ):
+        if simulation.ending:
+            if not claimed and not (simulation.state is State.CANCELLING and launched):
+                self._enqueue_unclaimed("collect", simulation.id)
+        elif simulation.state is State.RUNNING:
+            if self._dispatch.close(simulation.id):
+                if not claimed:
+                    self._enqueue_unclaimed("collect", simulation.id)
+            elif _late(simulation, snapshot.now):
                 self._dispatch.give_up(
                     simulation, State.FAILED, f"not done within its timeout of {simulation.timeout:g} s"
                 )
-            elif self._dispatch.close(simulation.id) and not claimed:
-                self._enqueue_unclaimed(simulation.id, self._dispatch.collect)
             elif not launched and not claimed:
                 self._dispatch.requeue_stranded(simulation)
         elif simulation.state is State.STAGING and not claimed:
-            self._enqueue_unclaimed(simulation.id, self._dispatch.stage)
+            self._enqueue_unclaimed("stage", simulation.id)
         elif simulation.state is State.LAUNCHING and not launched:
             self._launch(simulation)
-        elif simulation.state is State.CANCELLING and not launched:
-            self._dispatch.move(simulation.id, State.CANCELLING, State.CANCELLED)
 
-    def _enqueue_unclaimed(self, id: str, enqueue: Callable[[str], None]) -> None:
+    def _enqueue_unclaimed(self, kind: str, id: str) -> None:
         """Enqueue a job, and again every two seconds while no worker has claimed it."""
         now = time.monotonic()
-        if now - self._enqueued_at.get(id, -10.0) >= 2.0:
-            self._enqueued_at[id] = now
-            enqueue(id)
+        if now - self._enqueued_at.get((kind, id), -10.0) >= 2.0:
+            self._enqueued_at[kind, id] = now
+            self._platform.notifier.enqueue(kind, id)
 
     def _launch(self, simulation: ActiveSimulation) -> None:
         managed = self._executors.get(simulation.executor)
@@ -381,21 +384,22 @@ class Dispatcher:
                 self._launch(replace(simulation, executor=executor, workers=workers))
 
     def _tidy(self) -> None:
-        """Enqueue the jobs of ended simulations and datasets, remove deleted simulations, and enqueue `sweep`."""
+        """Enqueue the jobs of datasets, of ended and of deleted simulations, and `sweep`."""
         if time.monotonic() - self._swept_at >= SWEEP:
             self._swept_at = time.monotonic()
             self._platform.notifier.enqueue("sweep", "expired")
         registering, fetching = self._platform.datasets.waiting()
-        for id in registering:
-            self._enqueue_unclaimed(id, lambda id: self._platform.notifier.enqueue("register", id))
-        for id in fetching:
-            self._enqueue_unclaimed(id, lambda id: self._platform.notifier.enqueue("prefetch", id))
-        for id in self._dispatch.unfinished():
-            self._enqueue_unclaimed(id, self._dispatch.collect)
-        for id in self._dispatch.deleted():
-            self._platform.finalization.remove_deleted(id)
-        for id in [id for id, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:
-            del self._enqueued_at[id]
+        due = {
+            "register": registering,
+            "prefetch": fetching,
+            "collect": self._dispatch.unfinished(),
+            "delete": self._dispatch.deleted(),
+        }
+        for kind, ids in due.items():
+            for id in ids:
+                self._enqueue_unclaimed(kind, id)
+        for job in [job for job, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:
+            del self._enqueued_at[job]
 
 
 @contextmanager
@@ -406,6 +410,15 @@ def _permission_errors_recorded(managed: ManagedExecutor) -> Iterator[None]:
     except PermissionError as error:
         logger.warning("executor %s: %s", managed.name, error)
         managed.last_error = str(error)[:500]
+
+
+def _late(simulation: ActiveSimulation, now: float) -> bool:
+    """Return whether a simulation runs for longer than its timeout."""
+    return (
+        simulation.timeout is not None
+        and simulation.started_at is not None
+        and now - simulation.started_at > simulation.timeout
+    )
 
 
 def _runs(status: LaunchStatus | None) -> bool:

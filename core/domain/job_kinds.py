@@ -67,6 +67,13 @@ KINDS: tuple[JobKind, ...] = (
         resident=True,
     ),
     JobKind(
+        name="delete",
+        does="removes the objects and rows of a deleted simulation",
+        concurrency=1,
+        timeout=3600,
+        resident=True,
+    ),
+    JobKind(
         name="replay",
         does="makes the replay of one task from its trace",
         concurrency=1,

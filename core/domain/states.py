@@ -21,7 +21,7 @@ class State(StrEnum):
 S = State
 
 NEXT: Mapping[State, frozenset[State]] = {
-    S.QUEUED: frozenset({S.STAGING, S.CANCELLED, S.ERRORED}),
+    S.QUEUED: frozenset({S.STAGING, S.CANCELLING, S.CANCELLED, S.ERRORED}),
     S.STAGING: frozenset({S.LAUNCHING, S.CANCELLING, S.QUEUED, S.FAILED, S.ERRORED}),
     S.LAUNCHING: frozenset({S.RUNNING, S.CANCELLING, S.QUEUED, S.FAILED, S.ERRORED}),
     S.RUNNING: frozenset({S.SUCCEEDED, S.FAILED, S.ERRORED, S.CANCELLING, S.QUEUED}),

@@ -17,6 +17,7 @@ from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
+from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
@@ -49,6 +50,7 @@ class Platform:
     leases: Leases
     staging: Staging
     finalization: Finalization
+    deletion: Deletion
     uploads: Uploads
     transfers: Transfers
     datasets: Datasets
@@ -95,8 +97,8 @@ def build(
     resolver = Resolver(
         models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
-    simulations = Simulations(database, store, datasets, notifier, changes, resolver)
     results = Results(database, store, changes)
+    simulations = Simulations(database, store, datasets, notifier, changes, resolver, results)
     return Platform(
         database=database,
         store=store,
@@ -126,6 +128,7 @@ def build(
             own_environments=options.own_environments,
         ),
         finalization=Finalization(database, store, notifier, results),
+        deletion=Deletion(database, store),
         uploads=uploads,
         transfers=Transfers(store),
         datasets=datasets,

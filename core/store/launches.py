@@ -4,8 +4,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
 
+from core.domain.states import LIVE, State
 from core.store.tables import launches, simulations
 
 #: Value of ``done`` in a launch that no executor took.
@@ -23,19 +24,23 @@ def known(c: Connection, ids: Collection[str]) -> set[str]:
 
 
 def find(c: Connection, id: str) -> Row[Any] | None:
-    """Return a launch with the state of its simulation."""
-    query = select(launches, simulations.c.state.label("simulation_state")).join(
-        simulations, simulations.c.id == launches.c.simulation_id
-    )
-    return c.execute(query.where(launches.c.id == id)).first()
+    """Return a launch with the state and the outcome of its simulation."""
+    return c.execute(_with_simulation().where(launches.c.id == id)).first()
 
 
 def live(c: Connection) -> Sequence[Row[Any]]:
-    """Return every launch that is not over, with the state of its simulation."""
-    query = select(launches, simulations.c.state.label("simulation_state")).join(
-        simulations, simulations.c.id == launches.c.simulation_id
-    )
-    return c.execute(query.where(launches.c.state == "live")).all()
+    """Return every launch that is not over, with the state and the outcome of its simulation."""
+    return c.execute(_with_simulation().where(text("launches.state='live'"))).all()
+
+
+def _with_simulation() -> Select[Any]:
+    columns = simulations.c.state.label("simulation_state"), simulations.c.outcome
+    return select(launches, *columns).join(simulations, simulations.c.id == launches.c.simulation_id)
+
+
+def accepts_results(launch: Row[Any]) -> bool:
+    """Return whether the runners of a launch, read with its simulation, may lease and report."""
+    return launch.state == "live" and State(launch.simulation_state) in LIVE and launch.outcome is None
 
 
 def end(c: Connection, id: str) -> bool:

@@ -143,12 +143,10 @@ def inherit_artifacts(c: Connection, old: str, new: str, start: int, stop: int) 
     c.execute(_INHERIT, {"old": old, "new": new, "start": start, "stop": stop})
 
 
-def needed(c: Connection, object: str) -> bool:
-    """Return whether any row refers to an object."""
-    return any(
-        c.execute(select(table.c.object).where(table.c.object == object).limit(1)).first() is not None
-        for table in (segments, artifacts)
-    )
+def needed(c: Connection, object: str, *, but: str = "") -> bool:
+    """Return whether a row of any simulation, or of any other than ``but``, refers to an object."""
+    values = {"object": object, "but": but}
+    return any(c.execute(query, values).first() is not None for query in _NEEDED)
 
 
 def objects_of(c: Connection, simulation: str) -> list[str]:
@@ -156,10 +154,14 @@ def objects_of(c: Connection, simulation: str) -> list[str]:
     return list(c.scalars(_OBJECTS, {"i": simulation}))
 
 
-def forget(c: Connection, simulation: str) -> None:
-    """Delete all rows of a simulation except its own."""
-    for statement in _FORGET:
-        c.execute(statement, {"i": simulation})
+def forget(c: Connection, simulation: str, limit: int) -> bool:
+    """Delete up to ``limit`` rows of each kind of a simulation, stages and its own row last; return whether all are."""
+    values = {"i": simulation, "limit": limit}
+    if any(c.execute(statement, values).rowcount == limit for statement in _FORGET):
+        return False
+    for statement in _FORGET_LAST:
+        c.execute(statement, values)
+    return True
 
 
 _INHERIT = text(
@@ -171,10 +173,28 @@ _OBJECTS = text(
     "SELECT object FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
     " UNION SELECT object FROM artifacts WHERE simulation_id=:i UNION SELECT object FROM logs WHERE simulation_id=:i"
 )
+_NEEDED = (
+    text(
+        "SELECT 1 FROM segments g JOIN stages s ON s.id=g.stage_id"
+        " WHERE g.object=:object AND s.simulation_id<>:but LIMIT 1"
+    ),
+    text("SELECT 1 FROM artifacts WHERE object=:object AND simulation_id<>:but LIMIT 1"),
+)
 _FORGET = [
-    text(f"DELETE FROM {table} WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)")
+    text(
+        f"DELETE FROM {table} WHERE (stage_id, start) IN (SELECT r.stage_id, r.start FROM {table} r"
+        " JOIN stages s ON s.id=r.stage_id WHERE s.simulation_id=:i LIMIT :limit)"
+    )
     for table in ("segments", "ranges")
 ] + [
-    text(f"DELETE FROM {table} WHERE simulation_id=:i")
-    for table in ("stages", "artifacts", "logs", "events", "launches")
+    text(
+        f"DELETE FROM {table} WHERE (simulation_id, {keys}) IN"
+        f" (SELECT simulation_id, {keys} FROM {table} WHERE simulation_id=:i LIMIT :limit)"
+    )
+    for table, keys in (("artifacts", "task, name"), ("logs", "seq"), ("events", "seq"))
+]
+_FORGET_LAST = [
+    text("DELETE FROM stages WHERE simulation_id=:i"),
+    text("DELETE FROM launches WHERE simulation_id=:i"),
+    text("DELETE FROM simulations WHERE id=:i"),
 ]

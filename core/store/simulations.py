@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select, text, update
 
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store.tables import events, idempotency, simulations, stages
@@ -15,13 +15,18 @@ _CLAIM = text(
     "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
 )
-_BURIED = text(
-    "SELECT id FROM simulations s WHERE deleted_at IS NOT NULL"
-    " AND EXISTS (SELECT 1 FROM stages WHERE simulation_id=s.id) LIMIT 100"
+_DELETED = text("SELECT id FROM simulations WHERE deleted_at IS NOT NULL AND claim_until<:now ORDER BY id LIMIT 100")
+_CLAIM_DELETED = text(
+    "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND deleted_at IS NOT NULL"
+    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
 )
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 _UNENDED = sorted(UNENDED)
 _ADMITTED = sorted(ADMITTED)
+_CONCLUDE = text(
+    "UPDATE simulations SET outcome=:outcome, reason=:reason, claim=NULL, claim_until=0"
+    " WHERE id=:i AND state=:state AND outcome IS NULL RETURNING id"
+)
 _CHANGED = text("INSERT INTO scheduling_changes(simulation_id) VALUES(:i)")
 _CHANGES = text("SELECT number, simulation_id FROM scheduling_changes")
 _ACKNOWLEDGE = text("DELETE FROM scheduling_changes WHERE number IN :numbers").bindparams(
@@ -37,7 +42,9 @@ _COUNTS = text(
     " coalesce(sum((SELECT sum(failed) FROM segments WHERE stage_id=s.id)), 0) AS failed"
     " FROM stages s WHERE s.simulation_id IN :ids GROUP BY s.simulation_id"
 ).bindparams(bindparam("ids", expanding=True))
-_CLAIMED = text("SELECT id FROM simulations WHERE state IN ('staging', 'running') AND claim_until>:now")
+_CLAIMED = text("SELECT id FROM simulations WHERE state IN :states AND claim_until>:now").bindparams(
+    bindparam("states", expanding=True)
+)
 
 
 def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
@@ -114,7 +121,7 @@ def unended_states(c: Connection) -> dict[str, str]:
 
 def claimed(c: Connection, now: float) -> list[str]:
     """Return the simulations that a job works on."""
-    return list(c.scalars(_CLAIMED, {"now": now}))
+    return list(c.scalars(_CLAIMED, {"states": _ADMITTED, "now": now}))
 
 
 def by_state(c: Connection) -> dict[str, int]:
@@ -126,13 +133,12 @@ def by_state(c: Connection) -> dict[str, int]:
 def move(c: Connection, id: str, current: State, following: State, now: float, **changes: Any) -> int:
     """Change a simulation's state and insert the event, in one transaction; return the event's number.
 
-    Raise IllegalTransition if the transition is not allowed, Conflict if the state is no longer ``current``.
+    Raise IllegalTransition if the transition is not allowed, Conflict if the state is no longer ``current`` or another
+    end has been decided (``conclude``).
     """
-    if not may_follow(current, following):
-        raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
+    _check(current, following)
     if isinstance(reason := changes.get("reason"), str):
-        # A model's message may contain NUL, which PostgreSQL's text cannot hold.
-        changes["reason"] = reason.replace("\0", "\ufffd")
+        changes["reason"] = _storable(reason)
     if following in FINAL:
         changes = {"ended_at": now} | changes
     if following is State.QUEUED:
@@ -140,18 +146,42 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     statement = (
         update(simulations)
         .where(and_(simulations.c.id == id, simulations.c.state == current))
+        .where(or_(simulations.c.outcome.is_(None), simulations.c.outcome == following))
         .values(state=following.value, event_seq=simulations.c.event_seq + 1, claim=None, claim_until=0.0, **changes)
         .returning(simulations.c.event_seq)
     )
     seq = c.scalar(statement)
     if seq is None:
-        raise Conflict(f"Simulation {id} is no longer {current}.")
+        raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
     body: dict[str, str] = {"state": following.value}
     if isinstance(changes.get("reason"), str):
         body["reason"] = changes["reason"]
     c.execute(insert(events).values(simulation_id=id, seq=seq, type="state", body=json.dumps(body), at=now))
     c.execute(_CHANGED, {"i": id})
     return int(seq)
+
+
+def conclude(c: Connection, id: str, current: State, outcome: State, reason: str) -> None:
+    """Decide how a simulation ends; the job `collect` writes this state together with the summary.
+
+    Raise IllegalTransition if the transition is not allowed, Conflict if the state is no longer ``current`` or an end
+    has been decided already.
+    """
+    _check(current, outcome)
+    values = {"i": id, "state": current.value, "outcome": outcome.value, "reason": _storable(reason)}
+    if c.execute(_CONCLUDE, values).first() is None:
+        raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
+    c.execute(_CHANGED, {"i": id})
+
+
+def _check(current: State, following: State) -> None:
+    if not may_follow(current, following):
+        raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
+
+
+def _storable(reason: str) -> str:
+    """Replace NUL, which a model's message may contain and PostgreSQL's text cannot hold."""
+    return reason.replace("\0", "\ufffd")
 
 
 def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
@@ -251,14 +281,26 @@ def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def bury(c: Connection, id: str, now: float) -> None:
-    """Mark a simulation as deleted; its rows are removed later."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(deleted_at=now))
+def delete(c: Connection, id: str, now: float) -> None:
+    """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
+    values = {"deleted_at": now, "claim": None, "claim_until": 0.0}
+    c.execute(update(simulations).where(simulations.c.id == id).values(**values))
 
 
-def buried(c: Connection) -> list[str]:
-    """Return simulations that are marked as deleted and still have rows."""
-    return list(c.scalars(_BURIED))
+def deleted(c: Connection, now: float) -> list[str]:
+    """Return simulations that are marked as deleted and that no job removes at present, at most 100."""
+    return list(c.scalars(_DELETED, {"now": now}))
+
+
+def claim_deleted(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
+    """Claim a deleted simulation for ``seconds``; False if another job has it or its row has been removed."""
+    return c.execute(_CLAIM_DELETED, {"i": id, "who": who, "until": now + seconds, "now": now}).first() is not None
+
+
+def any_row(c: Connection, id: str) -> Any | None:
+    """Return when a simulation ended and when it was deleted; None if it has no row."""
+    query = select(simulations.c.ended_at, simulations.c.deleted_at)
+    return c.execute(query.where(simulations.c.id == id)).first()
 
 
 def unsummed(c: Connection) -> list[str]:

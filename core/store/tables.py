@@ -59,6 +59,7 @@ simulations = Table(
     Column("summary", Text),  # JSON, written by the job `collect`
     Column("progress", Text),  # JSON, written by the dispatcher
     Column("reason", Text),
+    Column("outcome", Text),  # the state in which it ends, once its summary is made
     Column("retry_of", Text),
     Column("dry_run", Integer, nullable=False, server_default="0"),
     Column("claim", Text),

@@ -57,5 +57,7 @@ def test_a_bundle_is_kept_while_a_simulation_may_request_it(platform: Platform, 
     platform.database.write(lambda c: simulations.set_bundle(c, simulation.id, {"play": packed, "model_size": 1}))
     clock.now = FEBRUARY
     assert bundles.remove_orphans() == 0 and bundle_keys(platform) == [packed["key"]]
-    platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.CANCELLED, 0.0))
+    platform.database.write(
+        lambda c: simulations.move(c, simulation.id, State.QUEUED, State.CANCELLED, 0.0, summary="{}")
+    )
     assert bundles.remove_orphans() == 1 and bundle_keys(platform) == []

@@ -333,9 +333,10 @@ def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
     while failed <= limit:
         count, failures = run_one_lease(worker, launch)
         done, failed = done + count, failed + failures
-        assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= limit)
-    assert done < 100 and not unended(worker.dispatch)
+        assert (unended(worker.dispatch)[0].outcome is None) is (failed <= limit)
+    assert done < 100
     platform.finalization.collect(id)
+    assert not unended(worker.dispatch)
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
     assert simulation["reason"] == f"{failed} tasks failed; max_failures is {limit}"
@@ -374,7 +375,7 @@ def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
     def inherit_after_deletion(database: Database, store: ObjectStore, id: str) -> Inheritance:
         inheritance = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
-        platform.finalization.remove_deleted(id)
+        platform.deletion.remove(id)
         return inheritance
 
     monkeypatch.setattr("core.services.simulations.simulations.inherit", inherit_after_deletion)

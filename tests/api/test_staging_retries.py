@@ -56,6 +56,7 @@ def staged_until_failure(platform: Platform, staging: Staging, model: str) -> Si
         assert attempt == 1 or row.not_before > now - 1.0
         platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
         staging.stage(simulation.id)
+    platform.finalization.collect(simulation.id)
     return platform.simulations.get(simulation.id)
 
 

@@ -17,6 +17,7 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
+from core.store import simulations
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
@@ -177,8 +178,6 @@ class DispatcherRig:
 
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:
-            from core.store import simulations
-
             return [body["message"] for body in simulations.event_bodies(c, id, "launch")]
 
     def state(self, id: str) -> State:
@@ -213,12 +212,23 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     east, west = ControllableExecutor("east"), ControllableExecutor("west")
     managed = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
     (tmp_path / "run").mkdir()
-    stage, enqueue = platform.staging.stage, platform.notifier.enqueue
+    enqueue = platform.notifier.enqueue
 
-    def enqueue_or_stage(job: str, id: str) -> None:
-        stage(id) if job == "stage" else enqueue(job, id)
+    def run_or_enqueue(job: str, id: str) -> None:
+        """Stage at once, and finalize at once what ends early; ``end`` finalizes what has all its results."""
+        if job == "stage":
+            platform.staging.stage(id)
+        elif job == "collect" and ends_early(id):
+            platform.finalization.collect(id)
+        else:
+            enqueue(job, id)
 
-    platform.notifier.enqueue = enqueue_or_stage  # type: ignore[method-assign]
+    def ends_early(id: str) -> bool:
+        with database.read() as c:
+            row = simulations.find(c, id)
+        return row.outcome is not None or row.state == State.CANCELLING
+
+    platform.notifier.enqueue = run_or_enqueue  # type: ignore[method-assign]
     yield DispatcherRig(
         platform=platform,
         run_dir=tmp_path / "run",

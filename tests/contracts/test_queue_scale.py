@@ -141,7 +141,7 @@ def test_a_change_without_a_log_entry_is_found_by_the_comparison_with_all_rows(
     full.dispatcher.step()
 
     def cancel(c: Connection) -> None:
-        simulations.move(c, cancelled, State.QUEUED, State.CANCELLED, 1.0)
+        simulations.move(c, cancelled, State.QUEUED, State.CANCELLED, 1.0, summary="{}")
         c.execute(text("DELETE FROM scheduling_changes"))  # an earlier version writes none
 
     full.platform.database.write(cancel)

@@ -223,6 +223,8 @@ class PlatformProcess:
             return simulation["state"] in FINAL
 
         until(has_ended, timeout, lambda: f"the simulation has not ended: {simulation} {self.output()[-2000:]}")
+        summary = self.get_until_answered(f"/v1/simulations/{id}/summary")
+        assert summary.status_code == 200, f"it has ended, and its summary says otherwise: {summary.text}"
         return simulation
 
     def run(self, *, wait_timeout: float = END_TIMEOUT, **fields: Any) -> dict[str, Any]:

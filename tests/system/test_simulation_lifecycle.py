@@ -57,6 +57,26 @@ def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: Platf
     platform.wait_for_end(first)
 
 
+def test_whoever_sees_the_end_of_a_cancelled_simulation_has_its_summary_and_archive(platform: PlatformProcess) -> None:
+    for ready in (lambda id: True, lambda id: platform.get(id)["tasks"]["done"] > 0):
+        id = platform.submit(**SLOW)["id"]
+        until(lambda: ready(id), message="no task is done")  # noqa: B023 - run at once
+        with platform.http.stream("GET", f"/v1/simulations/{id}/events") as events:
+            assert platform.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
+            assert any('"state":"cancelled"' in line.replace(" ", "") for line in events.iter_lines())
+        summary = platform.http.get(f"/v1/simulations/{id}/summary")
+        archive = platform.http.get(f"/v1/simulations/{id}/archive")
+        assert (summary.status_code, archive.status_code) == (200, 200), (summary.text, archive.text)
+        with zipfile.ZipFile(BytesIO(archive.content)) as members:
+            assert len(members.read("results.ndjson").splitlines()) == summary.json()["tasks"]["done"]
+
+
+def test_a_simulation_without_a_task_that_is_ok_fails_with_the_commonest_reason(platform: PlatformProcess) -> None:
+    ended = platform.run(model=MODELS / "raises_always.py", dataset="noop", scenarios={"range": [0, 20]})
+    assert ended["state"] == "failed" and ended["tasks"] == {"total": 20, "done": 20, "failed": 20}
+    assert ended["reason"].startswith("none of its 20 tasks is ok; each: ") and "on purpose" in ended["reason"]
+
+
 def test_a_running_simulation_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
     id = submit_and_wait_for_results(platform, **SLOW)
     for response in (

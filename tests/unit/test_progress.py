@@ -4,8 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from core.domain.outcomes import too_many
 from core.domain.statistics import MetricTally
-from core.services.scheduling.progress import Progress, too_many
+from core.services.scheduling.progress import Progress
 from core.store.leases import Segment
 
 

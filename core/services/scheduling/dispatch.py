@@ -12,9 +12,10 @@ import msgspec
 from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
+from core.domain.outcomes import too_many
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
-from core.services.scheduling.progress import Progress, too_many
+from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
 from core.store import executors, launches, leases, results, simulations
@@ -254,8 +255,9 @@ class Dispatch:
                 return
             if not counted:
                 launches.discount(c, launch.id)
-            state = State(simulations.find(c, launch.simulation).state)
-            if state not in LIVE:
+            row = simulations.find(c, launch.simulation)
+            state = State(row.state)
+            if state not in LIVE or row.outcome is not None:
                 return
             now = self._database.now(c)
             _, done, _ = simulations.counts(c, launch.simulation)
@@ -263,7 +265,7 @@ class Dispatch:
             if barren >= MAX_BARREN_ATTEMPTS:
                 leases.close_early(c, launch.simulation)
                 message = f"{barren} attempts in a row brought no result; the last: {reason}"
-                simulations.move(c, launch.simulation, state, State.ERRORED, now, reason=message)
+                simulations.conclude(c, launch.simulation, state, State.ERRORED, message)
             else:
                 later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
                 simulations.move(c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later)
@@ -305,7 +307,7 @@ class Dispatch:
     def give_up(
         self, simulation: ActiveSimulation, following: State, reason: str, launch: LiveLaunch | None = None
     ) -> None:
-        """End a simulation early, in state ``following``, together with ``launch``."""
+        """Decide that a simulation ends early, in state ``following``, and end its ``launch``."""
 
         def end(c: Connection) -> None:
             if launch is not None:
@@ -314,23 +316,24 @@ class Dispatch:
             if state not in LIVE or simulation.state not in LIVE:
                 state = simulation.state
             leases.close_early(c, simulation.id)
-            simulations.move(c, simulation.id, state, following, self._database.now(c), reason=reason)
+            simulations.conclude(c, simulation.id, state, following, reason)
 
         try:
             self._write(end)
         except Conflict as error:
             logger.info("%s", error.detail)
-        self._notifier.publish(simulation.id)
+        else:
+            self.collect(simulation.id)
 
     def unfinished(self) -> list[str]:
-        """Return simulations that ended early and are not finalized yet."""
+        """Return simulations that an earlier version ended early and did not finalize."""
         with self._database.read() as c:
             return simulations.unsummed(c)
 
     def deleted(self) -> list[str]:
-        """Return deleted simulations (tombstones) whose rows still exist."""
+        """Return deleted simulations whose objects and rows still exist, and that no job removes at present."""
         with self._database.read() as c:
-            return simulations.buried(c)
+            return simulations.deleted(c, self._database.now(c))
 
     def tick(self, running: list[ActiveSimulation], now: float) -> None:
         """Sum up arrived segments, and write at most one progress event for each simulation that advanced."""

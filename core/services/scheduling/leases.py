@@ -106,8 +106,7 @@ class Leases:
                 row = launches.find(c, launch_id)
             if row is None:
                 raise Unauthorized()
-            state = State(row.simulation_state)
-            if row.state != "live" or state not in LIVE:
+            if not launches.accepts_results(row):
                 with self._lock:
                     self._known.pop(launch_id, None)
                 if not secrets.compare_digest(row.token_hash, hashed(token)):
@@ -124,7 +123,7 @@ class Leases:
         """Return a launch without runners, for ``Programs`` (which reports in their position); None once it is over."""
         with self._database.read() as c:
             row = launches.find(c, launch_id)
-        return _known(row) if row is not None and row.state == "live" and State(row.simulation_state) in LIVE else None
+        return _known(row) if row is not None and launches.accepts_results(row) else None
 
     def describe(self, launch: CachedLaunch) -> dict[str, Any]:
         """Return the description from which a runner sets up its evaluators."""
@@ -205,7 +204,7 @@ class Leases:
 
     def _run(self, c: Connection, launch: CachedLaunch, now: float) -> None:
         row = launches.find(c, launch.id)
-        if row is None or row.state != "live" or State(row.simulation_state) not in LIVE:
+        if row is None or not launches.accepts_results(row):
             raise Gone("This launch is over. Drop everything and exit.")
         if State(row.simulation_state) is State.LAUNCHING:
             started = simulations.find(c, launch.simulation).started_at or now
@@ -299,17 +298,18 @@ class Leases:
     def fail(self, launch: CachedLaunch, reason: str) -> None:
         """Fail the simulation at once, with the reason: its model does not load or does not fit."""
 
-        def fail(c: Connection) -> None:
-            now = self._database.now(c)
-            state = State(simulations.find(c, launch.simulation).state)
-            if state in LIVE:
-                leases.close_early(c, launch.simulation)
-                simulations.move(c, launch.simulation, state, State.FAILED, now, reason=reason[:2000])
-                launches.end(c, launch.id)
+        def fail(c: Connection) -> bool:
+            row = simulations.find(c, launch.simulation)
+            if State(row.state) not in LIVE or row.outcome is not None:
+                return False
+            leases.close_early(c, launch.simulation)
+            simulations.conclude(c, launch.simulation, State(row.state), State.FAILED, reason[:2000])
+            launches.end(c, launch.id)
+            return True
 
-        self._database.write(fail)
+        if self._database.write(fail):
+            self._notifier.enqueue("collect", launch.simulation)
         self._notifier.wake("dispatch")
-        self._notifier.publish(launch.simulation)
 
     def log(self, launch: CachedLaunch, name: str, data: bytes) -> None:
         """Store a piece of a worker's output."""

@@ -1,17 +1,10 @@
 """Progress of a simulation: counts and live metrics, accumulated from its segments as they arrive."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from core.domain.statistics import merged, sketched
 from core.store.leases import Segment
-
-
-def too_many(spec: Mapping[str, Any], failed: int) -> str | None:
-    """Return the reason why a simulation with ``failed`` tasks fails (``max_failures``); None if it may continue."""
-    limit = spec.get("max_failures")
-    return None if limit is None or failed <= limit else f"{failed} tasks failed; max_failures is {limit}"
 
 
 class Progress:

@@ -36,6 +36,12 @@ class ActiveSimulation:
     spec: Mapping[str, Any]
     project: str
     bundle: Mapping[str, Any]
+    outcome: State | None = None  # the state in which it ends, once that is decided
+
+    @property
+    def ending(self) -> bool:
+        """Whether only its summary and its final state are missing, once its launch is over."""
+        return self.outcome is not None or self.state is State.CANCELLING
 
     @property
     def unattended(self) -> bool:
@@ -55,6 +61,7 @@ class LiveLaunch:
     workers: int
     state: State  # of its simulation
     age: float
+    ending: bool = False  # its simulation has ended, or its end has been decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Snapshot:
         admitted = sum(
             simulation.workers
             for simulation in self.active.values()
-            if simulation.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
+            if not simulation.ending
             and simulation.executor == executor
             and simulation.id not in launched
             and simulation.id not in self.claimed
@@ -154,6 +161,7 @@ class SnapshotReader:
                 workers=json.loads(row.resources)["cpu"],
                 state=State(row.simulation_state),
                 age=now - row.created_at,
+                ending=not launches.accepts_results(row),
             )
             for row in launches.live(c)
         )
@@ -216,6 +224,7 @@ class SnapshotReader:
             spec=spec,
             project=row.project,
             bundle=json.loads(row.bundle) if row.bundle else {},
+            outcome=State(row.outcome) if row.outcome else None,
         )
 
 

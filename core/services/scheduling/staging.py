@@ -17,7 +17,7 @@ from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.uploads.models import key_of
 from core.store import datasets as store
-from core.store import simulations
+from core.store import leases, simulations
 from core.store.database import Connection, Database
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
 from datasets.objectstore.base import ObjectStore
@@ -173,12 +173,28 @@ class Staging:
         except (StoreUnavailable, OriginFailed) as error:  # the store may recover
             self._retry(id, row.attempt, error.detail)
         except PlatformError as error:
-            self._move(id, State.ERRORED, error.detail or "staging failed")
+            self._give_up(id, error.detail or "staging failed")
         else:
             self._move(id, State.LAUNCHING, None)
 
     def _retry(self, id: str, attempt: int, reason: str | None) -> None:
-        self._move(id, State.ERRORED if attempt >= ATTEMPTS else State.QUEUED, reason, pause=0.5 * 2.0**attempt)
+        if attempt >= ATTEMPTS:
+            self._give_up(id, reason or "staging failed")
+        else:
+            self._move(id, State.QUEUED, reason, pause=0.5 * 2.0**attempt)
+
+    def _give_up(self, id: str, reason: str) -> None:
+        def write(c: Connection) -> None:
+            leases.close_early(c, id)
+            simulations.conclude(c, id, State.STAGING, State.ERRORED, reason)
+
+        try:
+            self._database.write(write)
+        except Conflict:
+            logger.info("simulation %s was no longer staging", id)  # cancelled in the meantime
+        else:
+            self._notifier.enqueue("collect", id)
+        self._notifier.wake("dispatch")
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
         """Pack the evaluator's folder into a bundle, and record it with the model's size for the runner API."""

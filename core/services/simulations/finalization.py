@@ -1,41 +1,26 @@
-"""Finalization: one pass over a simulation's results in task order, for summary, digest, archive and compaction."""
+"""Finalization: a simulation's final state is written with its summary, after its small objects are compacted."""
 
-import hashlib
 import json
 import logging
 import secrets
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from core.domain.states import FINAL, State
-from core.domain.statistics import MetricTally
+from core.domain.outcomes import ErrorTally, outcome_of
+from core.domain.states import ADMITTED, FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
-from core.services.datasets.catalogue import played
-from core.services.scheduling.progress import too_many
 from core.services.simulations.results import Results
+from core.services.simulations.summaries import summarize
 from core.store import leases, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
-from errors import Conflict
+from errors import Conflict, UnknownSimulation
 
 logger = logging.getLogger(__name__)
 
 #: Compaction merges more than ``FEW`` objects of less than ``SMALL`` bytes on average to objects of ``PIECE`` bytes.
 SMALL, FEW, PIECE = 1 << 20, 16, 32 << 20
-
-
-class _TimedResult(msgspec.Struct):
-    status: str
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
-    timing: dict[str, Any] = {}
-
-
-_result_decoder = msgspec.json.Decoder(_TimedResult)
 
 
 class _SpecChanged(Exception):
@@ -55,31 +40,47 @@ class Finalization:
         self._compact_above = compact_above
 
     def collect(self, id: str) -> None:
-        """Finalize a simulation whose stages are done, unless another job does; or summarize one that ended early."""
-        with self._database.read() as c:
-            if State(simulations.find(c, id).state) in FINAL:
-                return self._summarize_early(id)
-        with claimed(self._database, id, State.RUNNING) as acquired:
-            if acquired:
-                self._collect(id)
+        """Write a simulation's summary and final state in one transaction, unless another job does or it is not due.
 
-    def _collect(self, id: str) -> None:
+        It is due when its stages are done, or when an early end has been decided (``simulations.conclude``, a
+        cancellation). Does nothing for a simulation that has been deleted.
+        """
+        with self._database.read() as c:
+            try:
+                row = simulations.find(c, id)
+            except UnknownSimulation:
+                return
+        state = State(row.state)
+        if state in FINAL:
+            if row.summary is None:  # ended by an earlier version
+                self._database.write(lambda c: simulations.set_summary(c, id, self._summary_of(row)[0]))
+                self._notifier.publish(id)
+        elif state in ADMITTED:
+            with claimed(self._database, id, state) as acquired:
+                if acquired:
+                    self._collect(id, state)
+
+    def _collect(self, id: str, state: State) -> None:
         with self._database.read() as c:
             row = simulations.find(c, id)
-            stage = results.stage_ids(c, id)[-1]
-            if leases.open_stage(c, id) is not None:
+            if State(row.state) is not state or leases.open_stage(c, id) is not None:
                 return
-        summary = self._summarize(row, stage)
-        total = summary["tasks"]["total"]
-        if (expected := self._expected(id)) != total:
-            raise Conflict(f"Simulation {id} has {total} results for {expected} tasks.")
-        reason = too_many(json.loads(row.spec), summary["tasks"]["failed"])
-        final_state = State.SUCCEEDED if reason is None else State.FAILED
-        self.compact(stage)
+        decided = State.CANCELLED if state is State.CANCELLING else State(row.outcome) if row.outcome else None
+        if decided is None and state is not State.RUNNING:
+            return
+        summary, errors = self._summary_of(row)
+        if decided is None:
+            tasks = summary["tasks"]
+            if tasks["done"] != tasks["total"]:
+                raise Conflict(f"Simulation {id} has {tasks['done']} results for {tasks['total']} tasks.")
+            final_state, reason = outcome_of(json.loads(row.spec), tasks["done"], tasks["failed"], errors)
+            self.compact(self._last_stage(id))
+        else:
+            final_state, reason = decided, row.reason
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, id, State.RUNNING, final_state, now, summary=json.dumps(summary), reason=reason)
+            simulations.move(c, id, state, final_state, now, summary=json.dumps(summary), reason=reason)
             if simulations.find(c, id).spec != row.spec:
                 raise _SpecChanged
 
@@ -95,45 +96,15 @@ class Finalization:
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
 
-    def _summarize_early(self, id: str) -> None:
-        """Store the summary of a simulation that ended before all tasks had results."""
+    def _summary_of(self, row: Any) -> tuple[dict[str, Any], ErrorTally]:
+        """Summarize a simulation's present results."""
         with self._database.read() as c:
-            row = simulations.find(c, id)
-            stage = results.stage_ids(c, id)[-1]
-            total, _, _ = simulations.counts(c, id)
-        if row.summary is not None:
-            return
-        summary = self._summarize(row, stage, total)
-        self._database.write(lambda c: simulations.set_summary(c, id, summary))
-        self._notifier.publish(id)
+            total, _, _ = simulations.counts(c, row.id)
+        return summarize(self._read, row, self._read.stage_lines(self._last_stage(row.id), 0, None), total)
 
-    def _expected(self, id: str) -> int:
+    def _last_stage(self, id: str) -> str:
         with self._database.read() as c:
-            return simulations.counts(c, id)[0]
-
-    def _summarize(self, row: Any, stage: str, total: int | None = None) -> dict[str, Any]:
-        """Summarize the present results; ``total``: number of tasks, if not all have a result."""
-        definition = played(json.loads(row.provenance)["dataset"]).definition
-        tally = MetricTally(definition["metrics"], definition.get("group_by", ()))
-        digest = hashlib.sha256()
-        crc = size = 0
-        for body in self._bodies(stage):
-            crc = zlib.crc32(body, crc)
-            size += len(body)
-            for line in body.splitlines():
-                result = _result_decoder.decode(line)
-                tally.add(result.status, result.scenario, result.metrics)
-                tally.clock(result.timing)
-                # Without `timing`, the last member of a line and the only one that may differ between two runs.
-                digest.update(line[: line.rindex(b',"timing":')] + b"}\n")
-        summary = tally.summary() | {"results_digest": "sha256:" + digest.hexdigest()}
-        summary["score"] = definition.get("score")
-        if total is not None:
-            summary["tasks"]["total"] = total
-        return summary | {"archive": self._read.describe_archive(row, summary, size, crc)}
-
-    def _bodies(self, stage: str) -> Iterator[bytes]:
-        return self._read._lines(stage, 0, None)
+            return results.stage_ids(c, id)[-1]
 
     def compact(self, stage: str) -> None:
         """Merge small objects to large ones, in task order; rows are updated before the old objects are deleted."""
@@ -175,24 +146,6 @@ class Finalization:
         self._database.write(repoint)
         for key in keys:
             self._store.delete(key)
-
-    # -- deletion
-
-    def remove_deleted(self, id: str) -> None:
-        """Remove the objects and rows of a deleted simulation; objects that a retry inherited stay with it."""
-        with self._database.read() as c:
-            keys = results.objects_of(c, id)
-        self._database.write(lambda c: results.forget(c, id))
-        for key in keys:
-            with self._database.read() as c:
-                if results.needed(c, key):
-                    continue
-            self._store.delete(key)
-        for prefix in (f"logs/{id}/", f"results/{id}/", f"replays/{id}/"):
-            for key in list(self._store.list(prefix)):
-                with self._database.read() as c:
-                    if not results.needed(c, key):
-                        self._store.delete(key)
 
 
 def _objects(c: Connection, stage: str) -> list[tuple[str, int]]:

@@ -83,9 +83,10 @@ class Results:
     def lines(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield the present result lines of tasks [start, stop) in task order, in chunks of whole lines."""
         stage = self._stage(id)
-        return self._lines(stage, start, stop)
+        return self.stage_lines(stage, start, stop)
 
-    def _lines(self, stage: str, start: int, stop: int | None) -> Iterator[bytes]:
+    def stage_lines(self, stage: str, start: int, stop: int | None) -> Iterator[bytes]:
+        """Yield the present result lines of a stage's tasks [start, stop), as ``lines`` does."""
         with self._database.read() as c:
             after = store.covering(c, stage, start)
         while True:

@@ -18,7 +18,9 @@ from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
+from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance, inherit
+from core.services.simulations.summaries import summarize
 from core.services.uploads.models import PROJECT
 from core.store import executors, leases
 from core.store import simulations as store
@@ -42,6 +44,7 @@ class Simulations:
         notifier: Notifier,
         changes: Waiters,
         resolver: Resolver,
+        results: Results,
     ) -> None:
         self._database = database
         self._store = store
@@ -49,6 +52,7 @@ class Simulations:
         self._datasets = datasets
         self._notifier = notifier
         self._changes = changes
+        self._results = results
 
     # -- submit
 
@@ -169,7 +173,7 @@ class Simulations:
                 self._changes.wait(id, version, min(remaining, 1.0))
 
     def summary(self, id: str) -> dict[str, Any]:
-        """Return the summary. Raise NotFinished until the job `collect` has stored it."""
+        """Return the summary. Raise NotFinished until the simulation has ended."""
         with self._database.read() as c:
             row = store.find(c, id)
         if row.summary is None:
@@ -254,20 +258,34 @@ class Simulations:
     # -- changes
 
     def cancel(self, id: str) -> Simulation:
-        """Cancel a simulation. Idempotent."""
+        """Cancel a simulation: at once if it is queued without a result. Idempotent.
+
+        A simulation whose end has been decided keeps it.
+        """
+        with self._database.read() as c:
+            queued = store.find(c, id)
+            total, done, _ = store.counts(c, id)
+        waits = State(queued.state) is State.QUEUED and done == 0
+        empty_summary = summarize(self._results, queued, (), total)[0] if waits else None
 
         def begin_cancelling(c: Connection) -> None:
             now = self._database.now(c)
-            state = State(store.find(c, id).state)
-            if state is State.CANCELLING or state is State.CANCELLED:
+            row = store.find(c, id)
+            state = State(row.state)
+            if state in {State.CANCELLING, State.CANCELLED} or row.outcome is not None:
                 return
             if state not in CANCELLABLE:
                 raise IllegalTransition(
                     f"The simulation has {state} already; there is nothing to cancel.", state=str(state)
                 )
-            following = State.CANCELLED if state is State.QUEUED else State.CANCELLING
             leases.close_early(c, id)
-            store.move(c, id, state, following, now, reason="cancelled by its owner")
+            reason = "cancelled by its owner"
+            unchanged = (row.attempt, row.spec) == (queued.attempt, queued.spec)
+            if state is State.QUEUED and empty_summary is not None and unchanged:
+                summary = json.dumps(empty_summary)
+                store.move(c, id, state, State.CANCELLED, now, reason=reason, summary=summary)
+            else:
+                store.move(c, id, state, State.CANCELLING, now, reason=reason)
 
         self._database.write(begin_cancelling)
         self._notifier.wake("dispatch")
@@ -335,11 +353,11 @@ class Simulations:
             state = State(store.find(c, id).state)
             if state not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
-            store.bury(c, id, self._database.now(c))
+            store.delete(c, id, self._database.now(c))
 
         self._database.write(mark_deleted)
         self._notifier.publish(id)
-        self._notifier.wake("dispatch")
+        self._notifier.enqueue("delete", id)
 
 
 def _moment(seconds: float) -> datetime:

@@ -1,0 +1,101 @@
+"""Deletion of simulations: objects first, rows after them, so that a job that is killed can go on; and orphans."""
+
+import secrets
+import time
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from core.services.claims import TERM, renewed_claim
+from core.store import results, simulations
+from core.store.database import Database
+from datasets.objectstore.base import ObjectStore
+
+#: Prefixes of the objects of simulations; the simulation's id follows.
+PREFIXES = ("results/", "logs/", "replays/")
+#: Rows of each kind that one transaction deletes: other transactions wait for it.
+ROWS = 5000
+#: Seconds after a simulation's end before an object of it that no row refers to counts as an orphan.
+GRACE = 3600.0
+#: Seconds between two searches for orphans, which list all objects.
+ORPHAN_INTERVAL = 3600.0
+
+
+class Deletion:
+    """Removes the objects and rows of deleted simulations. Idempotent: every step may be repeated."""
+
+    def __init__(self, database: Database, objects: ObjectStore) -> None:
+        self._database = database
+        self._objects = objects
+        self._orphans_at = 0.0
+
+    def remove(self, id: str) -> None:
+        """Remove a deleted simulation; objects that a retry inherited stay with the retry.
+
+        The rows name the objects, so they are deleted last, and a deletion that is interrupted begins again.
+        """
+        holder = secrets.token_hex(8)
+
+        def take() -> bool:
+            return self._database.write(
+                lambda c: simulations.claim_deleted(c, id, holder, TERM, self._database.now(c)), durable=False
+            )
+
+        with renewed_claim(take, f"the deletion of {id}") as acquired:
+            if acquired:
+                with self._database.read() as c:
+                    named = results.objects_of(c, id)
+                self._remove_objects(id, named)
+                for prefix in PREFIXES:
+                    self._remove_objects(id, self._objects.list(f"{prefix}{id}/"))
+                while not self._database.write(lambda c: results.forget(c, id, ROWS)):
+                    pass
+
+    def _remove_objects(self, id: str, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            with self._database.read() as c:
+                needed = results.needed(c, key, but=id)
+            if not needed:
+                self._objects.delete(key)
+
+    def sweep(self) -> int:
+        """Once an hour, delete the orphans: objects that no row refers to; return their number.
+
+        They are left by a job or a runner API that was killed between an object and its row.
+        """
+        if time.monotonic() < self._orphans_at:
+            return 0
+        self._orphans_at = time.monotonic() + ORPHAN_INTERVAL
+        return self.remove_orphans()
+
+    def remove_orphans(self, grace: float = GRACE) -> int:
+        """Delete the orphans of simulations that ended ``grace`` seconds ago, or that do not exist."""
+        removed = 0
+        for prefix in PREFIXES:
+            of_simulations = groupby(self._objects.list(prefix), lambda key: key.split("/")[1])
+            removed += sum(self._remove_orphans_of(id, list(keys), grace) for id, keys in of_simulations)
+        return removed
+
+    def _remove_orphans_of(self, id: str, keys: Iterable[str], grace: float) -> int:
+        with self._database.read() as c:
+            row = simulations.any_row(c, id)
+            if row is not None and not _ended_before(row, self._database.now(c) - grace):
+                return 0
+            named = set(results.objects_of(c, id))
+        orphans = [key for key in keys if key not in named and (row is None or not _is_derived(key))]
+        for key in orphans:
+            with self._database.read() as c:
+                needed = results.needed(c, key)
+            if not needed:
+                self._objects.delete(key)
+        return len(orphans)
+
+
+def _ended_before(row: Any, moment: float) -> bool:
+    """Return whether a simulation that is not deleted ended before a moment; a deletion removes its objects itself."""
+    return row.deleted_at is None and row.ended_at is not None and row.ended_at < moment
+
+
+def _is_derived(key: str) -> bool:
+    """Return whether an object is made on demand from others, so that no row refers to it: a replay, a cut artifact."""
+    return key.startswith("replays/") or "/cut-" in key
