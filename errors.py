@@ -156,6 +156,12 @@ class Invalid(PlatformError):
     slug = "invalid"
 
 
+class NotAllowed(Invalid):
+    """The submission names an option of the cluster that is not in its executor's `allowed`. Leave that option out."""
+
+    slug = "not-allowed"
+
+
 class UnknownRuntime(Invalid):
     """There is no runtime with this name. `GET /v1/runtimes` lists them."""
 

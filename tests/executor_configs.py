@@ -2,4 +2,6 @@
 
 from core.domain.executor_config import ExecutorConfig
 
-LOCAL = ExecutorConfig(name="local", kind="fake", workers=2)
+#: Names that submissions of these tests may give.
+ALLOWED = {"resources": ["nvidia.com/gpu"], "queue": ["team-*"]}
+LOCAL = ExecutorConfig(name="local", kind="fake", workers=2, allowed=ALLOWED)

@@ -68,6 +68,15 @@ class ExecutorSchema(Open):
         metadata={"description": "Most workers at the same time; a worker is one evaluator with its model server."},
     )
     in_use = fields.Integer(required=True, metadata={"description": "Number of workers in use now."})
+    allowed = fields.Dict(
+        required=True,
+        keys=fields.String(),
+        values=fields.List(fields.String()),
+        metadata={
+            "description": "Patterns of the names that a submission may give, by option of `placement` and `gang`. "
+            "Options that are not listed are refused, or ignored by this kind of executor."
+        },
+    )
     healthy = fields.Boolean(
         required=True,
         allow_none=True,

@@ -51,7 +51,10 @@ class ScenariosSchema(Strict):
 
 
 class PlacementSchema(Strict):
-    """Executor and resources that a simulation needs. An executor ignores values that it does not support."""
+    """Executor and resources that a simulation needs. An executor ignores values that it does not support.
+
+    Names of the cluster's objects are refused unless its operator allows them: `allowed` in `GET /v1/executors`.
+    """
 
     executor = Text(NAME, longest=63, metadata={"description": "Name from `GET /v1/executors`; any if left out."})
     cpu = Real(0.01, 1024.0, metadata={"description": "CPU cores per worker."})

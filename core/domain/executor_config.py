@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.domain.allowed_options import parsed_allowed
 from core.domain.former_names import refuse_former_names
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
 #: Former names of keys -> present names; a former name is refused with an error that has the present name.
 RENAMED: Mapping[str, str] = {"cores": "workers", "width": "max_workers"}
-_KNOWN = {"name", "kind", "workers", "max_workers", "grace", "options"}
+_KNOWN = {"name", "kind", "workers", "max_workers", "grace", "allowed", "options"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +19,9 @@ class ExecutorConfig:
     """An executor. ``workers``: maximum at work at once; ``max_workers``: maximum per simulation.
 
     ``kind`` names the module of `workers.executors` that runs launches there; only that module reads ``options``.
+    ``allowed``: patterns of the names that submissions may give, by option (`core.domain.allowed_options`).
+    ``ignored`` and ``equivalents`` are facts of the kind: options that it ignores, and annotations with the effect of
+    another option.
     """
 
     name: str
@@ -25,7 +29,10 @@ class ExecutorConfig:
     workers: int
     max_workers: int = 0  # 0: all of them
     grace: float = GRACE
+    allowed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    equivalents: Mapping[str, str] = field(default_factory=dict)
 
     def workers_for(self, requested: int | None) -> int:
         """Return the number of workers for a simulation that requests this many, or as many as possible (None)."""
@@ -65,9 +72,16 @@ def _config(entry: Any, where: str) -> ExecutorConfig:
         raise ValueError(f"{where}: `max_workers` is a whole number; 0 is no limit of its own")
     if not isinstance(grace, int | float) or isinstance(grace, bool) or grace <= 0:
         raise ValueError(f"{where}: `grace` is a number of seconds above 0")
+    allowed = parsed_allowed(entry.get("allowed", {}), where)
     options = entry.get("options", {})
     if not isinstance(options, Mapping):
         raise ValueError(f"{where}: `options` is an object")
     return ExecutorConfig(
-        name=name, kind=kind, workers=workers, max_workers=max_workers, grace=float(grace), options=options
+        name=name,
+        kind=kind,
+        workers=workers,
+        max_workers=max_workers,
+        grace=float(grace),
+        allowed=allowed,
+        options=options,
     )

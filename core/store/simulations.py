@@ -106,12 +106,14 @@ def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
     """Return the rows of queued simulations among these, with the columns that decide their admission."""
     s = simulations.c
     query = select(s.id, s.spec, s.dry_run, s.created_at, s.not_before)
-    return c.execute(query.where(s.id.in_(ids), s.state == State.QUEUED.value)).all()
+    return c.execute(query.where(s.id.in_(ids), s.state == State.QUEUED.value, s.outcome.is_(None))).all()
 
 
 def active(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return the rows of simulations among these that are admitted and have not ended."""
-    return c.execute(select(simulations).where(simulations.c.id.in_(ids), simulations.c.state.in_(_ADMITTED))).all()
+    """Return the rows of simulations among these that are admitted, or whose end is decided, and have not ended."""
+    s = simulations.c
+    at_work = or_(s.state.in_(_ADMITTED), and_(s.state == State.QUEUED.value, s.outcome.is_not(None)))
+    return c.execute(select(simulations).where(s.id.in_(ids), at_work)).all()
 
 
 def unended_states(c: Connection) -> dict[str, str]:
@@ -121,7 +123,7 @@ def unended_states(c: Connection) -> dict[str, str]:
 
 def claimed(c: Connection, now: float) -> list[str]:
     """Return the simulations that a job works on."""
-    return list(c.scalars(_CLAIMED, {"states": _ADMITTED, "now": now}))
+    return list(c.scalars(_CLAIMED, {"states": _UNENDED, "now": now}))
 
 
 def by_state(c: Connection) -> dict[str, int]:

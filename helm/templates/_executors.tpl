@@ -16,7 +16,7 @@
 {{- if .Values.scs.enabled -}}
 {{- $_ := set $options "scs" (dict "nodes" (include "windtunnel.cacheUrl" .) "audience" .Values.scs.audience) -}}
 {{- end -}}
-{{- $all = append $all (dict "name" $c.name "kind" "kubernetes" "workers" $c.workers "max_workers" $c.maxWorkers "grace" $c.grace "options" (mergeOverwrite $options (deepCopy $c.options))) -}}
+{{- $all = append $all (dict "name" $c.name "kind" "kubernetes" "workers" $c.workers "max_workers" $c.maxWorkers "grace" $c.grace "allowed" ($c.allowed | default dict) "options" (mergeOverwrite $options (deepCopy $c.options))) -}}
 {{- end -}}
 {{- dict "executors" (concat $all .Values.executors.others) | toPrettyJson -}}
 {{- end }}

@@ -7,6 +7,7 @@ from core.services.platform import Platform
 from core.services.scheduling.snapshots import ActiveSimulation
 from tests.api.conftest import LeasingWorker, Submit
 from tests.dispatching import unended
+from tests.executor_configs import ALLOWED
 
 
 def busy(worker: LeasingWorker, id: str) -> ActiveSimulation:
@@ -14,10 +15,9 @@ def busy(worker: LeasingWorker, id: str) -> ActiveSimulation:
 
 
 def test_executors_are_listed_with_their_health(client: FlaskClient, worker: LeasingWorker) -> None:
-    before = client.get("/v1/executors").json["items"]
-    assert before == [
-        {"name": "local", "kind": "fake", "workers": 2, "in_use": 0, "healthy": None, "reason": None, "since": None}
-    ]
+    (before,) = client.get("/v1/executors").json["items"]
+    unknown = {"healthy": None, "reason": None, "since": None}
+    assert before == {"name": "local", "kind": "fake", "workers": 2, "in_use": 0, "allowed": ALLOWED} | unknown
     health = {"kind": "fake", "workers": 2, "in_use": 1, "healthy": 0, "last_error": "no route to host"}
     worker.dispatch.report_health({"local": health})
     (unhealthy,) = client.get("/v1/executors").json["items"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from core.domain.allowed_options import OPTIONS
 from core.domain.executor_config import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
@@ -227,6 +228,24 @@ def test_launches_run_in_this_cluster_unless_the_values_disable_it() -> None:
     )
     assert [executor["name"] for executor in executor_entries(rendered("production"))] == ["cluster", "west"]
     assert [executor["name"] for executor in executor_entries(rendered("launches elsewhere"))] == ["farm"]
+
+
+def test_no_name_is_allowed_to_submissions_unless_the_values_allow_it() -> None:
+    [cluster] = parsed({"executors": executor_entries(rendered("trial"))})
+    assert cluster.allowed == {}
+    allowed = {option: ["**"] for option in OPTIONS}
+    allowed |= {"annotations": ["example.com/*", "sidecar.istio.io/inject=false"]}
+    west = {"name": "west", "kind": "kubernetes", "workers": 1, "allowed": {"queue": ["team-*"]}}
+    objects = render({"trial": True, "executors": {"cluster": {"allowed": allowed}, "others": [west]}})
+    cluster, other = parsed({"executors": executor_entries(objects)})
+    assert cluster.allowed == {option: tuple(patterns) for option, patterns in allowed.items()}
+    assert other.allowed == {"queue": ("team-*",)}
+
+
+def test_a_list_for_an_unknown_option_is_refused_before_anything_is_changed() -> None:
+    for entry in ({"cluster": {"allowed": {"queues": ["a"]}}}, {"cluster": {"allowed": {"queue": "a"}}}):
+        with pytest.raises(ValueError, match="/executors/cluster/allowed"):
+            render({"trial": True, "executors": entry})
 
 
 def test_dns_servers_are_configured_once_for_the_namespace_and_for_launches() -> None:

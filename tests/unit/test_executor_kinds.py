@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core.domain.allowed_options import OPTIONS
 from workers import executors
 from workers.executors import registry
 from workers.executors.base import ExecutorKind
@@ -75,6 +76,31 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     assert registry.with_own_environments(configs) == {"e0"}
     assert registry.with_gangs(configs) == {"e0"}
     assert registry.with_node_agent(configs) == {"e1"}
+
+
+def test_an_executor_knows_which_options_its_kind_ignores(tmp_path: Path) -> None:
+    kinds = ("kubernetes", "local", "slurm")
+    cluster, local, slurm = registry.load_executor_configs(
+        config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1
+    )
+    assert (cluster.ignored, local.ignored) == (frozenset(), frozenset(OPTIONS))
+    assert set(OPTIONS) - slurm.ignored == {"resources", "queue", "priority"}
+    assert cluster.equivalents["k8s.v1.cni.cncf.io/networks"] == "networks"
+    (default,) = registry.load_executor_configs("", 1)
+    assert default.ignored == frozenset(OPTIONS)
+
+
+def test_a_new_kind_ignores_nothing_so_that_every_name_has_to_be_allowed() -> None:
+    def open_nothing(name: str, options: Any, paths: Any) -> Any:
+        return None
+
+    assert ExecutorKind(options=dict, open=open_nothing).ignored == frozenset()
+
+
+def test_an_allow_list_for_an_option_that_the_kind_ignores_is_refused(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"kind": "slurm", "allowed": {"annotations": ["**"]}})
+    with pytest.raises(ValueError, match=r"\(e0\): `allowed.annotations`: a slurm executor ignores the option annot"):
+        registry.load_executor_configs(file, 1)
 
 
 def test_reading_the_configuration_imports_no_client_of_any_kind(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from core.domain.launches import Placement
 from errors import PlatformError
 from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
@@ -150,6 +151,35 @@ def test_a_launch_has_as_many_pods_as_its_workers_need(workers, workers_per_pod,
     )[0]
     spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert spec["parallelism"] == spec["completions"] == count
+
+
+def test_the_operators_node_selector_and_shares_take_precedence_over_the_placements():
+    placement = Placement(
+        node_selector={"pool": "control-plane", "zone": "a"},
+        resources={"memory": "1", "cpu": "64", "example.com/gpu": "1"},
+    )
+    options = dataclasses.replace(OPTIONS, node_selector={"pool": "simulations"})
+    trainer = {"operator": "trainer", "runtime_ref": "torch-distributed"}
+    for sample in (launch(placement=placement), gang(2, placement=placement), gang(2, placement=placement, **trainer)):
+        owner, *_ = manifests.launch_objects(sample, options, ALL)
+        selectors = list(values_of(owner, "nodeSelector"))
+        assert selectors and {"pool": "simulations", "zone": "a"} in selectors
+        assert {selector["pool"] for selector in selectors} == {"simulations"}
+        for resources in values_of(owner, "resources"):
+            assert int(resources["requests"].get("cpu", "100m").removesuffix("m")) < 2000
+            assert resources["requests"]["memory"] == resources["limits"]["memory"] != "1"
+
+
+def values_of(document, key):
+    """Yield the values of a key at any depth."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            if name == key:
+                yield value
+            yield from values_of(value, key)
+    elif isinstance(document, list):
+        for value in document:
+            yield from values_of(value, key)
 
 
 def test_a_queued_launch_is_created_suspended_with_the_label_of_its_queue():

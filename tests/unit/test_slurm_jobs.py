@@ -1,5 +1,6 @@
 """Slurm jobs: sbatch arguments, parsing of squeue and sinfo, launch status; without Slurm."""
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -73,6 +74,22 @@ def test_a_placement_overrides_the_executors_options() -> None:
     options = sbatch_options(launch, partition="cpu", qos="low", account="acc-{project}")
     assert (options["partition"], options["qos"], options["account"]) == ("gpu", "high", "acc-p")
     assert options["gres"] == "gpu:2,gpu:a100:1"
+
+
+def test_a_placement_reaches_sbatch_only_through_the_options_that_are_held_to_the_allow_list() -> None:
+    """With every other option of a placement set, the arguments of sbatch are those of an empty placement."""
+    ignored = Placement(
+        networks=("n",),
+        claims={"c": "d"},
+        annotations={"a": "b"},
+        node_selector={"p": "q"},
+        exclusive="zone",
+    )
+    assert arguments(launch_of(placement=ignored), SlurmOptions()) == arguments(launch_of(), SlurmOptions())
+    named = {
+        field.name for field in fields(Placement) if getattr(ignored, field.name) != getattr(Placement(), field.name)
+    }
+    assert named == slurm.KIND.ignored & {field.name for field in fields(Placement)}
 
 
 def test_a_projects_name_cannot_add_an_option() -> None:

@@ -1,7 +1,7 @@
 """Executor port: the interface between the dispatcher and the systems that run launches, and the kinds of executors."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -124,6 +124,10 @@ class ExecutorKind(Generic[Options]):
     gangs: bool = False
     #: Whether launches run on this machine's node agent, so that the supervisor starts that role.
     node_agent: bool = False
+    #: Options of `core.domain.allowed_options` that launches of this kind ignore, so that any name is harmless there.
+    ignored: frozenset[str] = frozenset()
+    #: Annotations with the effect of an option -> that option; they are refused, so that its allow-list decides.
+    equivalents: Mapping[str, str] = field(default_factory=dict)
     #: Parser of options that need more than the types of the dataclass; raises ValueError.
     parser: Callable[[Mapping[str, Any]], Options] | None = None
 

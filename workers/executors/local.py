@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.domain.allowed_options import OPTIONS
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from workers.executors.base import ExecutorKind, LocalPaths
@@ -94,5 +95,5 @@ def open(name: str, options: LocalOptions, paths: LocalPaths) -> LocalExecutor:
     return LocalExecutor(paths.run_dir / "agent.sock", name=name)
 
 
-#: Launches use the environments that are prepared on this machine.
-KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True)
+#: Launches use the environments that are prepared on this machine, and of a placement nothing but the executor's name.
+KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True, ignored=frozenset(OPTIONS))

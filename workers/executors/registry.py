@@ -5,6 +5,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,26 @@ def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]
     Raise ValueError, with the file and the entry, for unknown kinds and invalid options too.
     """
     if not path:
-        return (ExecutorConfig(name="local", kind="local", workers=workers),)
+        return (_with_kind(ExecutorConfig(name="local", kind="local", workers=workers)),)
+    configs = []
     try:
-        configs = parsed(json.loads(Path(path).read_bytes()))
-        for number, config in enumerate(configs):
+        for number, config in enumerate(parsed(json.loads(Path(path).read_bytes()))):
             try:
                 kind(config.kind).parse(config.options)
+                configs.append(_with_kind(config))
             except ValueError as error:
                 raise ValueError(f"executors[{number}] ({config.name}): {error}") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    return configs
+    return tuple(configs)
+
+
+def _with_kind(config: ExecutorConfig) -> ExecutorConfig:
+    """Return a config with its kind's facts. Raise ValueError if it allows an option that the kind ignores."""
+    executor_kind = kind(config.kind)
+    if useless := sorted(set(config.allowed) & executor_kind.ignored):
+        raise ValueError(f"`allowed.{useless[0]}`: a {config.kind} executor ignores the option {useless[0]}")
+    return replace(config, ignored=executor_kind.ignored, equivalents=executor_kind.equivalents)
 
 
 def with_own_environments(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from core.domain.allowed_options import require_allowed
 from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
@@ -22,7 +23,7 @@ from core.store import executors, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.versions import scenario_folder
-from errors import Conflict
+from errors import Conflict, NotAllowed
 
 T = TypeVar("T")
 
@@ -83,6 +84,22 @@ class Dispatch:
         """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
         return self._snapshots.simulation(id)
 
+    def _refused(self, simulation: ActiveSimulation, executor: str) -> bool:
+        """Return whether an executor's allow-list does not permit a simulation (any more).
+
+        If another executor permits it, an admitted simulation is queued again; otherwise the simulation ends.
+        """
+        config = self._executor_configs[executor]
+        try:
+            require_allowed([config], simulation.spec.get("placement") or {}, simulation.spec.get("gang"))
+        except NotAllowed as error:
+            if simulation.eligible is not None and executor not in simulation.eligible:
+                self.move(simulation.id, State.LAUNCHING, State.QUEUED, reason=error.detail)
+            else:
+                self.give_up(simulation, State.ERRORED, error.detail or "an option is not allowed")
+            return True
+        return False
+
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
         """Change a simulation's state; False if it has left the state ``current``."""
         try:
@@ -94,7 +111,12 @@ class Dispatch:
         return True
 
     def admit(self, simulation: ActiveSimulation, executor: str, *, ready: bool) -> bool:
-        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if there is nothing to stage."""
+        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if there is nothing to stage.
+
+        It ends instead if the executor's allow-list was shortened since it was submitted.
+        """
+        if self._refused(simulation, executor):
+            return False
 
         def steps(c: Connection) -> None:
             now = self._database.now(c)
@@ -118,8 +140,10 @@ class Dispatch:
         """Insert a launch and return it with its token (stored as a hash); it commits before the executor is called.
 
         ``offer`` may return a matching warm launch: then the launch gets its id, and the returned token is empty. None
-        if the simulation has a launch already or has left LAUNCHING.
+        if the simulation has a launch already, has left LAUNCHING, or is ended because an allow-list was shortened.
         """
+        if self._refused(simulation, simulation.executor):
+            return None
         launch = self._describe(simulation)
         offered = offer(launch)
         model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}

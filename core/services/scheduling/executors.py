@@ -28,6 +28,7 @@ class Executors:
                     "name": config.name,
                     "kind": config.kind,
                     "workers": config.workers,
+                    "allowed": {name: list(patterns) for name, patterns in config.allowed.items()},
                     "in_use": row.in_use if row else 0,
                     "healthy": bool(row.healthy) if row else None,
                     "reason": row.last_error if row else None,

@@ -11,6 +11,7 @@ from core.domain.admission import AdmissionQueue, QueuedSimulation
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, replicas
 from core.domain.states import State
+from core.services.scheduling.eligibility import Eligibility
 from core.store import launches, simulations
 from core.store.database import Connection, Database
 
@@ -28,6 +29,7 @@ class ActiveSimulation:
     state: State
     attempt: int
     executor: str  # empty while it is queued
+    eligible: frozenset[str] | None  # the executors that could run it; None: all
     requested: int | None  # workers; None: as many as the executor has
     workers: int  # granted on its executor
     started_at: float | None
@@ -109,7 +111,7 @@ class SnapshotReader:
     ) -> None:
         self._database = database
         self._executor_configs = executor_configs
-        self._gangs = frozenset(gangs)  # the executors that can start gangs
+        self._eligibility = Eligibility(executor_configs, gangs)
         self._queue = AdmissionQueue()
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")
@@ -186,21 +188,18 @@ class SnapshotReader:
 
     def _queued_simulation(self, row: Any) -> QueuedSimulation:
         spec = _spec_decoder.decode(row.spec)
+        placement = spec.placement or {}
         requested = 1 if row.dry_run else spec.workers
-        eligible = None
         if spec.gang is not None:
             requested = replicas(spec.gang)
-            eligible = frozenset(
-                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
-            )
         return QueuedSimulation(
             id=row.id,
             requested=requested,
             submitted_at=row.created_at,
             not_before=row.not_before,
             brief=bool(row.dry_run),
-            executor=(spec.placement and spec.placement.executor) or "",
-            eligible=eligible,
+            executor=placement.get("executor") or "",
+            eligible=self._eligibility.executors(placement, spec.gang, requested),
         )
 
     def _active_simulation(self, row: Any) -> ActiveSimulation:
@@ -220,6 +219,7 @@ class SnapshotReader:
             workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
             started_at=row.started_at,
             timeout=spec.get("timeout"),
+            eligible=self._eligibility.executors(spec.get("placement") or {}, gang, requested),
             provenance=json.loads(row.provenance),
             spec=spec,
             project=row.project,
@@ -228,16 +228,12 @@ class SnapshotReader:
         )
 
 
-class _Placement(msgspec.Struct):
-    executor: str | None = None
-
-
 class _Spec(msgspec.Struct):
     """Of a submission, what decides its admission."""
 
     workers: int | None = None
     gang: dict[str, Any] | None = None
-    placement: _Placement | None = None
+    placement: dict[str, Any] | None = None
 
 
 _spec_decoder = msgspec.json.Decoder(_Spec)

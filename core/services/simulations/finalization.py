@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.domain.outcomes import ErrorTally, outcome_of
-from core.domain.states import ADMITTED, FINAL, State
+from core.domain.states import FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.simulations.results import Results
@@ -55,7 +55,7 @@ class Finalization:
             if row.summary is None:  # ended by an earlier version
                 self._database.write(lambda c: simulations.set_summary(c, id, self._summary_of(row)[0]))
                 self._notifier.publish(id)
-        elif state in ADMITTED:
+        else:
             with claimed(self._database, id, state) as acquired:
                 if acquired:
                     self._collect(id, state)

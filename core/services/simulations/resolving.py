@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.allowed_options import require_allowed
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import Model, Submission
@@ -56,6 +57,7 @@ class Resolver:
         self._check_placement(submission)
         dataset = self._datasets.find(submission.dataset)
         self._check_gang(submission, dataset)
+        require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
         runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
         if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
@@ -87,14 +89,28 @@ class Resolver:
             raise Invalid("A gang has neither a dry run nor `workers`; set its `size`.")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
-        size = replicas(submission.gang)
-        requested = submission.placement.get("executor")
-        eligible = [self.executor_configs[name] for name in self._gang_executors if requested in {None, "", name}]
-        if not eligible:
+        candidates = self.candidates(submission.placement, submission.gang)
+        if not candidates:
             raise Invalid("No executor here starts gangs; Kubernetes executors do.")
-        if all(config.workers_for(size) < size for config in eligible):
-            most = max(config.workers_for(None) for config in eligible)
+        if not self._with_capacity(submission):
+            most = max(config.workers_for(None) for config in candidates)
+            size = replicas(submission.gang)
             raise Invalid(f"No executor has capacity for a gang of {size} replicas; the maximum is {most}.")
+
+    def candidates(self, placement: Mapping[str, Any], gang: Mapping[str, Any] | None) -> list[ExecutorConfig]:
+        """Return the executors that a submission does not exclude, of a gang only those that start gangs."""
+        requested = placement.get("executor")
+        return [
+            config
+            for name, config in self.executor_configs.items()
+            if requested in {None, "", name} and (gang is None or name in self._gang_executors)
+        ]
+
+    def _with_capacity(self, submission: Submission) -> list[ExecutorConfig]:
+        """Return the candidates, of a gang those on which all of its replicas fit."""
+        size = replicas(submission.gang) if submission.gang is not None else 1
+        candidates = self.candidates(submission.placement, submission.gang)
+        return [config for config in candidates if config.workers_for(size) >= size]
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None

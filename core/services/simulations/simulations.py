@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from core.domain.admission import why_waiting
+from core.domain.allowed_options import permitting
 from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
@@ -216,7 +217,7 @@ class Simulations:
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
         reason = row.reason
-        if position is not None and (outage := self._outage(outages, requested_executor)) is not None:
+        if position is not None and (outage := self._outage(outages, spec)) is not None:
             reason = outage
         elif position is not None:
             reason = why_waiting(position, workers, row.not_before - now, row.reason)
@@ -248,10 +249,14 @@ class Simulations:
             dry_run=bool(row.dry_run),
         )
 
-    def _outage(self, unhealthy: Mapping[str, str | None], requested_executor: str | None) -> str | None:
+    def _outage(self, unhealthy: Mapping[str, str | None], spec: Mapping[str, Any]) -> str | None:
         """Return which executors a queued simulation waits for, if all that could run it are unhealthy."""
-        eligible = [requested_executor] if requested_executor else list(self._resolver.executor_configs)
-        if not all(name in unhealthy for name in eligible):
+        if not unhealthy:
+            return None
+        placement, gang = spec.get("placement") or {}, spec.get("gang")
+        candidates = self._resolver.candidates(placement, gang)
+        eligible = [config.name for config in permitting(candidates, placement, gang) or candidates]
+        if not eligible or not all(name in unhealthy for name in eligible):
             return None
         return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in eligible)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from workers.executors.base import ExecutorKind, LocalPaths
-from workers.executors.kubernetes.options import KubernetesOptions, parse
+from workers.executors.kubernetes.options import EQUIVALENTS, KubernetesOptions, parse
 
 if TYPE_CHECKING:
     from workers.executors.kubernetes.executor import KubernetesExecutor
@@ -33,4 +33,11 @@ def open(name: str, options: KubernetesOptions, paths: LocalPaths) -> "Kubernete
 
 
 #: Container images have the environments; the pods of a gang start together and find each other.
-KIND = ExecutorKind(options=KubernetesOptions, parser=parse, open=open, own_environments=True, gangs=True)
+KIND = ExecutorKind(
+    options=KubernetesOptions,
+    parser=parse,
+    open=open,
+    own_environments=True,
+    gangs=True,
+    equivalents=EQUIVALENTS,
+)

@@ -18,12 +18,25 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 MAX_WARM_PODS = 100
 
 
+#: Annotation of pods with their secondary networks (Multus), and of Jobs: one Job per topology domain (JobSet).
+NETWORKS_ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
 #: DNS servers, as peers of NetworkPolicies.
 KUBE_DNS: Mapping[str, Any] = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
     "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
 }
 
+
+#: Annotations of pods that attach networks, place a Job exclusively or queue it -> the option of `placement` that does.
+#: They are refused as annotations, whatever pattern allows them, so that each thing has one allow-list.
+EQUIVALENTS: Mapping[str, str] = {
+    NETWORKS_ANNOTATION: "networks",
+    "v1.multus-cni.io/default-network": "networks",
+    EXCLUSIVE_ANNOTATION: "exclusive",
+    "kueue.x-k8s.io/queue-name": "queue",
+}
 
 #: Options of earlier releases by their present names: an old key is refused, and the error says the new name.
 RENAMED: Mapping[str, str] = {

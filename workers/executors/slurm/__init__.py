@@ -3,11 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.domain.allowed_options import OPTIONS
 from workers.executors.base import ExecutorKind, LocalPaths
 from workers.executors.slurm.jobs import SlurmOptions
 
 if TYPE_CHECKING:
     from workers.executors.slurm.executor import SlurmExecutor
+
+
+#: Options of submissions that become arguments of sbatch.
+HONOURED = frozenset({"resources", "queue", "priority"})
 
 
 def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor":
@@ -19,4 +24,4 @@ def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor"
 
 
 #: Nodes see the environments that are prepared on this machine, in the shared file system.
-KIND = ExecutorKind(options=SlurmOptions, open=open)
+KIND = ExecutorKind(options=SlurmOptions, open=open, ignored=frozenset(OPTIONS) - HONOURED)

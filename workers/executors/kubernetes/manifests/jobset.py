@@ -5,11 +5,9 @@ from typing import Any
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
+from workers.executors.kubernetes.options import EXCLUSIVE_ANNOTATION
 
 Object = dict[str, Any]
-
-#: Annotation for exclusive placement: one Job per topology domain.
-EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
 def jobset(pods: PodSpecBuilder) -> Object:
@@ -76,5 +74,5 @@ def _replicated(name: str, count: int, spec: Object) -> Object:
 def _exclusive(pods: PodSpecBuilder, replicated: Object) -> Object:
     """Give each Job of the group a topology domain of its own, if the launch asks for it; the leader has none."""
     if pods.launch.placement.exclusive:
-        replicated["template"]["metadata"] = {"annotations": {EXCLUSIVE: pods.launch.placement.exclusive}}
+        replicated["template"]["metadata"] = {"annotations": {EXCLUSIVE_ANNOTATION: pods.launch.placement.exclusive}}
     return replicated

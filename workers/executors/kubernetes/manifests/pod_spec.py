@@ -13,7 +13,7 @@ from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import containers
 from workers.executors.kubernetes.manifests.containers import ContainerTemplate
 from workers.executors.kubernetes.objects import INDEX, INSTALLATION, LAUNCH
-from workers.executors.kubernetes.options import KubernetesOptions, Share
+from workers.executors.kubernetes.options import NETWORKS_ANNOTATION, KubernetesOptions, Share
 
 Object = dict[str, Any]
 
@@ -72,7 +72,7 @@ class PodSpecBuilder:
     def annotations(self) -> dict[str, str]:
         """Annotations of pods, secondary networks included."""
         placement = self.launch.placement
-        networks = {"k8s.v1.cni.cncf.io/networks": ",".join(placement.networks)} if placement.networks else {}
+        networks = {NETWORKS_ANNOTATION: ",".join(placement.networks)} if placement.networks else {}
         return {**placement.annotations, **networks}
 
     @property
@@ -163,8 +163,8 @@ class PodSpecBuilder:
         placement = self.launch.placement
         extended = dict(placement.resources) if devices else {}
         container_resources: Object = {
-            "requests": {"cpu": share.cpu, "memory": share.memory, **extended},
-            "limits": {"memory": share.memory, **extended},
+            "requests": {**extended, "cpu": share.cpu, "memory": share.memory},
+            "limits": {**extended, "memory": share.memory},
         }
         if devices and placement.claims:
             container_resources["claims"] = [{"name": names.device(name)} for name in placement.claims]
@@ -206,9 +206,12 @@ class PodSpecBuilder:
         return {"metadata": self._pod_metadata(part), "spec": spec}
 
     def _placement(self, *, devices: bool) -> Object:
-        """Return node selector, tolerations and pull secrets; a pod without devices may run on any node."""
+        """Return node selector, tolerations and pull secrets; the operator's labels take precedence over the launch's.
+
+        A pod without devices may run on any of the operator's nodes.
+        """
         fields: Object = {}
-        if selector := {**self.options.node_selector, **(self.launch.placement.node_selector if devices else {})}:
+        if selector := {**(self.launch.placement.node_selector if devices else {}), **self.options.node_selector}:
             fields["nodeSelector"] = selector
         if self.options.tolerations:
             fields["tolerations"] = [dict(toleration) for toleration in self.options.tolerations]

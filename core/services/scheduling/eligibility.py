@@ -1,0 +1,39 @@
+"""Eligibility: the executors that could run a simulation, by their support of gangs and their allow-lists."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.domain.allowed_options import named_values, permitting
+from core.domain.executor_config import ExecutorConfig
+
+
+class Eligibility:
+    """The executors, and what each of them supports and allows. ``gangs``: names of those that can start gangs."""
+
+    def __init__(self, executor_configs: Mapping[str, ExecutorConfig], gangs: Iterable[str]) -> None:
+        self._executor_configs = executor_configs
+        self._gangs = frozenset(gangs)
+
+    def executors(
+        self, placement: Mapping[str, Any], gang: Mapping[str, Any] | None, requested: int | None
+    ) -> frozenset[str] | None:
+        """Return the names of the executors that could run a submission; None: all.
+
+        ``requested``: number of workers, of a gang its replicas. If no executor allows what the submission names,
+        because an allow-list was shortened, all remain: the admission ends the simulation with the reason.
+        """
+        eligible = None
+        if gang is not None:
+            eligible = frozenset(
+                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
+            )
+        if next(named_values(placement, gang), None) is None:
+            return eligible
+        wanted = placement.get("executor") or ""
+        candidates = [
+            config
+            for name, config in self._executor_configs.items()
+            if wanted in {"", name} and (eligible is None or name in eligible)
+        ]
+        allowing = frozenset(config.name for config in permitting(candidates, placement, gang))
+        return allowing if allowing and len(allowing) < len(candidates) else eligible
