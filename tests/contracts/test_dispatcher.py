@@ -194,7 +194,10 @@ class DispatcherRig:
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     database = sqlite_database(tmp_path / "platform.db")
-    executor_configs = [ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4) for name in ("east", "west")]
+    allowed = {"queue": ["team-*"]}
+    executor_configs = [
+        ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4, allowed=allowed) for name in ("east", "west")
+    ]
     platform = build(
         database,
         FilesystemStore(tmp_path / "objects"),
@@ -373,6 +376,41 @@ def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
         id = rig.submit()
         rig.until(lambda: rig.state(id) is State.FAILED)
+
+
+def test_a_simulation_whose_queue_is_not_allowed_any_more_ends_with_the_setting(rig: DispatcherRig) -> None:
+    """Both while it waits, and when it is queued again after the loss of its launch; a running launch continues."""
+    running = rig.submit(placement={"queue": "team-a"})
+    executor, launch = rig.launch(running)
+    rig.play(launch, 10)
+    waiting = rig.submit(placement={"queue": "team-b"})
+    shortened = {name: replace(managed.config, allowed={}) for name, managed in rig.managed.items()}
+    executors = {"east": rig.east, "west": rig.west}
+    restarted = {name: ManagedExecutor(config, executors[name]) for name, config in shortened.items()}
+    rig.configure(*restarted.values())
+    rig.until(lambda: rig.state(waiting) is State.ERRORED)
+    assert "allowed.queue (empty)" in (rig.platform.simulations.get(waiting).reason or "")
+    assert rig.state(running) is State.RUNNING
+    executor.end(launch.id, 1, "its node was lost")
+    rig.until(lambda: rig.state(running) is State.ERRORED)
+    assert "placement.queue: team-a is not in" in (rig.platform.simulations.get(running).reason or "")
+    assert rig.platform.simulations.get(running).tasks.done == 10
+    for managed in restarted.values():
+        managed.close()
+
+
+def test_a_simulation_moves_to_an_executor_that_allows_its_queue(rig: DispatcherRig) -> None:
+    shortened = replace(rig.managed["east"].config, allowed={})
+    east = ManagedExecutor(shortened, rig.east)
+    rig.configure(east, rig.managed["west"])
+    first, second = rig.submit(placement={"queue": "team-a"}), rig.submit(placement={"queue": "team-a"})
+    executor, launch = rig.launch(first)
+    assert executor is rig.west
+    rig.until(lambda: rig.platform.simulations.get(second).reason == "waits for 2 free workers")
+    rig.play(launch)
+    rig.end(first)
+    assert rig.launch(second)[0] is rig.west and not rig.east.launches
+    east.close()
 
 
 def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: DispatcherRig) -> None:
