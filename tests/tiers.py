@@ -74,6 +74,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_warm_pod_is_used_and_replaced_and_deleted_when_the_option_is_removed": (
             "76 s; a warm pod of the executor is in every run, in test_warm.py"
         ),
+        "test_allowed_names_are_on_the_pods_and_the_operators_node_labels_win": (
+            "two simulations; the refusals are in every run, the manifests in unit/test_manifests.py"
+        ),
         "test_the_1_0_request_runs_to_its_end": "a minute of both processors; its first results are in every run",
         "test_a_gang_of_trainer_ends_like_its_program": "needs Kubeflow Trainer",
         "test_a_gang_of_the_mpi_operator_ends_like_its_program": "needs the MPI operator",

@@ -36,6 +36,7 @@ from errors import (
     IllegalTransition,
     Invalid,
     NotAcceptable,
+    NotAllowed,
     NotFinished,
     ScenarioOutOfRange,
     StillRunning,
@@ -65,6 +66,7 @@ SUBMISSION_ERRORS = (
     Gone,
     IdempotencyMismatch,
     NotAcceptable,
+    NotAllowed,
     ScenarioOutOfRange,
     StillRunning,
     StorageFull,
@@ -220,6 +222,7 @@ class RetryView(MethodView):
         body_required=False,
         errors=[
             Invalid,
+            NotAllowed,
             NotFinished,
             TooLarge,
             UnknownDataset,

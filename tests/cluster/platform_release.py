@@ -30,6 +30,20 @@ HELM_TIMEOUT = 700.0
 FORWARD_TIMEOUT = 20.0
 #: Small requests: each of the tests' nodes reports the whole machine's resources.
 REQUESTS = {"cpu": "20m", "memory": "1Gi"}
+#: Names that submissions may give in these tests, by option; all others are refused.
+ALLOWED = {
+    "resources": ["example.com/*"],
+    "networks": ["fast"],
+    "claims": ["one-gpu"],
+    "annotations": ["example.com/*"],
+    "node_selector": ["kubernetes.io/*"],
+    "exclusive": ["kubernetes.io/hostname"],
+    "priority": ["simulations-*"],
+    "image": ["*", "**/*"],
+    "runtime_ref": ["plain"],
+}
+#: Node labels that the executor's options require, whatever a submission selects.
+OPERATOR_LABELS = {"kubernetes.io/os": "linux"}
 
 
 def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]:
@@ -48,7 +62,9 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
             "cluster": {
                 "workers": 2,
                 "grace": 20,
+                "allowed": ALLOWED,
                 "options": {
+                    "node_selector": OPERATOR_LABELS,
                     "runner": REQUESTS | {"memory": "256Mi"},
                     "evaluator": REQUESTS,
                     "model_server": REQUESTS,

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.cluster import mpi_images
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
-from tests.cluster.platform_release import FINAL, PROJECT, RELEASE, PlatformRelease
+from tests.cluster.platform_release import FINAL, OPERATOR_LABELS, PROJECT, RELEASE, PlatformRelease
 
 REQUEST_1_0 = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 
@@ -50,6 +51,83 @@ def test_the_1_0_request_runs_to_its_end(platform: PlatformRelease) -> None:
 def test_the_notes_of_an_anonymous_installation_name_no_token(platform: PlatformRelease) -> None:
     notes = platform.helm("get", "notes", RELEASE)
     assert "need no token" in notes and "WINDTUNNEL_TOKEN" not in notes
+
+
+#: Names that the executor's allow-list does not have, by option of `placement`.
+REFUSED: dict[str, object] = {
+    "resources": {"smarter-devices/fuse": "1"},
+    "networks": ["kube-system/host"],
+    "claims": {"device": "every-gpu"},
+    "annotations": {"container.apparmor.security.beta.kubernetes.io/runner": "unconfined"},
+    "node_selector": {"node-role.kubernetes.io/control-plane": ""},
+    "exclusive": "topology.kubernetes.io/zone",
+    "queue": "production",
+    "priority": "system-node-critical",
+}
+#: A placement that needs nothing of the cluster but a priority class, and selects nodes outside of the operator's.
+SELECTIVE = {"cpu": 0.05, "memory": 128 << 20, "priority": "simulations-low", "networks": ["fast"]}
+SELECTIVE |= {"annotations": {"example.com/team": "a"}, "node_selector": {"kubernetes.io/os": "windows"}}
+#: A placement whose pods are created and wait for devices that no node has.
+DEMANDING = {
+    "resources": {"example.com/gpu": "1"},
+    "claims": {"device": "one-gpu"},
+    "exclusive": "kubernetes.io/hostname",
+}
+
+
+def test_names_that_the_operator_has_not_allowed_are_refused_and_reach_no_pod(platform: PlatformRelease) -> None:
+    platform.until(lambda: platform.ready, "the API answers")
+    request = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 1]}}
+    attempts = {f"placement.{option}": {"placement": {option: value}} for option, value in REFUSED.items()}
+    gang = {"size": 1, "command": ["x"], "operator": "trainer", "runtime_ref": "privileged"}
+    attempts |= {"gang.runtime_ref": {"dataset": "program", "gang": gang}}
+    for path, changes in attempts.items():
+        answer = httpx.post(f"{platform.url}/v1/simulations", json=request | changes, timeout=60.0)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (422, "application/problem+json"), answer.text
+        assert answer.json()["type"] == "/problems/not-allowed", answer.text
+        assert f"executors.cluster.allowed.{path.partition('.')[2]}" in answer.json()["detail"]
+        assert answer.json()["errors"][0].startswith(f"{path}: ")
+    multus = {"placement": {"annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}}}
+    assert httpx.post(f"{platform.url}/v1/simulations", json=request | multus, timeout=60.0).status_code == 422
+    assert not platform.remaining_objects()
+
+
+def test_allowed_names_are_on_the_pods_and_the_operators_node_labels_win(platform: PlatformRelease) -> None:
+    priority = {"metadata": {"name": "simulations-low"}, "value": 10, "description": "for tests of allow-lists"}
+    platform.cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"} | priority)
+    request = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 400]}, "workers": 1}
+    id = platform.submit(**request, params={"sleep_ms": 5}, placement=SELECTIVE)
+    pods: list[Any] = []
+
+    def pods_are_listed() -> bool:
+        pods.extend(platform.pods(f"windtunnel/simulation={id}"))
+        return bool(pods)
+
+    platform.until(pods_are_listed, "the simulation has a pod")
+    pod = pods[0]
+    assert pod["spec"]["nodeSelector"] == OPERATOR_LABELS
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("simulations-low", 10)
+    assert pod["spec"]["serviceAccountName"] == "default" and not pod["spec"]["automountServiceAccountToken"]
+    assert {
+        name for name in pod["metadata"]["annotations"] if "jobset" not in name and "batch.kubernetes" not in name
+    } == {
+        "example.com/team",
+        "k8s.v1.cni.cncf.io/networks",
+    }
+    ended = platform.wait_for_end(id)
+    assert ended["state"] == "succeeded", (ended["reason"], platform.messages(id))
+
+    pods.clear()
+    id = platform.submit(**request, placement=DEMANDING)
+    platform.until(pods_are_listed, "the demanding simulation has a pod")
+    (model_server,) = [item for item in pods[0]["spec"]["containers"] if item["name"] == "model-server"]
+    assert model_server["resources"]["limits"]["example.com/gpu"] == "1"
+    assert [claim["resourceClaimTemplateName"] for claim in pods[0]["spec"]["resourceClaims"]] == ["one-gpu"]
+    assert pods[0]["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"] == "kubernetes.io/hostname"
+    platform.cancel(id)
+    assert platform.wait_for_end(id)["state"] == "cancelled"
+    platform.cluster.kubectl("delete", "priorityclass", "simulations-low")
+    platform.until(lambda: not platform.remaining_objects(), "all of its objects are deleted")
 
 
 GANG_PROGRAM = """
