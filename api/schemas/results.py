@@ -123,6 +123,12 @@ class ArtifactPageSchema(PageSchema):
     items = fields.List(fields.Nested(ArtifactSchema), required=True)
 
 
+class ArchiveQuery(Strict):
+    """Content of an archive."""
+
+    model = Flag(text=True, load_default=True, metadata={"description": "Whether the archive includes the model."})
+
+
 class ArtifactQuery(PageQuery):
     """Pagination of artifacts."""
 

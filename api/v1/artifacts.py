@@ -23,7 +23,14 @@ from api.downloads import (
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.schemas.fields import Open
-from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchema, RangeHeaders, ReplayQuery
+from api.schemas.results import (
+    ArchiveQuery,
+    ArtifactPageSchema,
+    ArtifactQuery,
+    ArtifactSchema,
+    RangeHeaders,
+    ReplayQuery,
+)
 from api.schemas.transfers import RedirectQuery
 from core.domain.downloads import Download
 from errors import (
@@ -109,6 +116,7 @@ class ArtifactView(MethodView):
 class ArchiveView(MethodView):
     """The archive of a simulation."""
 
+    @blueprint.takes(ArchiveQuery)
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_archive",
@@ -119,9 +127,9 @@ class ArchiveView(MethodView):
         },
         errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
     )
-    def get(self, headers: dict[str, Any], id: str) -> Response:
+    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Download everything as one zip, whole or a range of it"""
-        return download(services().results.archive(id), f"{id}.zip")
+        return download(services().results.archive(id, model=query["model"]), f"{id}.zip")
 
 
 @blueprint.at("/tasks/<task:task>/replay")

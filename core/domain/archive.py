@@ -81,6 +81,11 @@ def ending(count: int, start: int, size: int) -> bytes:
     )
 
 
+def size_within(member: ArchiveMember) -> int:
+    """Return the bytes by which a member makes a zip longer."""
+    return len(header(member)) + member.size + len(entry(member, 0))
+
+
 def measure(members: Iterable[ArchiveMember]) -> int:
     """Return the size of the whole zip in bytes."""
     bodies = directory = count = 0

@@ -1,6 +1,7 @@
 """Downloads of a simulation: artifacts, archive, replays and logs, with byte ranges, safe in browsers and terminals."""
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from api.downloads import attachment
 from api.escaping import escaped
@@ -17,7 +19,9 @@ from core.domain.states import State
 from core.services.platform import Platform
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
-from tests.api.answers import problem
+from core.services.uploads.models import key_of
+from core.store import simulations, tables
+from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.dispatching import unended
 
@@ -110,6 +114,72 @@ def test_the_archive_of_a_simulation_that_ended_early_is_complete(
         assert archive.testzip() is None
         assert archive.read("results.ndjson").count(b"\n") == reported
         assert msgspec.json.decode(archive.read("summary.json"))["tasks"] == simulation["tasks"]
+
+
+def open_archive(client: FlaskClient, id: str, query: str = "") -> zipfile.ZipFile:
+    """Return an archive, after a check that its length was announced correctly and its CRCs are right."""
+    response = client.get(f"/v1/simulations/{id}/archive{query}")
+    assert response.headers["Content-Length"] == str(len(response.data))
+    archive = zipfile.ZipFile(io.BytesIO(response.data))
+    assert archive.testzip() is None
+    return archive
+
+
+def test_an_archive_explains_itself_and_has_the_model_and_the_logs(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
+    id = submit().json["id"]
+    launch = worker.launch(id)
+    worker.platform.leases.log(launch, "model 0", b"first\nsecond\n")
+    worker.finish_unseen(launch)
+    archive = open_archive(client, id)
+    assert archive.namelist()[:4] == ["README.txt", "simulation.json", "summary.json", "results.ndjson"]
+    assert archive.namelist()[-2:] == ["logs.txt", "model/model.py"]
+    assert archive.read("model/model.py") == MODEL
+    assert archive.read("logs.txt") == b"model 0 | first\nmodel 0 | second\n"
+    readme = archive.read("README.txt").decode()
+    for name in ("simulation.json", "summary.json", "results.ndjson", "logs.txt", "model/FILE", "trace.f32.zz"):
+        assert name in readme
+    worker.platform.leases.log(launch, "model 0", b"late\n")  # after the end
+    assert open_archive(client, id).read("logs.txt") == b"model 0 | first\nmodel 0 | second\n"
+
+
+def test_an_archive_has_the_model_unless_asked_not_to_or_its_bytes_are_lost(
+    client: FlaskClient, finished: str, platform: Platform
+) -> None:
+    names = open_archive(client, finished).namelist()
+    assert open_archive(client, finished, "?model=false").namelist() == names[:-1]
+    problem(client.get(f"/v1/simulations/{finished}/archive?model=no"), 422, "invalid")
+    digest = client.get(f"/v1/simulations/{finished}").json["model"]["digest"]
+    platform.models.delete(digest)  # its bytes stay as long as a simulation refers to them
+    assert open_archive(client, finished).namelist() == names
+    platform.store.delete(key_of(digest))
+    assert open_archive(client, finished).namelist() == names[:-1]
+
+
+def test_the_archive_of_a_simulation_that_an_earlier_version_finalized_has_a_readme_too(
+    client: FlaskClient, finished: str, platform: Platform
+) -> None:
+    with platform.database.read() as c:
+        summary = json.loads(simulations.find(c, finished).summary)
+    del summary["archive"]["extras"]
+    platform.database.write(lambda c: c.execute(update(tables.simulations).values(summary=json.dumps(summary))))
+    names = open_archive(client, finished).namelist()
+    assert names[0] == "README.txt" and not any(name.startswith("model/") for name in names)
+
+
+def test_a_repetition_on_a_server_without_the_model_says_which_one_to_upload_first(
+    client: FlaskClient, finished: str, platform: Platform
+) -> None:
+    archive = open_archive(client, finished)
+    document, model = json.loads(archive.read("simulation.json")), archive.read("model/model.py")
+    digest = document["provenance"]["model"]["digest"]
+    platform.models.delete(digest)
+    refused = problem(client.post("/v1/simulations", json=document), 422, "unknown-model")
+    assert f"no model with the digest {digest}. Upload it first" in refused["detail"] and refused["digest"] == digest
+    uploaded = client.post("/v1/models", data={"file": (io.BytesIO(model), "model.py")})
+    assert (uploaded.status_code, uploaded.json["digest"]) == (201, digest)
+    assert client.post("/v1/simulations", json=document).status_code == 201
 
 
 def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile(

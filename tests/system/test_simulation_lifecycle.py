@@ -1,14 +1,17 @@
 """Life cycle of simulations over HTTP: cancelled, retried, deleted, listed, compared; and their models."""
 
+import hashlib
 import json
 import re
 import socket
 import statistics
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 import pytest
 
@@ -308,6 +311,14 @@ def test_every_range_of_an_archive_is_a_slice_of_it(platform: PlatformProcess) -
         names = archive.namelist()
         results = next(name for name in names if name.endswith("results.ndjson"))
         assert archive.read(results).splitlines() == platform.lines(ended["id"])
+        trace = archive.read("artifacts/0/trace.f32.zz")
+        (model,) = [name for name in names if name.startswith("model/")]
+        digest = "sha256:" + hashlib.sha256(archive.read(model)).hexdigest()
+    assert digest == ended["model"]["digest"] and model.endswith(".py")
+    # as the README of the archive says
+    shape = platform.http.get("/v1/datasets/car_street").json()["interface"]["action"]["shape"]
+    actions = numpy.frombuffer(zlib.decompress(trace), "<f4").reshape(-1, *shape)
+    assert len(actions) > 10 and numpy.isfinite(actions).all()
 
 
 def test_two_simulations_are_compared_scenario_by_scenario(platform: PlatformProcess) -> None:

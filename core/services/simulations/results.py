@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from core.domain import archive as zip
@@ -13,6 +14,7 @@ from core.domain.downloads import Download
 from core.domain.records import Event
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
+from core.services.simulations.archive_extras import ArchiveExtras
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
@@ -31,6 +33,7 @@ class Results:
         self._database = database
         self._objects = objects
         self._changes = changes
+        self._extras = ArchiveExtras(database, objects)
 
     # -- events
 
@@ -260,21 +263,32 @@ class Results:
 
     # -- archive
 
-    def archive(self, id: str) -> Download:
-        """Return a zip of all results; its length and ETag are known in advance, and any range can be requested."""
+    def archive(self, id: str, *, model: bool = True) -> Download:
+        """Return a zip of all results, with the model unless told otherwise.
+
+        Its length and ETag are known in advance, and any range can be requested.
+        """
         with self._database.read() as c:
             row = simulations.find(c, id)
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
         summary = json.loads(row.summary)
         documents = self._documents(row)
+        readme, following = self._extras.members(summary["archive"].get("extras", ()), model=model)
+        extras = [readme, *following]
 
         def members() -> Iterator[zip.ArchiveMember]:
-            return self._members(row, summary, documents)
+            return chain((readme,), self._members(row, summary, documents), following)
 
-        described = json.dumps([summary["archive"], summary["results_digest"], documents], sort_keys=True)
+        described = json.dumps(
+            [
+                *(summary["archive"], summary["results_digest"], documents),
+                *((extra.name, extra.size, extra.crc32) for extra in extras),
+            ],
+            sort_keys=True,
+        )
         etag = f'"{hashlib.sha256(described.encode()).hexdigest()[:32]}"'
-        size = summary["archive"]["size"]
+        size = summary["archive"]["size"] + sum(zip.size_within(extra) for extra in extras)
         return Download(size, "application/zip", etag, lambda start, stop: zip.read(members, start, stop))
 
     @staticmethod
@@ -333,9 +347,11 @@ class Results:
     def describe_archive(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:
         """Return sizes and CRC of the archive of a simulation that is being finalized, for its summary.
 
-        ``size`` and ``crc32``: of all result lines.
+        ``size`` and ``crc32``: of all result lines. The size of the archive is that without its extras.
         """
-        archive = {"bytes": size, "crc32": crc32, "size": 0}
+        measured: dict[str, Any] = summary.get("archive", {})
+        extras = measured["extras"] if measured else self._extras.measure(row.id, json.loads(row.provenance))
+        archive = {"bytes": size, "crc32": crc32, "size": 0, "extras": extras}
         complete = summary | {"archive": archive}
         fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}
         documents = self._documents(_Row(**fields, summary=json.dumps(complete)))

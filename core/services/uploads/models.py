@@ -104,6 +104,11 @@ class Models:
             for name, path in shipped_models.items():
                 if digest_of(path.read_bytes()) == ref:
                     return self._ship(name, path)
+            raise UnknownModel(
+                f"This server has no model with the digest {ref[:100]}. Upload it first (`POST /v1/models`; archives "
+                "of simulations have the file in model/), then send this request again.",
+                digest=ref[:100],
+            )
         near = difflib.get_close_matches(ref, [*known, *shipped_models], 3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " `GET /v1/models` lists them."
         raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)

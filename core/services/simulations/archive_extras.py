@@ -1,0 +1,135 @@
+"""Extras of an archive: README, model and logs, beside the documents, results and artifacts.
+
+Their sizes and CRCs are measured when the simulation is finalized, so that the length of the archive stays known in
+advance. Archives of simulations that an earlier version finalized have the README only.
+"""
+
+import re
+import secrets
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from core.domain.archive import ArchiveMember
+from core.services.uploads.models import PROJECT, key_of, shipped
+from core.store import models
+from core.store import results as store
+from core.store.database import Database
+from datasets.objectstore.base import ObjectStore
+from errors import NotFound
+
+README = """\
+Archive of a Windtunnel simulation
+==================================
+
+simulation.json   The submission (`spec`) and all that it was resolved to (`provenance`: digests of model, dataset,
+                  runtime and simulator).
+summary.json      Statistics of all tasks, and `results_digest`.
+results.ndjson    One JSON object per task, in the order of the tasks: status, scenario (with index, repeat, seed and
+                  swept parameters), metrics, error, artifacts, timing.
+artifacts/T/NAME  Files of task T, if the submission recorded any (`record`).
+logs.txt          Output of the model and the simulator, as it came: `process | line`.
+model/FILE        The model, unless the archive was requested with `?model=false`.
+
+Traces. artifacts/T/trace.f32.zz has the actions of the model, one after the other: 32-bit floats, little-endian,
+compressed by zlib. Each action has the shape that `GET /v1/datasets/NAME` describes:
+
+    numpy.frombuffer(zlib.decompress(open("artifacts/0/trace.f32.zz", "rb").read()), "<f4").reshape(-1, *shape)
+
+Repeat it. Send simulation.json as the body of a submission; the same digests are used. A server that does not have the
+model refuses it with the digest: upload the file in model/ first.
+
+    curl SERVER/v1/models -F file=@model/FILE
+    curl SERVER/v1/simulations --json @simulation.json
+
+What is equal. The repetition has the same tasks in the same order, and lines of results.ndjson that are equal but for
+their last member, `timing`; so `results_digest`, which leaves `timing` out, is equal. That holds on machines of the
+same architecture, and for models whose actions follow from their observations and seeds.
+"""
+
+
+class ArchiveExtras:
+    """Measures and reads the extras of archives. Logs are copied: pieces that come after the end do not change them."""
+
+    def __init__(self, database: Database, objects: ObjectStore) -> None:
+        self._database = database
+        self._objects = objects
+
+    def measure(self, id: str, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return name, key, size and CRC of each extra but the README, for the summary; both are read once."""
+        logs = self._log_lines(id)
+        extras = []
+        if (first := next(logs, None)) is not None:
+            key = f"logs/{id}/archive-{secrets.token_hex(6)}"
+            measured = _Measured(chain((first,), logs))
+            self._objects.put(key, measured)
+            extras.append({"name": "logs.txt", "key": key, "bytes": measured.size, "crc32": measured.crc32})
+        model = provenance["model"]
+        key = key_of(model["digest"])
+        with suppress(NotFound):  # the object was lost: the archive of the results is still of use
+            measured = _Measured(self._objects.get(key))
+            for _ in measured:
+                pass
+            name = f"model/{self._file_of(model)}"
+            extras.append({"name": name, "key": key, "bytes": measured.size, "crc32": measured.crc32})
+        return extras
+
+    def _file_of(self, model: Mapping[str, Any]) -> str:
+        """Return the name of the model's file, whose suffix shows its format; without folders and odd characters."""
+        with self._database.read() as c:
+            row = models.find(c, PROJECT, model["digest"])
+        path = shipped().get(model["name"])
+        name = (row.filename if row is not None else path and path.name) or model["name"]
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "model"
+
+    def members(self, extras: Iterable[Mapping[str, Any]], *, model: bool) -> tuple[ArchiveMember, list[ArchiveMember]]:
+        """Return the README, and what follows the results, without objects that were lost."""
+        raw = README.encode()
+        readme = ArchiveMember("README.txt", len(raw), zlib.crc32(raw), lambda start, stop: iter((raw[start:stop],)))
+        requested = [extra for extra in extras if model or not extra["name"].startswith("model/")]
+        following = [
+            ArchiveMember(extra["name"], extra["bytes"], extra["crc32"], partial(self._read, extra["key"]))
+            for extra in requested
+            if self._exists(extra["key"], extra["bytes"])
+        ]
+        return readme, following
+
+    def _read(self, key: str, start: int, stop: int) -> Iterator[bytes]:
+        return self._objects.get(key, start, stop - start)
+
+    def _exists(self, key: str, size: int) -> bool:
+        try:
+            return self._objects.size(key) == size
+        except NotFound:
+            return False
+
+    def _log_lines(self, id: str) -> Iterator[bytes]:
+        """Yield the lines of each piece of the logs, each line after the name of its process."""
+        after = 0
+        while True:
+            with self._database.read() as c:
+                page = store.log_pieces(c, id, after)
+            if not page:
+                return
+            for piece in page:
+                after = piece.seq
+                prefix = piece.name.encode() + b" | "
+                body = b"".join(self._objects.get(piece.object))
+                yield b"".join(prefix + line + b"\n" for line in body.splitlines())
+
+
+class _Measured:
+    """Chunks that are measured while they are read, once."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.size = self.crc32 = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.size += len(chunk)
+            self.crc32 = zlib.crc32(chunk, self.crc32)
+            yield chunk
