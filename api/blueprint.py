@@ -232,4 +232,22 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         components["responses"].pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))
+        declare_integer_width(document)
         return document
+
+
+def declare_integer_width(node: Any) -> None:
+    """Add `format: int64` to every integer of an OpenAPI document: a generator may use 32 bits for others.
+
+    Sizes, offsets and numbers of events need more; no integer exceeds 2^53 - 1.
+    """
+    if isinstance(node, dict):
+        kinds = node.get("type")
+        if kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds):
+            node.setdefault("format", "int64")
+        for key, value in node.items():
+            if key not in {"example", "examples", "default", "enum"}:  # values, not schemas
+                declare_integer_width(value)
+    elif isinstance(node, list):
+        for value in node:
+            declare_integer_width(value)

@@ -22,16 +22,16 @@ class RuntimesView(MethodView):
         return {"items": services().catalogue.runtimes()}
 
 
-@blueprint.at("/runtimes/<name:runtime>")
+@blueprint.at("/runtimes/<name:name>")
 class RuntimeView(MethodView):
     """One runtime."""
 
     @blueprint.operation(
         "get_runtime", Success(schema=RuntimeSchema, plain=True, description="The runtime."), errors=[UnknownRuntime]
     )
-    def get(self, runtime: str) -> dict[str, Any]:
+    def get(self, name: str) -> dict[str, Any]:
         """Describe a runtime"""
-        return services().catalogue.runtime(runtime)
+        return services().catalogue.runtime(name)
 
 
 @blueprint.at("/simulators")
