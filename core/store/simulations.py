@@ -42,9 +42,7 @@ _COUNTS = text(
     " coalesce(sum((SELECT sum(failed) FROM segments WHERE stage_id=s.id)), 0) AS failed"
     " FROM stages s WHERE s.simulation_id IN :ids GROUP BY s.simulation_id"
 ).bindparams(bindparam("ids", expanding=True))
-_CLAIMED = text("SELECT id FROM simulations WHERE state IN :states AND claim_until>:now").bindparams(
-    bindparam("states", expanding=True)
-)
+_CLAIMED = text("SELECT id FROM simulations WHERE claim IS NOT NULL AND claim_until>:now")
 
 
 def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
@@ -123,7 +121,7 @@ def unended_states(c: Connection) -> dict[str, str]:
 
 def claimed(c: Connection, now: float) -> list[str]:
     """Return the simulations that a job works on."""
-    return list(c.scalars(_CLAIMED, {"states": _UNENDED, "now": now}))
+    return list(c.scalars(_CLAIMED, {"now": now}))
 
 
 def by_state(c: Connection) -> dict[str, int]:

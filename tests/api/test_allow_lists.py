@@ -17,6 +17,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
+from tests.dispatching import unended
 from tests.local_notifier import LocalNotifier
 from workers.executors.registry import kind
 
@@ -125,8 +126,8 @@ def test_an_allowed_name_is_accepted_and_runs_only_where_it_is_allowed(
     assert post(client, "cluster", **{option: PERMITTED[option]}).status_code == 422
     accepted = post(client, **{option: PERMITTED[option]})
     assert accepted.status_code == 201, accepted.json
-    (queued,) = dispatch_of(platform, *CONFIGS).snapshot().queue
-    assert [config.name for config in CONFIGS if queued.may_run(config.name)] == ["generous", "laptop"]
+    (queued,) = unended(dispatch_of(platform, *CONFIGS))
+    assert [config.name for config in CONFIGS if config.name in (queued.eligible or ())] == ["generous", "laptop"]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +151,8 @@ def test_a_gang_whose_image_or_runtime_is_not_allowed_is_refused(
 def test_a_gang_with_an_allowed_image_is_accepted(client: FlaskClient, platform: Platform) -> None:
     accepted = post_gang(client, image="registry.example/team/mpi:5")
     assert accepted.status_code == 201, accepted.json
-    (queued,) = dispatch_of(platform, *CONFIGS).snapshot().queue
-    assert [config.name for config in CONFIGS if queued.may_run(config.name)] == ["generous"]
+    (queued,) = unended(dispatch_of(platform, *CONFIGS))
+    assert [config.name for config in CONFIGS if config.name in (queued.eligible or ())] == ["generous"]
 
 
 def test_a_network_is_not_attached_by_an_annotation(client: FlaskClient) -> None:
@@ -189,9 +190,10 @@ def test_a_queued_simulation_ends_at_its_turn_when_the_list_was_shortened(
 ) -> None:
     id = post(client, "generous", queue="team-a").json["id"]
     dispatch = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={"queue": ["team-b"]}), LAPTOP)
-    (simulation,), (queued,) = dispatch.snapshot().busy, dispatch.snapshot().queue
-    assert queued.may_run("generous")
+    (simulation,) = unended(dispatch)
+    assert simulation.eligible is None
     assert not dispatch.admit(simulation, "generous", ready=True)
+    platform.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED
     assert "placement.queue: team-a is not in executors.generous.allowed.queue (team-b)" in ended["reason"]
@@ -203,9 +205,10 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
     """As after a restart of the dispatcher while the simulation was staged, or after the loss of its launch."""
     id = post(client, "generous", annotations={"example.com/team": "a"}).json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(before.snapshot().busy[0], "generous", ready=True)
+    assert before.admit(unended(before)[0], "generous", ready=True)
     after = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={}), LAPTOP)
-    assert after.launch(after.snapshot().busy[0]) is None
+    assert after.launch(unended(after)[0]) is None
+    platform.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED and "executors.generous.allowed.annotations (empty)" in ended["reason"]
     assert after.snapshot().launches == ()
@@ -214,8 +217,8 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
 def test_a_queued_simulation_moves_to_an_executor_that_still_allows_it(client: FlaskClient, platform: Platform) -> None:
     assert post_gang(client, image="registry.example/team/mpi:5").status_code == 201
     dispatch = dispatch_of(platform, replace(CLUSTER, allowed=ALLOWED), replace(GENEROUS, allowed={}))
-    (queued,) = dispatch.snapshot().queue
-    assert queued.may_run("cluster") and not queued.may_run("generous")
+    (queued,) = unended(dispatch)
+    assert queued.eligible is not None and "cluster" in queued.eligible and "generous" not in queued.eligible
 
 
 def test_an_admitted_simulation_is_queued_for_an_executor_that_still_allows_it(
@@ -223,12 +226,12 @@ def test_an_admitted_simulation_is_queued_for_an_executor_that_still_allows_it(
 ) -> None:
     id = post_gang(client, image="registry.example/team/mpi:5").json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(before.snapshot().busy[0], "generous", ready=True)
+    assert before.admit(unended(before)[0], "generous", ready=True)
     after = dispatch_of(platform, replace(CLUSTER, allowed=ALLOWED), replace(GENEROUS, allowed={}), LAPTOP)
-    assert after.launch(after.snapshot().busy[0]) is None
+    assert after.launch(unended(after)[0]) is None
     assert client.get(f"/v1/simulations/{id}").json["state"] == State.QUEUED
-    (queued,) = after.snapshot().queue
-    assert queued.may_run("cluster") and not queued.may_run("generous")
+    (queued,) = unended(after)
+    assert queued.eligible is not None and "cluster" in queued.eligible and "generous" not in queued.eligible
 
 
 def test_a_stored_simulation_of_an_earlier_version_is_refused_at_its_turn_and_when_it_is_retried(

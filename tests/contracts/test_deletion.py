@@ -134,6 +134,7 @@ def orphans(rig: DispatcherRig, ended: str) -> Iterator[list[str]]:
         "logs/01aaaaaaaaaaaaaaaaaaaaaaaa/x",
         "replays/01aaaaaaaaaaaaaaaaaaaaaaaa/0.json",
         "results/01aaaaaaaaaaaaaaaaaaaaaaaa/cut-00",
+        "logs/01aaaaaaaaaaaaaaaaaaaaaaaa/archive-00",
     ]
     for key in keys:
         rig.platform.store.put(key, (b"orphan",))
@@ -149,7 +150,7 @@ def test_objects_that_no_row_refers_to_are_removed_and_all_others_stay(
     rig.play(launch, 10)
     rig.platform.store.put(f"results/{running}/000000000010-to-be-recorded", (b"x",))
     before = {key for prefix in PREFIXES for key in rig.platform.store.list(prefix)}
-    assert rig.platform.deletion.remove_orphans(grace=3600.0) == 4, "those of the simulation that ended just now stay"
+    assert rig.platform.deletion.remove_orphans(grace=3600.0) == 5, "those of the simulation that ended just now stay"
     assert rig.platform.deletion.remove_orphans(grace=-1.0) == 3
     after = {key for prefix in PREFIXES for key in rig.platform.store.list(prefix)}
     assert before - after == set(orphans)

@@ -21,6 +21,8 @@ from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from errors import NotFound
 
+#: Models whose size and CRC a process remembers.
+MODELS = 1000
 README = """\
 Archive of a Windtunnel simulation
 ==================================
@@ -57,6 +59,7 @@ class ArchiveExtras:
     def __init__(self, database: Database, objects: ObjectStore) -> None:
         self._database = database
         self._objects = objects
+        self._models: dict[str, tuple[int, int]] = {}  # size and CRC by key
 
     def measure(self, id: str, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return name, key, size and CRC of each extra but the README, for the summary; both are read once."""
@@ -70,12 +73,20 @@ class ArchiveExtras:
         model = provenance["model"]
         key = key_of(model["digest"])
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
+            size, crc32 = self._measured_model(key)
+            extras.append({"name": f"model/{self._file_of(model)}", "key": key, "bytes": size, "crc32": crc32})
+        return extras
+
+    def _measured_model(self, key: str) -> tuple[int, int]:
+        """Return a model's size and CRC; read once by each process, since the key is the digest of the content."""
+        if key not in self._models:
             measured = _Measured(self._objects.get(key))
             for _ in measured:
                 pass
-            name = f"model/{self._file_of(model)}"
-            extras.append({"name": name, "key": key, "bytes": measured.size, "crc32": measured.crc32})
-        return extras
+            if len(self._models) >= MODELS:
+                self._models.pop(next(iter(self._models)))
+            self._models[key] = measured.size, measured.crc32
+        return self._models[key]
 
     def _file_of(self, model: Mapping[str, Any]) -> str:
         """Return the name of the model's file, whose suffix shows its format; without folders and odd characters."""

@@ -97,5 +97,5 @@ def _ended_before(row: Any, moment: float) -> bool:
 
 
 def _is_derived(key: str) -> bool:
-    """Return whether an object is made on demand from others, so that no row refers to it: a replay, a cut artifact."""
-    return key.startswith("replays/") or "/cut-" in key
+    """Return whether an object is made from others, so that no row refers to it: a replay, a cut artifact, a log."""
+    return key.startswith("replays/") or "/cut-" in key or "/archive-" in key

@@ -92,7 +92,9 @@ class Finalization:
                 with self._database.read() as c:
                     row = simulations.find(c, id)
                 archive = summary["archive"]
-                summary["archive"] = self._read.describe_archive(row, summary, archive["bytes"], archive["crc32"])
+                summary["archive"] = self._read.describe_archive(
+                    row, summary, archive["bytes"], archive["crc32"], archive["extras"]
+                )
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
 

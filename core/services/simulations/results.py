@@ -3,7 +3,7 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -344,13 +344,21 @@ class Results:
                 if position >= stop:
                     return
 
-    def describe_archive(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:
+    def describe_archive(
+        self,
+        row: Any,
+        summary: dict[str, Any],
+        size: int,
+        crc32: int,
+        extras: Sequence[Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
         """Return sizes and CRC of the archive of a simulation that is being finalized, for its summary.
 
-        ``size`` and ``crc32``: of all result lines. The size of the archive is that without its extras.
+        ``size`` and ``crc32``: of all result lines. ``extras``: None to measure them, which reads model and logs. The
+        size of the archive is that without its extras.
         """
-        measured: dict[str, Any] = summary.get("archive", {})
-        extras = measured["extras"] if measured else self._extras.measure(row.id, json.loads(row.provenance))
+        if extras is None:
+            extras = self._extras.measure(row.id, json.loads(row.provenance))
         archive = {"bytes": size, "crc32": crc32, "size": 0, "extras": extras}
         complete = summary | {"archive": archive}
         fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}

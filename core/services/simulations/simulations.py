@@ -21,7 +21,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance, inherit
-from core.services.simulations.summaries import summarize
+from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT
 from core.store import executors, leases
 from core.store import simulations as store
@@ -271,7 +271,7 @@ class Simulations:
             queued = store.find(c, id)
             total, done, _ = store.counts(c, id)
         waits = State(queued.state) is State.QUEUED and done == 0
-        empty_summary = summarize(self._results, queued, (), total)[0] if waits else None
+        empty_summary = summary_of_nothing(self._results, queued, total) if waits else None
 
         def begin_cancelling(c: Connection) -> None:
             now = self._database.now(c)

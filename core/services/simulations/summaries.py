@@ -54,3 +54,15 @@ def summarize(
     if total is not None:
         summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, size, crc)}, errors
+
+
+def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]:
+    """Return the summary of a simulation that ends before it was started: its archive has no model and no logs.
+
+    It reads no object, so a simulation can be cancelled while the object store is away.
+    """
+    definition = played(json.loads(row.provenance)["dataset"]).definition
+    summary = MetricTally(definition["metrics"], definition.get("group_by", ())).summary()
+    summary |= {"results_digest": "sha256:" + hashlib.sha256().hexdigest(), "score": definition.get("score")}
+    summary["tasks"]["total"] = total
+    return summary | {"archive": results.describe_archive(row, summary, 0, 0, ())}

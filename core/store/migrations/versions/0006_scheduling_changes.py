@@ -12,6 +12,7 @@ depends_on = None
 INDEXES = (
     ("simulations_unsummed", "simulations", ["state", "id"], "summary IS NULL"),
     ("simulations_deleted", "simulations", ["id"], "deleted_at IS NOT NULL"),
+    ("simulations_claimed", "simulations", ["id"], "claim IS NOT NULL"),
     ("launches_live", "launches", ["executor"], "state = 'live'"),
     ("ranges_leased", "ranges", ["stage_id"], "state = 'leased'"),
     ("ranges_poisoned", "ranges", ["stage_id"], "state = 'pending' AND strikes > 0"),
