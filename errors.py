@@ -30,6 +30,12 @@ class TruncatedUpload(BadRequest):
     slug = "truncated-upload"
 
 
+class StalledBody(TruncatedUpload):
+    """The body stopped arriving, or arrived too slowly. Nothing was stored; send it again, without pauses."""
+
+    slug = "stalled-body"
+
+
 class Unauthorized(PlatformError):
     """A valid bearer token is required. Send `Authorization: Bearer <token>`."""
 
@@ -250,6 +256,12 @@ class TooManyStreams(PlatformError):
     """This server has no free stream. Poll instead, or try again shortly."""
 
     slug = "too-many-streams"
+
+
+class TooManyBodies(PlatformError):
+    """Too many request bodies are unfinished at the moment. Send the request again after `Retry-After` seconds."""
+
+    slug = "too-many-bodies"
 
 
 class TooManyWaits(PlatformError):

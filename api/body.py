@@ -10,18 +10,17 @@ import msgspec
 from flask import Request, request
 from werkzeug.formparser import FormDataParser
 
+from api import json_limits
 from api.request_guard import needs_length
-from errors import BadRequest, UnsupportedMedia
+from errors import BadRequest, TooLarge, UnsupportedMedia
 
 CHUNK = 1 << 20
-#: Most bytes of a JSON body, and of all fields of a form that are not files.
-JSON_LIMIT = 8 << 20
 
 
 class SpooledRequest(Request):
     """Request whose uploaded files are spooled to ``spool``, and whose malformed forms are errors."""
 
-    max_form_memory_size = JSON_LIMIT
+    max_form_memory_size = json_limits.MOST_BYTES
     max_form_parts = 100
     #: Folder of spooled files, set by the composition root; the system's temporary folder is often memory.
     spool: Path | None = None
@@ -55,23 +54,39 @@ class SpooledRequest(Request):
 
 
 def parse_json(raw: bytes) -> Any:
-    """Parse JSON; NaN, lone surrogates, overlong numbers and too deep nesting raise BadRequest with the position."""
+    """Parse JSON; NaN, lone surrogates, overlong numbers and too deep nesting raise BadRequest with the position.
+
+    More values than `json_limits` allow raise TooLarge. Both limits are checked before the JSON is decoded.
+    """
     if not raw.strip():
         raise BadRequest("The body is empty; send a JSON object.")
+    if json_limits.too_deep(raw):
+        raise BadRequest(f"The JSON is nested too deeply: more than {json_limits.MOST_LEVELS} levels.")
+    if limit := json_limits.excess(raw):
+        raise TooLarge(f"The JSON has more than {limit}. Send fewer, in several requests.")
     try:
         return msgspec.json.decode(raw)
-    except RecursionError:
-        raise BadRequest("The JSON is nested too deeply to be parsed.") from None
     except msgspec.MsgspecError as error:
         raise BadRequest(f"The body is not valid JSON: {error}.") from None
     except UnicodeDecodeError:
         raise BadRequest("The body is not valid JSON: it is not UTF-8.") from None
 
 
-def raw_body(limit: int = JSON_LIMIT) -> bytes:
+def raw_body(limit: int = json_limits.MOST_BYTES) -> bytes:
     """Read a body of at most ``limit`` bytes; a larger body is refused before it is in memory."""
-    request.max_content_length = min(limit, request.max_content_length or limit)
+    limit = min(limit, request.max_content_length or limit)
+    if (request.content_length or 0) > limit:
+        raise _too_large(limit)
+    if request.content_length is None and "Transfer-Encoding" in request.headers:
+        raw: bytes = request.environ["wsgi.input"].read(limit + 1)  # werkzeug would cut a longer body off
+        if len(raw) > limit:
+            raise _too_large(limit)
+        return raw
     return request.get_data(cache=False)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"The body has more than {limit:,} bytes. Send files as a form or as a resumable upload.")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ to Flask.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -31,10 +32,12 @@ from errors import (
     PlatformError,
     PreconditionFailed,
     RangeNotSatisfiable,
+    StalledBody,
     StillRunning,
     StorageFull,
     StoreUnavailable,
     TooLarge,
+    TooManyBodies,
     TooManyStreams,
     TooManyUploads,
     TooManyWaits,
@@ -94,6 +97,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     NotFound: ProblemType(HTTPStatus.NOT_FOUND),
     WrongMethod: ProblemType(HTTPStatus.METHOD_NOT_ALLOWED),
     NotAcceptable: ProblemType(HTTPStatus.NOT_ACCEPTABLE),
+    StalledBody: ProblemType(HTTPStatus.REQUEST_TIMEOUT, _RETRY),
     Conflict: ProblemType(HTTPStatus.CONFLICT),
     StillRunning: ProblemType(HTTPStatus.CONFLICT, _RETRY),
     Gone: ProblemType(HTTPStatus.GONE),
@@ -115,6 +119,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     OriginFailed: ProblemType(HTTPStatus.BAD_GATEWAY),
     ClusterFull: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
     StoreUnavailable: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    TooManyBodies: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
     TooManyStreams: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
     UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
     NodeFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
@@ -184,9 +189,9 @@ def field_messages(errors: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def invalid(errors: Any) -> Invalid:
-    """Return the error for a tree of validation errors, with a line for each invalid field."""
-    lines = list(field_messages(errors))
-    return Invalid(" ".join(lines[:8]), errors=lines[:100])
+    """Return the error for a tree of validation errors, with a line for each of the first 100 invalid fields."""
+    lines = list(islice(field_messages(errors), 100))
+    return Invalid(" ".join(lines[:8]), errors=lines)
 
 
 def error_classes(base: ErrorClass = PlatformError) -> Iterator[ErrorClass]:

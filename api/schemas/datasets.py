@@ -3,7 +3,7 @@
 from marshmallow import ValidationError, fields, validates_schema
 
 from api import tus
-from api.schemas.fields import LINE, NAME, REFERENCE, Open, Strict, Text, Whole
+from api.schemas.fields import LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
 from errors import Invalid
 
@@ -119,8 +119,11 @@ class ManifestField(fields.Field):  # type: ignore[type-arg]
         if isinstance(value, dict):
             return ManifestUploadSchema().load(value)
         if isinstance(value, list):
-            return ManifestLineSchema(many=True).load(value)
+            return _MANIFEST_LINES.deserialize(value)
         raise ValidationError("Must be a list of files, or an upload with that list.")
+
+
+_MANIFEST_LINES = ListField(fields.Nested(ManifestLineSchema()), shortest=1, longest=10_000)
 
 
 class ManifestUploadSchema(Strict):
@@ -133,8 +136,9 @@ class SourceSchema(Strict):
     """Source of a version's files: exactly one of `upload`, `uploads`, `s3` and `manifest`."""
 
     upload = UploadField("A finished upload of a tar (plain, gzip, bzip2, xz, zstd) or a zip")
-    uploads = fields.List(
+    uploads = ListField(
         fields.Nested(PlacedUploadSchema),
+        longest=10_000,
         metadata={"minItems": 1, "maxItems": 10_000, "description": "Finished uploads, one per file."},
     )
     s3 = Text(
@@ -172,10 +176,11 @@ class RegistrationSchema(Strict):
 
     name = Text(NAME, longest=100, required=True, metadata={"description": "Name of the dataset."})
     source = fields.Nested(SourceSchema, required=True)
-    tags = fields.List(
+    tags = ListField(
         Text(TAG, longest=100),
         load_default=list,
-        metadata={"maxItems": 20, "description": "Tags to set on the new version."},
+        longest=20,
+        metadata={"description": "Tags to set on the new version."},
     )
 
 

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, validate
+from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
 #: The largest integer that every reader of JSON and every database here can hold.
 LARGEST_INTEGER = 2**53 - 1
@@ -16,11 +17,26 @@ REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
 LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
+#: Most members of an object that are all checked; of a larger object the first unknown members are reported.
+MOST_CHECKED = 200
+#: Most errors that are collected of one list, and most unknown members of one object that are reported.
+MOST_ERRORS = 20
+
+
 class Strict(Schema):
     """Schema of a client's input: an unknown field is refused."""
 
     class Meta:
         unknown = RAISE
+
+    @pre_load
+    def refuse_many_unknown(self, data: Any, **_: Any) -> Any:
+        """Refuse a large object by its first unknown members: marshmallow would collect an error for each of them."""
+        if isinstance(data, Mapping) and len(data) > MOST_CHECKED:
+            known = {field.data_key or name for name, field in self.load_fields.items()}
+            unknown = list(islice((name for name in data if name not in known), MOST_ERRORS))
+            raise ValidationError({str(name): ["Unknown field."] for name in unknown})
+        return data
 
 
 class Open(Schema):
@@ -122,6 +138,31 @@ class Choice(fields.String):
 
     def __init__(self, *choices: str, **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(choices), **kwargs)
+
+
+class ListField(fields.List[Any]):
+    """List of ``shortest`` to ``longest`` items; the first MOST_ERRORS invalid items are reported."""
+
+    def __init__(self, items: fields.Field[Any], *, shortest: int = 0, longest: int = 1000, **kwargs: Any) -> None:
+        super().__init__(items, validate=validate.Length(shortest or None, longest), **kwargs)
+        self._longest = longest
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.make_error("invalid")
+        if len(value) > self._longest:
+            raise ValidationError(f"Longer than maximum length {self._longest}.")
+        items, errors = [], {}
+        for index, item in enumerate(value):
+            try:
+                items.append(self.inner.deserialize(item, **kwargs))
+            except ValidationError as error:
+                errors[index] = error.messages
+                if len(errors) == MOST_ERRORS:
+                    break
+        if errors:
+            raise ValidationError(errors)
+        return items
 
 
 class ObjectField(fields.Dict):

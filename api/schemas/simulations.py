@@ -12,6 +12,7 @@ from api.schemas.fields import (
     Choice,
     Flag,
     Headers,
+    ListField,
     ObjectField,
     Open,
     Real,
@@ -30,13 +31,14 @@ LONGEST_WAIT = 600
 class ScenariosSchema(Strict):
     """Selection of scenarios: a range, a list or a sample. All scenarios if left out."""
 
-    range = fields.List(
+    range = ListField(
         Whole(0, MOST_TASKS),
-        validate=validate.Length(2, 2),
+        shortest=2,
+        longest=2,
         metadata={"description": "First scenario, and the scenario after the last.", "example": [0, 10]},
     )
-    tasks = fields.List(
-        Whole(0, MOST_TASKS), validate=validate.Length(1, 100_000), metadata={"description": "Numbers of scenarios."}
+    tasks = ListField(
+        Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios."}
     )
     sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
     seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
@@ -68,9 +70,9 @@ class PlacementSchema(Strict):
             "example": {"nvidia.com/gpu": "1"},
         },
     )
-    networks = fields.List(
+    networks = ListField(
         Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
-        validate=validate.Length(max=8),
+        longest=8,
         metadata={"description": "Names of secondary networks."},
     )
     claims = ObjectField(
@@ -110,10 +112,11 @@ class GangSchema(Strict):
     """Gang: replicas that run one program together, once per task; `dataset` is then `program`."""
 
     size = Whole(1, 4096, required=True, metadata={"description": "Number of replicas per slice."})
-    command = fields.List(
+    command = ListField(
         Text(longest=4000, shortest=0),
         required=True,
-        validate=validate.Length(1, 200),
+        shortest=1,
+        longest=200,
         metadata={"description": "Command of each replica.", "example": ["python", "model.py"]},
     )
     communication = Choice(
@@ -169,7 +172,7 @@ class SubmissionSchema(Strict):
     sweep = ObjectField(
         most=20,
         keys=Text(longest=100),
-        values=fields.List(fields.Raw(allow_none=True), validate=validate.Length(1, 100_000)),
+        values=ListField(fields.Raw(allow_none=True), shortest=1, longest=100_000),
         metadata={"description": "Parameters with several values each: every combination is simulated.", "example": {}},
     )
     repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is simulated; 1 if left out."})

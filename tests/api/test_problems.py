@@ -30,7 +30,7 @@ def test_every_error_class_has_a_problem_type_of_its_own_or_of_a_specific_base_c
 @pytest.mark.parametrize("error_class", list(error_classes()), ids=lambda error_class: error_class.slug)
 def test_only_temporary_errors_have_a_time_to_retry(error_class: type[PlatformError]) -> None:
     headers = problem_type(error_class).headers
-    assert ("Retry-After" in headers) is (status_of(error_class) == 503 or error_class is StillRunning)
+    assert ("Retry-After" in headers) is (status_of(error_class) in (408, 503) or error_class is StillRunning)
     assert ("WWW-Authenticate" in headers) is (status_of(error_class) == 401)
 
 
@@ -108,6 +108,33 @@ def test_a_body_that_is_not_a_json_object_is_refused(client: FlaskClient, body: 
 def test_a_json_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
     body = b'{"dataset": "' + b"x" * (9 << 20) + b'"}'
     problem(client.post("/v1/simulations", data=body, content_type="application/json"), 413, "too-large")
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (b'{"dataset": [' + b",".join([b"[]"] * 110_000) + b"]}", "100,000 arrays and objects"),
+        (b"{" + b",".join(b'"%x":1' % number for number in range(101_000)) + b"}", "100,000 members"),
+        (b'{"dataset": [' + b",".join([b"1"] * 400_000) + b"]}", "300,000 values"),
+    ],
+)
+def test_json_with_too_many_values_is_refused_with_the_limit(client: FlaskClient, body: bytes, limit: str) -> None:
+    for path in ("/v1/simulations", "/v1/datasets", "/1.0/simluation/tests"):
+        answer = client.post(path, data=body, content_type="application/json")
+        assert limit in problem(answer, 413, "too-large")["detail"]
+
+
+def test_at_most_twenty_unknown_members_are_reported(client: FlaskClient) -> None:
+    body = {f"unknown{number}": 1 for number in range(50_000)} | {"dataset": "noop"}
+    assert len(problem(client.post("/v1/simulations", json=body), 422, "invalid")["errors"]) == 20
+
+
+def test_at_most_twenty_invalid_items_of_a_list_are_reported(client: FlaskClient) -> None:
+    body = {"dataset": "noop", "scenarios": {"tasks": [None] * 100_000}}
+    assert len(problem(client.post("/v1/simulations", json=body), 422, "invalid")["errors"]) == 20
+    files = [{"path": number} for number in range(10_000)]
+    answer = client.post("/v1/datasets", json={"name": "drives", "source": {"manifest": files}})
+    assert len(problem(answer, 422, "invalid")["errors"]) <= 100
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
