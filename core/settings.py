@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from core.domain.bearer_tokens import token_fault
 from core.domain.former_names import refuse_former_names
 from core.domain.job_kinds import JobKind, configured
 
@@ -73,6 +74,12 @@ class Settings:
     max_upload: int = 4 << 30
     #: Largest resumable upload, in bytes.
     max_resumable: int = 64 << 30
+    #: Seconds without a byte of a request's body after which the request is answered 408.
+    body_timeout: timedelta = timedelta(seconds=30)
+    #: Fewest bytes per second, on average, of a body that lasts longer than that; a resumable upload may be slower.
+    body_rate: int = 1024
+    #: Most unfinished request bodies that threads read, and as many resumable uploads again; others are answered 503.
+    bodies: int = 256
     #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
     #: Capacity of this node's cache of datasets and models, in bytes; 0: no limit.
@@ -141,6 +148,13 @@ class Settings:
             _ = settings.job_kinds
         except ValueError as error:
             raise ValueError(f"{PREFIX}JOB_CONCURRENCY or {PREFIX}JOB_TIMEOUTS: {error}") from None
+        if settings.token and (fault := token_fault(settings.token)):
+            raise ValueError(f"{PREFIX}TOKEN: {fault}")
+        for name in ("body_rate", "bodies"):
+            if getattr(settings, name) < 1:
+                raise ValueError(f"{PREFIX}{name.upper()}: at least 1, not {getattr(settings, name)}")
+        if settings.body_timeout <= timedelta(0):
+            raise ValueError(f"{PREFIX}BODY_TIMEOUT: more than 0 seconds are needed")
         if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"

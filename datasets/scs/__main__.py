@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from datasets.scs.authenticators import open_authenticator
@@ -52,6 +53,11 @@ def main(arguments: list[str]) -> int:
         return UNUSABLE
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    return host == "localhost" or (not set(host) - set("0123456789abcdef.:") and ip_address(host).is_loopback)
+
+
 def serve(config: Config, *, parent: int | None = None) -> int:
     """Serve with one process until SIGTERM or SIGINT."""
     if parent is not None:  # a serving process ends with its supervisor
@@ -62,7 +68,7 @@ def serve(config: Config, *, parent: int | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     if "Kind" not in config.authenticator and "Tokens" not in config.authenticator:
         logger.warning("no Reviewer is configured: every token is rejected, so nothing can be stored")
-    authenticator = open_authenticator(config.authenticator)
+    authenticator = open_authenticator(config.authenticator, local=is_loopback(config.host))
     listener = listen(config.host, config.port, share=parent is not None)
     store = Store(config)
     server = CacheServer(config, store, authenticator, listener)

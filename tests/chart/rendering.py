@@ -43,7 +43,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
             "objectStoreUrl": "s3://bucket?endpoint=https://s3.example",
             "objectStoreAccessKey": "key",
             "objectStoreSecretKey": "secret",
-            "token": "let-me-in",
+            "token": "let-me-in-to-the-chart",
         },
         "connectionsSecret": "connections",
     },

@@ -159,7 +159,7 @@ def test_the_schema_file_is_up_to_date_with_the_settings() -> None:
 def test_every_role_can_read_its_settings(case: str) -> None:
     objects = rendered(case)
     secret = {
-        "WINDTUNNEL_TOKEN": "t",
+        "WINDTUNNEL_TOKEN": "token-of-the-tests",
         "WINDTUNNEL_DATABASE_URL": "postgresql+psycopg://db/w",
         "WINDTUNNEL_REDIS_URL": "redis://r",
         "WINDTUNNEL_OBJECT_STORE_URL": "s3://bucket?endpoint=http://s3:9000",

@@ -17,7 +17,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.platform_release import FINAL, RELEASE, UPGRADE, PlatformRelease, without_timing
 
 NAMESPACE, STORES = "production", "production-stores"
-SECRET, TOKEN, PASSWORD = "windtunnel-secrets", "operator-token", "stores-password"
+SECRET, TOKEN, PASSWORD = "windtunnel-secrets", "operator-token-of-tests", "stores-password"
 HOSTS = {name: f"{name}.{STORES}.svc" for name in ("postgresql", "valkey", "minio")}
 SECRET_VALUES = {
     "WINDTUNNEL_TOKEN": TOKEN,

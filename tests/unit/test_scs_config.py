@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from datasets.scs.__main__ import is_loopback
 from datasets.scs.authenticators import open_authenticator
 from datasets.scs.config import load, parse, quantity
 
@@ -94,3 +95,29 @@ def test_no_error_and_no_repr_contains_a_token(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as config_error:
         load(path)
     assert secret not in str(config_error.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "fault"), [("sch\u00f6n-und-lang-genug", "printable ASCII"), ("0123456789abcde", "16")]
+)
+def test_a_token_that_cannot_match_or_can_be_guessed_is_refused_where_others_reach_the_service(
+    token: str, fault: str
+) -> None:
+    reviewer = {"Kind": "static", "Tokens": [{"Token": token, "Namespace": "team"}]}
+    with pytest.raises(ValueError, match=f"Tokens number 0: .*{fault}") as failure:
+        open_authenticator(reviewer, local=False)
+    assert token not in str(failure.value)
+
+
+def test_a_token_for_this_machine_alone_may_be_short() -> None:
+    authenticator = open_authenticator(
+        {"Kind": "static", "Tokens": [{"Token": "laptop", "Namespace": "x"}]}, local=True
+    )
+    assert authenticator.authenticate("laptop") is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "local"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("cache", False)]
+)
+def test_loopback_addresses_are_local(host: str, local: bool) -> None:
+    assert is_loopback(host) is local

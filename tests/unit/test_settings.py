@@ -9,6 +9,8 @@ import pytest
 from core.settings import RENAMED, Settings
 from scripts import settings as page
 
+SECRET = "0123456789abcdef"
+
 
 def test_a_laptop_needs_no_settings() -> None:
     settings = Settings.from_env({})
@@ -46,9 +48,34 @@ def test_a_setting_by_its_old_name_is_refused_with_the_new_name(old: str, new: s
 def test_without_a_token_only_this_machine_is_served() -> None:
     with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0"})
-    assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": "secret"}).token == "secret"
+    assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": SECRET}).token == SECRET
     with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_ANONYMOUS": "no"})
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "p\N{LATIN SMALL LETTER A WITH DIAERESIS}ssw\u00f6rd-of-the-lab",
+        "two words of a token",
+        "line\nbreak-in-the-token",
+    ],
+)
+def test_a_token_that_no_header_could_match_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match=r"WINDTUNNEL_TOKEN: .*printable ASCII without spaces") as failure:
+        Settings.from_env({"WINDTUNNEL_TOKEN": token})
+    assert token not in str(failure.value)
+
+
+def test_a_short_token_is_refused() -> None:
+    with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN: the token has 15 characters; at least 16 are needed"):
+        Settings.from_env({"WINDTUNNEL_TOKEN": SECRET[1:]})
+
+
+@pytest.mark.parametrize("setting", ["BODY_TIMEOUT", "BODY_RATE", "BODIES"])
+def test_limits_of_bodies_cannot_be_zero(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"WINDTUNNEL_{setting}: "):
+        Settings.from_env({f"WINDTUNNEL_{setting}": "0"})
 
 
 def test_an_explicit_setting_permits_service_without_a_token() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from core.domain.bearer_tokens import SHORTEST, token_fault
 from datasets.scs.authenticators.base import Authenticator, Identity, Unavailable
 from datasets.scs.authenticators.jwt import JwtAuthenticator, jwks_fetcher
 from datasets.scs.authenticators.kubernetes import TokenReviewAuthenticator
@@ -14,8 +15,11 @@ from kube.access import IN_CLUSTER_SERVER, SERVICE_ACCOUNT_FOLDER, InCluster, To
 __all__ = ["Authenticator", "Identity", "Unavailable", "open_authenticator"]
 
 
-def open_authenticator(config: Mapping[str, Any]) -> Authenticator:
-    """Build the configured authenticator; without one, every token is rejected. Errors never repeat a token."""
+def open_authenticator(config: Mapping[str, Any], *, local: bool = True) -> Authenticator:
+    """Build the configured authenticator; without one, every token is rejected. Errors never repeat a token.
+
+    Tokens in the configuration may be short if the service is ``local``: only this machine can reach it.
+    """
     options = {key: value for key, value in config.items() if key != "base"}
     base: Path = config.get("base", Path())
     kind = options.pop("Kind", "static")
@@ -24,10 +28,12 @@ def open_authenticator(config: Mapping[str, Any]) -> Authenticator:
     known_keys, build = _KINDS[kind]
     if unknown := sorted(set(options) - set(known_keys)):
         raise ValueError(f"Reviewer: unknown key {unknown[0]!r}; known keys are Kind, {', '.join(known_keys)}")
+    if kind == "static":
+        return _static(options, base, shortest=1 if local else SHORTEST)
     return build(options, base)
 
 
-def _static(options: Mapping[str, Any], base: Path) -> Authenticator:
+def _static(options: Mapping[str, Any], base: Path, *, shortest: int = 1) -> Authenticator:
     tokens: dict[str, Identity] = {}
     for number, entry in enumerate(options.get("Tokens", [])):
         if not isinstance(entry, dict) or set(entry) not in ({"Token", "Namespace"}, {"TokenFile", "Namespace"}):
@@ -35,6 +41,8 @@ def _static(options: Mapping[str, Any], base: Path) -> Authenticator:
         token = entry["Token"] if "Token" in entry else _read_text(base / entry["TokenFile"])
         if not token or not isinstance(token, str):
             raise ValueError(f"Reviewer: Tokens number {number} is empty")
+        if fault := token_fault(token, shortest=shortest):
+            raise ValueError(f"Reviewer: Tokens number {number}: {fault}")
         tokens[token] = Identity(entry["Namespace"], f"static-{number}")
     return StaticAuthenticator(tokens)
 
