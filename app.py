@@ -1,4 +1,4 @@
-"""Composition root of the servers: settings -> adapters -> services -> applications, for granian's ``--factory``.
+"""Composition root of the servers: settings -> adapters -> services -> applications.
 
 Each factory imports only its own dependencies: the process of the runner API does not import Flask.
 """
@@ -155,14 +155,14 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
 
 
 def create_api() -> "Flask":
-    """Build the public application, ``granian --interface wsgi --factory app:create_api``."""
+    """Build the public application."""
     settings = Settings.from_env(os.environ)
     confinement = confinement_here(settings)
     return create_flask(open_platform(settings, confinement), settings, confinement)
 
 
 def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
-    """Build the runner API, ``granian --interface wsgi --factory app:create_runner_api``.
+    """Build the runner API.
 
     ``on_shutdown`` registers a callback that runs when the process is asked to end: runners that wait are answered.
     """

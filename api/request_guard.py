@@ -76,6 +76,18 @@ def origins(scheme: str, host: str, authority: str) -> set[str]:
     return {f"{scheme}://{authority}"} | ({f"https://{authority}"} if host not in LOOPBACK else set())
 
 
+def head_check(names: Iterable[str], token: str) -> "Callable[[WSGIEnvironment], PlatformError | None]":
+    """Return `check_head` for a server's own names, besides those of loopback, and its token."""
+    known = LOOPBACK | {name.lower() for name in names}
+    return lambda environ: check_head(environ, known, token)
+
+
+def encode_refusal(error: PlatformError) -> tuple[int, bytes, dict[str, str]]:
+    """Return the HTTP status, the body and the headers of an error that is answered before the application."""
+    status, body, headers = encode(error)
+    return status, body, SECURITY | headers
+
+
 class AnnouncedBody:
     """Body stream of an announced length; a body that ends early raises TruncatedUpload."""
 
@@ -131,8 +143,7 @@ class RequestGuard:
 
     def __init__(self, app: "WSGIApplication", *, names: Iterable[str] = (), token: str = "") -> None:
         self._app = app
-        self._names = LOOPBACK | {name.lower() for name in names}
-        self._token = token
+        self._check = head_check(names, token)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         def guarded(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
@@ -140,7 +151,7 @@ class RequestGuard:
             headers = headers + [(name, value) for name, value in SECURITY.items() if name.lower() not in present]
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        if error := check_head(environ, self._names, self._token):
+        if error := self._check(environ):
             status, body, headers = encode(error)
             guarded(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]

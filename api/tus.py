@@ -166,6 +166,12 @@ def _read(stream: IO[bytes], length: int | None) -> Iterator[bytes | None]:
     yield None
 
 
+def is_upload(environ: "WSGIEnvironment") -> bool:
+    """Return whether a request is for an address of uploads; its body may be slow, because it is resumable."""
+    path: str = environ.get("PATH_INFO", "")
+    return path == PATH or path.startswith(f"{PATH}/")
+
+
 class Tus:
     """WSGI middleware for the addresses of uploads: X-HTTP-Method-Override, and Tus-Resumable in every response."""
 
@@ -173,8 +179,7 @@ class Tus:
         self._app = app
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if path != PATH and not path.startswith(f"{PATH}/"):
+        if not is_upload(environ):
             return self._app(environ, start_response)
         override = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").strip().upper()
         if override in METHODS:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from core.settings import Settings
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    from server.request_bodies import BodyLimits
+    from server.wsgi_gateway import Gateway
 
 ROOT = Path(__file__).parent.parent
 #: Runtime, format and dataset of the warm runner that the agent starts before the first submission: those of the 1.0
@@ -194,39 +195,67 @@ def api(settings: Settings) -> int:
     """Serve the public API."""
     from server.granian_server import serve
 
-    threads = settings.streams + 64  # each stream blocks a thread; 64 remain for other requests
-    serve("server.__main__:create_api", address=settings.host, port=settings.port, threads=threads)
+    serve("server.__main__:create_api", address=settings.host, port=settings.port)
     return 0
 
 
 def runner_api(settings: Settings) -> int:
     """Serve the runner API."""
-    from core.notifications.launch_waiters import SLOTS
     from server.granian_server import serve
 
-    target = "server.__main__:create_runner_api"
-    serve(target, address=settings.runner_api_host, port=settings.runner_api_port, threads=RUNNER_API_THREADS + SLOTS)
+    serve("server.__main__:create_runner_api", address=settings.runner_api_host, port=settings.runner_api_port)
     return 0
 
 
-def create_api() -> "WSGIApplication":
+def create_api() -> "Gateway":
     """Build the public application in granian's worker process."""
-    _prepare_process("api")
+    settings = _prepare_process("api")
     import app
+    from api import tus
+    from api.request_guard import encode_refusal, head_check
+    from server.wsgi_gateway import Gateway
 
-    return app.create_api()
+    return Gateway(
+        app.create_api(),
+        threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
+        limits=_body_limits(settings),
+        answer=encode_refusal,
+        refuse=head_check(settings.names, settings.token),
+        is_upload=tus.is_upload,
+    )
 
 
-def create_runner_api() -> "WSGIApplication":
+def create_runner_api() -> "Gateway":
     """Build the runner API in granian's worker process."""
-    _prepare_process("runner-api")
+    settings = _prepare_process("runner-api")
     import app
+    from api.problems import encode
+    from core.notifications.launch_waiters import SLOTS
     from server.granian_server import on_shutdown
+    from server.wsgi_gateway import Gateway
 
-    return app.create_runner_api(on_shutdown)
+    callbacks: list[Callable[[], None]] = []
+    return Gateway(
+        app.create_runner_api(callbacks.append),
+        threads=RUNNER_API_THREADS + SLOTS,
+        limits=_body_limits(settings),
+        answer=encode,
+        on_start=lambda: on_shutdown(*callbacks),
+    )
 
 
-def _prepare_process(name: str) -> None:
+def _body_limits(settings: Settings) -> "BodyLimits":
+    from server.request_bodies import BodyLimits
+
+    return BodyLimits(
+        idle=settings.body_timeout.total_seconds(),
+        grace=settings.body_timeout.total_seconds(),
+        rate=float(settings.body_rate),
+        threads=settings.bodies,
+    )
+
+
+def _prepare_process(name: str) -> Settings:
     from server.granian_server import enable_keepalive
     from server.logs import configure
     from server.supervisor import die_with
@@ -236,8 +265,10 @@ def _prepare_process(name: str) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         die_with(parent.pid)
-    configure(name, Settings.from_env(os.environ).log_level)
+    settings = Settings.from_env(os.environ)
+    configure(name, settings.log_level)
     enable_keepalive()
+    return settings
 
 
 def dispatch(settings: Settings) -> int:

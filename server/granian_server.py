@@ -1,6 +1,7 @@
-"""granian: serves a WSGI application with one worker process and one thread for each concurrent request."""
+"""granian: one worker process that serves an RSGI application, HTTP/1.1 only."""
 
 import os
+import resource
 import signal
 import socket
 import stat
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from granian import Granian
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 
 #: TCP keep-alive: seconds of idleness before the first probe, seconds between probes, unanswered probes until the
@@ -19,37 +20,49 @@ KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES = 60, 15, 4
 SEARCH_INTERVAL, SEARCHES = 0.05, 1200
 
 
-def serve(factory: str, *, address: str, port: int, threads: int) -> None:
-    """Serve the application that the factory (``module:function``) returns, until SIGINT or SIGTERM."""
+#: Most connections (a further one waits until one of them ends), and open files that the process keeps for itself.
+CONNECTIONS, OWN_FILES = 8192, 512
+
+
+def serve(factory: str, *, address: str, port: int) -> None:
+    """Serve the RSGI application that the factory (``module:function``) returns, until SIGINT or SIGTERM."""
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     Granian(
         factory,
         address=address,
         port=port,
-        interface=Interfaces.WSGI,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
         factory=True,
         workers=1,
-        blocking_threads=threads,
-        blocking_threads_idle_timeout=60,
         backlog=2048,
+        backpressure=CONNECTIONS if files < 0 else max(64, min(CONNECTIONS, files - OWN_FILES)),
         websockets=False,
         log_level=LogLevels.warning,
     ).serve()
 
 
-def on_shutdown(callback: Callable[[], None]) -> None:
-    """Call ``callback`` from a thread when SIGINT or SIGTERM arrives. Call this from the main thread.
+def on_shutdown(*callbacks: Callable[[], None]) -> None:
+    """Call the callbacks from a thread when SIGINT or SIGTERM arrives. Call this from the main thread.
 
-    Granian handles the signals itself and waits for every request in progress before it ends, so the signal is
-    observed through its wake-up file descriptor.
+    Granian handles the signals on its event loop and waits for every request in progress before it ends, so the signals
+    are observed on their way to the event loop: between the wake-up file descriptor and the loop's own.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    event_loop = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def wait_for_signal() -> None:
-        while not {signal.SIGINT, signal.SIGTERM}.intersection(os.read(reader, 64)):
-            continue
-        callback()
+        ended = False
+        while True:
+            numbers = os.read(reader, 64)
+            if event_loop >= 0:
+                os.write(event_loop, numbers)
+            if not ended and {signal.SIGINT, signal.SIGTERM}.intersection(numbers):
+                ended = True
+                for callback in callbacks:
+                    callback()
 
     threading.Thread(target=wait_for_signal, name="on-shutdown", daemon=True).start()
 

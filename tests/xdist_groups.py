@@ -21,6 +21,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_pod.py": "pods",
     "tests/system/test_uploads.py": "uploads",
     "tests/system/test_supervisor.py": "uploads",
+    "tests/system/test_stalled_requests.py": "uploads",
     "tests/contracts/test_scs_hot_objects.py": "scs",
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_fuzzing.py": "scs",
