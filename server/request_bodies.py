@@ -110,6 +110,8 @@ class RequestBody(io.RawIOBase):
         self._room = asyncio.Event()
         self._lock = threading.Condition()
         self._chunks: deque[bytes] = deque()
+        #: Bytes of the first chunk that have been read.
+        self._start = 0
         self._buffered = 0
         self._complete = self._discarding = False
         self._error: PlatformError | None = None
@@ -183,7 +185,7 @@ class RequestBody(io.RawIOBase):
         with self._lock:
             self._discarding = True
             self._chunks.clear()
-            self._buffered = 0
+            self._buffered = self._start = 0
         self._room.set()
 
     # -- thread of the request
@@ -204,10 +206,14 @@ class RequestBody(io.RawIOBase):
                     if self._error is not None and not parts:
                         raise self._error
                     break
-                chunk = self._chunks.popleft()
-                if 0 < missing < len(chunk):
-                    self._chunks.appendleft(chunk[missing:])
-                    chunk = chunk[:missing]
+                chunk, start = self._chunks[0], self._start
+                if 0 < missing < len(chunk) - start:  # the rest stays where it is: copying it for each read is slow
+                    self._start = start + missing
+                    chunk = chunk[start : self._start]
+                else:
+                    self._chunks.popleft()
+                    self._start = 0
+                    chunk = chunk[start:]
                 was_full = self._buffered >= BUFFER // 2
                 self._buffered -= len(chunk)
                 has_room = was_full and self._buffered < BUFFER // 2
