@@ -127,7 +127,7 @@ class Gone(PlatformError):
 
 
 class TooLarge(PlatformError):
-    """The body is larger than this server accepts. Send large models as a resumable upload (`POST /v1/uploads`)."""
+    """The body, model or upload is larger than this server accepts. docs/uploads.md lists the limits and settings."""
 
     slug = "too-large"
 

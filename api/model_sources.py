@@ -4,7 +4,7 @@ from typing import Any
 
 from api import tus
 from api.body import base_name
-from api.context import context, services
+from api.context import services
 from core.domain.records import Model
 
 
@@ -13,6 +13,7 @@ def of_upload(reference: str, filename: str | None = None, **options: Any) -> Mo
     uploads = services().uploads
     upload = uploads.hold(tus.upload_id(reference))
     try:
+        services().models.check_size(upload.offset)  # before its bytes are read
         filename = base_name(filename or tus.metadata(upload.metadata).get("filename"))
         return services().models.add(uploads.content(upload.id), filename=filename, **options)
     finally:
@@ -21,7 +22,7 @@ def of_upload(reference: str, filename: str | None = None, **options: Any) -> Mo
 
 def of_transfer(key: str, filename: str | None = None, **options: Any) -> Model:
     """Create a model from a transfer; the transfer is deleted."""
-    transfers = services().transfers
-    model = services().models.add(transfers.content(key, context().max_upload), filename=base_name(filename), **options)
+    transfers, models = services().transfers, services().models
+    model = models.add(transfers.content(key, models.largest), filename=base_name(filename), **options)
     transfers.delete(key)
     return model

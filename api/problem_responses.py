@@ -23,7 +23,9 @@ def problem_response(error: PlatformError, headers: Mapping[str, str] | None = N
     status, body, problem_headers = encode(
         error, named_by_path=is_named_by_path(request.method, request.view_args or ())
     )
-    if status >= 500 and status != HTTPStatus.SERVICE_UNAVAILABLE:
+    if status == HTTPStatus.INSUFFICIENT_STORAGE:
+        logger.warning("%s %s: %s", request.method, request.path, error.detail)
+    elif status >= 500 and status != HTTPStatus.SERVICE_UNAVAILABLE:
         logger.error("%s %s: %s", request.method, request.path, error.detail, exc_info=error)
     return Response(body, status, headers=problem_headers | dict(headers or {}))
 

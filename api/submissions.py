@@ -13,11 +13,12 @@ from werkzeug.datastructures import FileStorage
 
 from api import model_sources
 from api.blueprint import json_response
-from api.body import base_name, chunks_of, json_object, parse_json, raw_body, read_form
+from api.body import base_name, chunks_of, json_object, parse_json, raw_body
 from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
 from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionOfUpload, SubmissionSchema
+from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
@@ -55,7 +56,7 @@ def from_json(document: Mapping[str, Any]) -> Submission:
 
 def from_form() -> tuple[Submission, FileStorage | None]:
     """Return the submission of a multipart form, and its model file if any; fields that are not strings are JSON."""
-    read_form()
+    spool_form()
     files = request.files.to_dict(flat=False)
     if unknown := sorted(files.keys() - {"model"}):
         raise Invalid(f"Only `model` may be a file; `{unknown[0][:100]}` may not.")

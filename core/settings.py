@@ -70,9 +70,9 @@ class Settings:
     workers: int = 0
     #: Most open event and result streams; a further stream is answered 503.
     streams: int = 1000
-    #: Largest body of a request that is not a resumable upload, in bytes.
+    #: Largest model, whichever way it is sent, and largest body of a request that is not a resumable upload, in bytes.
     max_upload: int = 4 << 30
-    #: Largest resumable upload, in bytes.
+    #: Largest resumable upload, in bytes; one of several partial uploads too.
     max_resumable: int = 64 << 30
     #: Seconds without a byte of a request's body after which the request is answered 408.
     body_timeout: timedelta = timedelta(seconds=30)
@@ -80,6 +80,13 @@ class Settings:
     body_rate: int = 1024
     #: Most unfinished request bodies that threads read, and as many resumable uploads again; others are answered 503.
     bodies: int = 256
+    #: Most bytes of a dataset that are copied into the object store: the unpacked files of an archive, or its uploads.
+    #: Objects of a bucket are not copied and have no limit.
+    max_dataset: int = 1 << 40
+    #: Free bytes of the disks of ``home`` and of an object store in a folder, below which uploads, models and
+    #: registrations are answered 507 while running simulations continue. 0: 2 % of the disk, between 1 and 10 GiB, at
+    #: most an eighth of the disk.
+    disk_floor: int = 0
     #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
     #: Capacity of this node's cache of datasets and models, in bytes; 0: no limit.

@@ -8,7 +8,7 @@ from marshmallow import ValidationError
 
 from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
-from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
+from api.body import base_name, chunks_of, json_body, raw_chunks
 from api.context import services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, REDIRECT, download, redirect, wants_redirect
 from api.paging import LINK, page
@@ -24,6 +24,7 @@ from api.schemas.models import (
 )
 from api.schemas.results import RangeHeaders
 from api.schemas.transfers import RedirectQuery
+from api.spooling import spool_form
 from core.domain.downloads import Download
 from core.domain.records import Model
 from errors import (
@@ -75,7 +76,7 @@ def from_form() -> Model:
     """Create a model from a multipart form: one file, and optional fields."""
     if request.mimetype != "multipart/form-data":
         raise UnsupportedMedia("Send a multipart form with a `file`, or PUT the bytes to /v1/models/{name}.")
-    read_form()
+    spool_form()
     files = [(name, file) for name, file in request.files.items(multi=True)]
     if len(files) != 1 or files[0][0] not in {"file", "model"}:
         raise Invalid("Send exactly one file, in the field `file`: `curl -F file=@policy.onnx`.")

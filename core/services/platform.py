@@ -10,7 +10,7 @@ from core.notifications.change_notifier import ChangeNotifier, Waiters, simulati
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import Catalogue
-from core.services.datasets.dataset_registration import DatasetRegistration
+from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.file_sources import Sources
 from core.services.scheduling.executors import Executors
@@ -23,6 +23,7 @@ from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
+from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import Uploads
@@ -30,6 +31,7 @@ from core.store.database import Database
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
+from datasets.objectstore.filesystem import FilesystemStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Platform:
     transfers: Transfers
     datasets: Datasets
     dataset_registration: DatasetRegistration
+    disk_floor: DiskFloor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +67,7 @@ class PlatformOptions:
     ``home``: folder of all data on this machine. ``sandbox``: this machine's sandbox, as recorded in provenance.
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
     machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
+    ``disk_floor``: see `DiskFloor`.
     """
 
     home: Path
@@ -74,7 +78,10 @@ class PlatformOptions:
     streams: int = 1000
     lease_ttl: float = 10.0
     upload_ttl: float = 86_400.0
+    max_upload: int = 4 << 30
     max_resumable: int = 64 << 30
+    max_dataset: int = 1 << 40
+    disk_floor: int = 0
     connections: Mapping[str, Connection] = field(default_factory=dict)
 
 
@@ -90,10 +97,12 @@ def build(
     home = options.home
     change_notifier = ChangeNotifier(database, notifier)
     changes = simulation_waiters(change_notifier, slots=options.streams)
-    models = Models(database, store, home / "scratch")
-    uploads = Uploads(database, store, ttl=options.upload_ttl, largest=options.max_resumable)
+    objects = store.root if isinstance(store, FilesystemStore) else None
+    floor = DiskFloor(home, objects, least=options.disk_floor)
+    models = Models(database, store, home / "scratch", largest=options.max_upload, floor=floor)
+    uploads = Uploads(database, store, ttl=options.upload_ttl, largest=options.max_resumable, floor=floor)
     sources = Sources(store, options.connections)
-    datasets = Datasets(database, store, notifier, uploads, sources)
+    datasets = Datasets(database, store, notifier, uploads, sources, floor)
     resolver = Resolver(
         models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
@@ -132,5 +141,14 @@ def build(
         uploads=uploads,
         transfers=Transfers(store),
         datasets=datasets,
-        dataset_registration=DatasetRegistration(database, store, uploads, sources, datasets, home / "scratch"),
+        dataset_registration=DatasetRegistration(
+            database,
+            store,
+            uploads,
+            sources,
+            datasets,
+            home / "scratch",
+            RegistrationLimits(largest=options.max_dataset, floor=floor),
+        ),
+        disk_floor=floor,
     )

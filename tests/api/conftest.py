@@ -40,7 +40,13 @@ def platform(settings: Settings) -> Iterator[Platform]:
         database,
         store,
         LocalNotifier(),
-        PlatformOptions(home=settings.home, executor_configs=[LOCAL], sandbox={"level": 3}, streams=4),
+        PlatformOptions(
+            home=settings.home,
+            executor_configs=[LOCAL],
+            sandbox={"level": 3},
+            streams=4,
+            max_upload=settings.max_upload,
+        ),
     )
     database.close()
 

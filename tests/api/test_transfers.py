@@ -36,7 +36,13 @@ def s3_platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
         database,
         store,
         LocalNotifier(),
-        PlatformOptions(home=settings.home, executor_configs=[LOCAL], sandbox={"level": 3}, streams=4),
+        PlatformOptions(
+            home=settings.home,
+            executor_configs=[LOCAL],
+            sandbox={"level": 3},
+            streams=4,
+            max_upload=settings.max_upload,
+        ),
     )
     database.close()
 

@@ -19,7 +19,7 @@ from minio.commonconfig import CopySource
 from benchmarks import registering as benchmark
 from core.domain.states import State
 from core.services.datasets import bucket_objects, dataset_sources
-from core.services.datasets.dataset_registration import DatasetRegistration
+from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import GRACE
 from core.services.datasets.file_sources import Sources
 from core.services.platform import Platform, PlatformOptions, build
@@ -603,7 +603,13 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
     )
     sources = BenchmarkSources(objects, {"lab": lab})
     job = DatasetRegistration(
-        database, objects, platform.uploads, sources, platform.datasets, tmp_path / "sorting", sort_memory=1 << 20
+        database,
+        objects,
+        platform.uploads,
+        sources,
+        platform.datasets,
+        tmp_path / "sorting",
+        RegistrationLimits(sort_memory=1 << 20),
     )
     id = platform.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
     tracemalloc.start()

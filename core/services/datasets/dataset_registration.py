@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from core.services.datasets.dataset_sources import HELD, checked_line, hold, spl
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.manifest_index import ManifestIndex
+from core.services.uploads.disk_floor import INTERVAL, DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
@@ -34,7 +36,7 @@ from datasets.versions.archives import ByteSource, files_of
 from datasets.versions.external_sort import Sorter
 from datasets.versions.manifest import ManifestEntry, decode, encode, lines
 from datasets.versions.packs import SourceFile, pack
-from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
+from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,17 @@ READERS, AHEAD = 8, 256
 PROGRESS_INTERVAL = 0.5
 #: Maximum bytes of a line of an uploaded manifest.
 LINE = 8 << 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegistrationLimits:
+    """Limits of a registration, in bytes."""
+
+    #: Maximum of the files that are copied into the object store: unpacked from an archive, or from uploads.
+    largest: int = 1 << 40
+    #: Memory of the sort by path.
+    sort_memory: int = external_sort.HELD
+    floor: DiskFloor = field(default_factory=DiskFloor)
 
 
 class ClaimLost(Exception):
@@ -63,8 +76,7 @@ class DatasetRegistration:
         sources: Sources,
         versions: Datasets,
         scratch: Path,
-        *,
-        sort_memory: int = external_sort.HELD,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
@@ -72,7 +84,7 @@ class DatasetRegistration:
         self._sources = sources
         self._versions = versions
         self._scratch = scratch
-        self._sort_memory = sort_memory
+        self._limits = limits or RegistrationLimits()
 
     def register(self, id: str) -> None:
         """Register a version, unless another job has claimed it or it has ended."""
@@ -138,7 +150,7 @@ class _Attempt:
         self._objects = job._objects
         self._began = self._reported_at = time.monotonic()
         self._held_at = 0.0
-        self._files = self._bytes = 0
+        self._files = self._bytes = self._checked_at = 0
         self._uploads: list[str] = []
         self._located = False  # whether a file was read and located in a bucket
 
@@ -211,6 +223,8 @@ class _Attempt:
         return self._job._uploads.hold(upload, HELD).offset
 
     def _packed(self, files: Iterable[SourceFile]) -> Iterator[ManifestEntry]:
+        self._job._limits.floor.check()
+
         def counted(file: SourceFile) -> SourceFile:
             return SourceFile(file.path, self._counting(file.chunks))
 
@@ -222,9 +236,18 @@ class _Attempt:
         return pack(map(counted, files), self._objects.put, new_key)
 
     def _counting(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        limits = self._job._limits
         self._files += 1
         for chunk in chunks:
             self._bytes += len(chunk)
+            if self._bytes - self._checked_at >= INTERVAL:  # of all files: a check for each would cost more than it
+                limits.floor.check()
+                self._checked_at = self._bytes
+            if self._bytes > limits.largest:
+                raise TooLarge(
+                    f"Its files have more than {limits.largest:,} bytes, as many as are copied into the object store"
+                    " (WINDTUNNEL_MAX_DATASET). Register several datasets, or a bucket, whose objects are not copied."
+                )
             self._report_progress()
             yield chunk
         self._report_progress()
@@ -357,7 +380,7 @@ class _Attempt:
     def _sorted(self, entries: Iterator[ManifestEntry]) -> Iterator[Iterator[ManifestEntry]]:
         """Sort entries by path. Raise BadName for names that conflict on a file system."""
         scratch = self._job._scratch
-        memory = self._job._sort_memory
+        memory = self._job._limits.sort_memory
         with Sorter(scratch, held=memory) as by_path, Sorter(scratch, held=memory) as by_folded:
             for entry in entries:
                 by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))

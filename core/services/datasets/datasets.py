@@ -16,6 +16,7 @@ from core.notifications.notifier import Notifier
 from core.services.datasets import catalogue, dataset_sources, descriptions
 from core.services.datasets.file_sources import Sources
 from core.services.uploads.checksum_stream import verified
+from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
@@ -40,13 +41,20 @@ class Datasets:
     """Service of the datasets API, for built-in and registered datasets."""
 
     def __init__(
-        self, database: Database, objects: ObjectStore, notifier: Notifier, uploads: Uploads, sources: Sources
+        self,
+        database: Database,
+        objects: ObjectStore,
+        notifier: Notifier,
+        uploads: Uploads,
+        sources: Sources,
+        floor: DiskFloor | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._notifier = notifier
         self._uploads = uploads
         self._sources = sources
+        self._floor = floor or DiskFloor()
 
     # -- registration
 
@@ -60,6 +68,7 @@ class Datasets:
             raise Invalid(f"A version has at most {MAX_TAGS} tags when it is registered.")
         for tag in tags:
             _check_tag(tag)
+        self._floor.check()
         normalized = dataset_sources.normalized(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
         row = {

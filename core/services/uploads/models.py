@@ -13,6 +13,7 @@ from typing import Any
 from core.domain.ids import digest_of, new_id
 from core.domain.records import Model
 from core.services.uploads.checksum_stream import verified
+from core.services.uploads.disk_floor import DiskFloor
 from core.store import models as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -33,9 +34,22 @@ def key_of(digest: str) -> str:
 
 
 class Models:
-    """Registered models and the shipped ones. Bytes are written to a draft file, then to the object store."""
+    """Registered models and the shipped ones. Bytes are written to a draft file, then to the object store.
 
-    def __init__(self, database: Database, store: ObjectStore, scratch: Path) -> None:
+    ``largest``: maximum of bytes of a model, whichever way it is sent.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: ObjectStore,
+        scratch: Path,
+        *,
+        largest: int = 4 << 30,
+        floor: DiskFloor | None = None,
+    ) -> None:
+        self.largest = largest
+        self._floor = floor or DiskFloor()
         self._database = database
         self._store = store
         self._scratch = scratch
@@ -63,9 +77,10 @@ class Models:
         size = 0
         try:
             with open(draft, "xb") as file:
-                for chunk in chunks:
+                for chunk in self._floor.watched(chunks):
                     hasher.update(chunk)
                     size += len(chunk)
+                    self.check_size(size)
                     file.write(chunk)
             if size == 0:
                 raise Invalid("The model is empty.")
@@ -74,13 +89,20 @@ class Models:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             format = format_of(draft, filename, format, runtime)
             check_size(format, size)
-            self._store.put(key_of(actual), _pieces(draft))
+            self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
         finally:
             draft.unlink(missing_ok=True)
         if name is None:
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
             name = stem or f"model-{actual[7:19]}"
         return self._register(name, actual, format, size, filename, runtime)
+
+    def check_size(self, size: int) -> None:
+        """Raise TooLarge if a model of ``size`` bytes is larger than any model may be."""
+        if size > self.largest:
+            raise TooLarge(
+                f"A model has at most {self.largest:,} bytes (WINDTUNNEL_MAX_UPLOAD), whichever way it is sent."
+            )
 
     def _register(
         self, name: str, digest: str, format: str, size: int, filename: str | None, runtime: str | None

@@ -58,7 +58,7 @@ class Transfers:
             raise UnknownTransfer() from None
         if largest is not None and size > largest:
             self._store.delete(name)
-            raise TooLarge(f"{size} bytes were sent; a model has at most {largest}.")
+            raise TooLarge(f"{size:,} bytes were sent; a model has at most {largest:,} (WINDTUNNEL_MAX_UPLOAD).")
         return self._store.get(name, 0, size)
 
     def delete(self, key: str) -> None:

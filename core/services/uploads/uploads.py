@@ -10,6 +10,7 @@ import logging
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 
 from core.domain.ids import new_id
 from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
+from core.services.uploads.disk_floor import DiskFloor
 from core.store import uploads as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -74,12 +76,14 @@ class Uploads:
         ttl: float = 86_400.0,
         largest: int = 64 << 30,
         limits: UploadLimits | None = None,
+        floor: DiskFloor | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._ttl = ttl
         self.largest = largest
         self._limits = limits or UploadLimits()
+        self._floor = floor or DiskFloor()
         self._busy: dict[str, str] = {}  # upload -> its writer in this process
         self._lock = threading.Lock()
         self._orphans_at: float | None = None
@@ -89,6 +93,7 @@ class Uploads:
     def create(self, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
         """Create an upload of ``length`` bytes; None: the length is sent later."""
         self._fits(length)
+        self._floor.check(length or 0)
         kind = "partial" if partial else "whole"
         return self._add({"kind": kind, "length": length, "metadata": metadata}, [])
 
@@ -96,6 +101,10 @@ class Uploads:
         """Create a finished upload from partial uploads, in order; it refers to their bytes and outlives them."""
         if not 1 <= len(ids) <= MOST_SOURCES:
             raise Invalid(f"A final upload is made of 1 to {MOST_SOURCES:,} partial ones.")
+        if (repeated := next((id for id, count in Counter(ids).items() if count > 1), None)) is not None:
+            # A few sent bytes would become as many as an upload may have, in every model and dataset made from it.
+            raise Invalid(f"Upload {repeated} is named more than once. Name each partial upload once.")
+        self._floor.check()
         return self._add({"kind": "final", "metadata": metadata, "sources": sources}, ids)
 
     def _add(self, values: dict[str, Any], ids: Sequence[str]) -> Upload:
@@ -201,6 +210,7 @@ class Uploads:
         ``announced``: bytes of this request, if known. ``length``: the upload's length, if it was deferred. With a
         ``checksum`` all bytes are stored or none.
         """
+        self._floor.check(announced or 0)
         writer = secrets.token_hex(8)
         with self._at_work(id, writer):
             upload = taken = self._take(id, offset, writer, announced, length)
@@ -291,7 +301,7 @@ class Uploads:
 
     def _keep(self, id: str, start: int, chunks: Iterator[bytes]) -> tuple[int, int, str]:
         key = f"{FOLDER}/{id}/{start:014}-{secrets.token_hex(8)}"
-        return start, self._objects.put(key, chunks), key
+        return start, self._objects.put(key, self._floor.watched(chunks)), key
 
     def _advance(self, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool) -> Upload:
         over = over or upload.offset + sum(size for _, size, _ in stored) == upload.length
