@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.domain.callers import networks
 from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
@@ -49,6 +50,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             max_resumable=settings.max_resumable,
             max_dataset=settings.max_dataset,
             disk_floor=settings.disk_floor,
+            uploads_per_caller=settings.uploads_per_caller,
             connections=connections,
         ),
         cache=node_cache(settings, store, connections),
@@ -152,6 +154,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             spool=spool,
             sandbox=confinement or {},
             token=settings.token,
+            proxies=networks(settings.trusted_proxies),
             checks=checks(platform),
         )
     )

@@ -349,7 +349,7 @@ class TusVersion(PlatformError):
 
 
 class TooManyUploads(PlatformError):
-    """Too many uploads are unfinished. Finish or delete some of them first."""
+    """Too many uploads are unfinished. Finish or delete some of them, or wait until they expire."""
 
     slug = "too-many-uploads"
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from flask import current_app
 
+from core.domain.callers import Network
 from core.services.platform import Platform
 
 EXTENSION = "windtunnel"
@@ -26,6 +27,8 @@ class Context:
     streams: int = 1000
     #: Sandbox level of this machine and the missing layers, as /readyz reports them.
     sandbox: Mapping[str, Any] = field(default_factory=dict)
+    #: Proxies whose X-Forwarded-For names the caller.
+    proxies: tuple[Network, ...] = ()
     #: Readiness checks by component; each returns None, or a message about the problem.
     checks: Mapping[str, Callable[[], str | None]] = field(default_factory=dict)
     #: Components whose problem makes the process unready; without the other components it is only slower.

@@ -4,6 +4,7 @@ Independent of Flask, because the request guard and the runner API use it too; `
 to Flask.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -85,7 +86,9 @@ class ProblemType:
 
 
 #: The request may succeed after 2 seconds; an error's member `retry_after` takes precedence.
-_RETRY = {"Retry-After": "2"}
+RETRY = {"Retry-After": "2"}
+#: Statuses of refusals that end: their responses say when to try again.
+RETRIED = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="windtunnel"'}
 
 #: A class that is not listed has the entry of its nearest base class.
@@ -97,9 +100,9 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     NotFound: ProblemType(HTTPStatus.NOT_FOUND),
     WrongMethod: ProblemType(HTTPStatus.METHOD_NOT_ALLOWED),
     NotAcceptable: ProblemType(HTTPStatus.NOT_ACCEPTABLE),
-    StalledBody: ProblemType(HTTPStatus.REQUEST_TIMEOUT, _RETRY),
+    StalledBody: ProblemType(HTTPStatus.REQUEST_TIMEOUT, RETRY),
     Conflict: ProblemType(HTTPStatus.CONFLICT),
-    StillRunning: ProblemType(HTTPStatus.CONFLICT, _RETRY),
+    StillRunning: ProblemType(HTTPStatus.CONFLICT, RETRY),
     Gone: ProblemType(HTTPStatus.GONE),
     LengthRequired: ProblemType(HTTPStatus.LENGTH_REQUIRED),
     PreconditionFailed: ProblemType(HTTPStatus.PRECONDITION_FAILED),
@@ -109,19 +112,19 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     RangeNotSatisfiable: ProblemType(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE),
     Misdirected: ProblemType(HTTPStatus.MISDIRECTED_REQUEST),
     Invalid: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY),
-    TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS),
-    TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS),
+    TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
+    TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     ChecksumMismatch: ProblemType(460),  # defined by tus 1.0, not registered with IANA
     PlatformError: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR),
     Corrupt: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR),
     LaunchRefused: ProblemType(HTTPStatus.BAD_GATEWAY),
     NotGranted: ProblemType(HTTPStatus.BAD_GATEWAY),
     OriginFailed: ProblemType(HTTPStatus.BAD_GATEWAY),
-    ClusterFull: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
-    StoreUnavailable: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
-    TooManyBodies: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
-    TooManyStreams: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
-    UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    ClusterFull: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
+    StoreUnavailable: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
+    TooManyBodies: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
+    TooManyStreams: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
+    UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     NodeFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
@@ -170,10 +173,18 @@ def describe(error: PlatformError, *, named_by_path: bool = False) -> dict[str, 
 def encode(error: PlatformError, *, named_by_path: bool = False) -> tuple[int, bytes, dict[str, str]]:
     """Return the HTTP status, the body and the headers of an error."""
     problem = describe(error, named_by_path=named_by_path)
-    headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"} | dict(problem_type(type(error)).headers)
-    if (retry_after := problem.get("retry_after")) is not None:
-        headers["Retry-After"] = str(max(1, round(float(retry_after))))
+    headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"} | retry_headers(error)
     return problem["status"], msgspec.json.encode(problem, enc_hook=str), headers
+
+
+def retry_headers(error: PlatformError) -> dict[str, str]:
+    """Return the headers of an error besides its document; every 429 and 503 has a Retry-After."""
+    headers = dict(problem_type(type(error)).headers)
+    if (retry_after := error.members.get("retry_after")) is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(float(retry_after))))
+    elif isinstance(error, FrameworkError) and error.status in RETRIED:
+        headers |= RETRY
+    return headers
 
 
 def field_messages(errors: Any, path: tuple[str, ...] = ()) -> Iterator[str]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from api.problems import status_of
+from api.problems import retry_headers, status_of
 from core.domain.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
@@ -55,7 +55,7 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
     """
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
-        retry_after = None
+        extra: dict[str, str] = {}
         try:
             if (match := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _authenticated(leases, match[1], environ), match[2], environ, start, links=links)
@@ -63,14 +63,12 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
         except PlatformError as error:
             status = status_of(type(error))
             answer = {"status": status, "detail": error.detail}
-            retry_after = error.members.get("retry_after")
+            extra = retry_headers(error)
         except Exception:
             logger.exception("runner API: %s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
             status, answer = 500, {"status": 500, "detail": PlatformError.__doc__}
         body = msgspec.json.encode(answer)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        if retry_after is not None:
-            headers.append(("Retry-After", str(retry_after)))
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *extra.items()]
         start(f"{status} {HTTPStatus(status).phrase}", headers)
         return [body]
 

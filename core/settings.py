@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from core.domain.bearer_tokens import token_fault
+from core.domain.callers import networks
 from core.domain.former_names import refuse_former_names
 from core.domain.job_kinds import JobKind, configured
 
@@ -89,6 +90,11 @@ class Settings:
     disk_floor: int = 0
     #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
+    #: Most unfinished uploads of a caller: of an IPv4 address, or of a /64 of IPv6 addresses.
+    uploads_per_caller: int = 100
+    #: Addresses and networks of reverse proxies (``10.0.0.0/8``), whose ``X-Forwarded-For`` names the caller. The
+    #: clients of any other proxy count as one caller.
+    trusted_proxies: tuple[str, ...] = ()
     #: Capacity of this node's cache of datasets and models, in bytes; 0: no limit.
     cache_capacity: int = 0
     #: Eviction policy of this node's cache: a module of ``datasets/eviction/policies``.
@@ -162,6 +168,10 @@ class Settings:
                 raise ValueError(f"{PREFIX}{name.upper()}: at least 1, not {getattr(settings, name)}")
         if settings.body_timeout <= timedelta(0):
             raise ValueError(f"{PREFIX}BODY_TIMEOUT: more than 0 seconds are needed")
+        try:
+            networks(settings.trusted_proxies)
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}TRUSTED_PROXIES: {error}") from None
         if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"

@@ -7,7 +7,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success, json_response
 from api.context import context
-from api.problems import catalogue, status_of, title_of
+from api.problems import RETRY, catalogue, status_of, title_of
 from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
 from errors import NotFound
@@ -46,7 +46,7 @@ class ReadinessView(MethodView):
         ready = not any(problems[name] for name in current.vital & problems.keys())
         checks = {name: problem or "ok" for name, problem in problems.items()}
         body = {"ready": ready, "checks": checks, "sandbox": current.sandbox}
-        return json_response(body, 200 if ready else 503)
+        return json_response(body) if ready else json_response(body, 503, RETRY)
 
 
 @blueprint.at("/problems/<name:slug>")

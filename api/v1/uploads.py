@@ -11,11 +11,12 @@ from werkzeug.http import http_date
 
 from api import tus
 from api.blueprint import BINARY, Blueprint, Success, View, empty_response, header
-from api.context import services
+from api.context import context, services
 from api.paging import LINK, page
 from api.problem_responses import problem_response
 from api.schemas.pages import PageQuery
 from api.schemas.uploads import UploadPageSchema, UploadSchema, parameters
+from core.domain.callers import caller_of
 from core.domain.uploads import ALGORITHMS, Checksum, Upload
 from errors import (
     BadRequest,
@@ -143,6 +144,12 @@ def append(id: str, offset: int, length: int | None, checksum: Checksum | None) 
         return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
 
 
+def caller() -> str:
+    """Return the caller of this request, whom the limit of unfinished uploads counts."""
+    forwarded = request.headers.getlist("X-Forwarded-For")
+    return caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
+
+
 def create() -> Upload:
     """Create the upload that the headers of this request describe."""
     headers = request.headers
@@ -156,10 +163,10 @@ def create() -> Upload:
         if length is not None or deferred is not None:
             raise Invalid("The length of a final upload is that of its partial uploads: leave out Upload-Length.")
         addresses = headers["Upload-Concat"].strip().removeprefix("final;").strip()
-        return services().uploads.concatenate(sources, metadata, addresses)
+        return services().uploads.concatenate(sources, metadata, addresses, caller=caller())
     if (length is None) == (deferred is None):
         raise Invalid("Send Upload-Length, or `Upload-Defer-Length: 1` and the length in a later request.")
-    return services().uploads.create(length, metadata, partial=kind == "partial")
+    return services().uploads.create(length, metadata, partial=kind == "partial", caller=caller())
 
 
 @blueprint.at("")

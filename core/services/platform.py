@@ -26,7 +26,7 @@ from core.services.simulations.simulations import Simulations
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
-from core.services.uploads.uploads import Uploads
+from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.base import ObjectStore
@@ -82,6 +82,7 @@ class PlatformOptions:
     max_resumable: int = 64 << 30
     max_dataset: int = 1 << 40
     disk_floor: int = 0
+    uploads_per_caller: int = 100
     connections: Mapping[str, Connection] = field(default_factory=dict)
 
 
@@ -100,7 +101,14 @@ def build(
     objects = store.root if isinstance(store, FilesystemStore) else None
     floor = DiskFloor(home, objects, least=options.disk_floor)
     models = Models(database, store, home / "scratch", largest=options.max_upload, floor=floor)
-    uploads = Uploads(database, store, ttl=options.upload_ttl, largest=options.max_resumable, floor=floor)
+    uploads = Uploads(
+        database,
+        store,
+        ttl=options.upload_ttl,
+        largest=options.max_resumable,
+        limits=UploadLimits(per_caller=options.uploads_per_caller),
+        floor=floor,
+    )
     sources = Sources(store, options.connections)
     datasets = Datasets(database, store, notifier, uploads, sources, floor)
     resolver = Resolver(

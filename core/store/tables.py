@@ -249,7 +249,9 @@ uploads = Table(
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53), nullable=False),
     Column("held_until", Float(53), nullable=False, server_default="0"),
+    Column("caller", Text, nullable=False, server_default=""),  # see core/domain/callers.py
     Index("uploads_expiry", "expires_at"),
+    Index("uploads_caller", "caller"),
     CheckConstraint('length IS NULL OR "offset" <= length'),
 )
 

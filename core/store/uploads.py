@@ -42,6 +42,15 @@ def unfinished(c: Connection, project: str, now: float) -> int:
     return c.scalar(waiting.where(_unfinished())) or 0
 
 
+def unfinished_of(c: Connection, project: str, caller: str, now: float) -> tuple[int, float]:
+    """Return the number of a caller's uploads that still miss bytes, and when the next of them expires."""
+    waiting = select(func.count(), func.min(uploads.c.expires_at)).where(
+        uploads.c.project == project, uploads.c.caller == caller, uploads.c.expires_at > now, _unfinished()
+    )
+    count, expires_at = c.execute(waiting).one()
+    return count, now if expires_at is None else expires_at
+
+
 # -- writing
 
 
@@ -134,9 +143,10 @@ def remove(c: Connection, id: str) -> list[str] | None:
     return list(c.scalars(delete(parts).where(parts.c.upload_id == id).returning(parts.c.object)))
 
 
-def expired(c: Connection, now: float, limit: int = 100) -> list[str]:
-    """Return expired uploads that are not protected."""
-    over = select(uploads.c.id).where(uploads.c.expires_at <= now, uploads.c.held_until <= now)
+def expired(c: Connection, now: float, grace: float, limit: int = 100) -> list[str]:
+    """Return expired uploads that are not protected; one with a writer expires ``grace`` seconds later."""
+    unwritten = or_(uploads.c.writer.is_(None), uploads.c.expires_at <= now - grace)
+    over = select(uploads.c.id).where(uploads.c.expires_at <= now, uploads.c.held_until <= now, unwritten)
     return list(c.scalars(over.order_by(uploads.c.expires_at).limit(limit)))
 
 

@@ -3,13 +3,27 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from api.problems import PROBLEM_TYPES, catalogue, error_classes, problem_type, status_of
+from api import runner_api
+from api.context import EXTENSION
+from api.problems import (
+    PROBLEM_TYPES,
+    RETRIED,
+    FrameworkError,
+    catalogue,
+    encode,
+    error_classes,
+    problem_type,
+    status_of,
+)
+from core.services.scheduling.leases import Leases
 from errors import PlatformError, StillRunning, StoreUnavailable
 from tests.api.answers import problem
 
@@ -30,8 +44,33 @@ def test_every_error_class_has_a_problem_type_of_its_own_or_of_a_specific_base_c
 @pytest.mark.parametrize("error_class", list(error_classes()), ids=lambda error_class: error_class.slug)
 def test_only_temporary_errors_have_a_time_to_retry(error_class: type[PlatformError]) -> None:
     headers = problem_type(error_class).headers
-    assert ("Retry-After" in headers) is (status_of(error_class) in (408, 503) or error_class is StillRunning)
+    assert ("Retry-After" in headers) is (status_of(error_class) in {*RETRIED, 408} or error_class is StillRunning)
     assert ("WWW-Authenticate" in headers) is (status_of(error_class) == 401)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_refusal_of_the_framework_has_a_time_to_retry_too(status: int) -> None:
+    assert encode(FrameworkError("Too many.", slug="busy", status=status))[2]["Retry-After"] == "2"
+
+
+def test_a_process_that_is_not_ready_says_when_to_ask_again(application: Flask) -> None:
+    application.extensions[EXTENSION] = replace(
+        application.extensions[EXTENSION], checks={"database": lambda: "the database does not answer"}
+    )
+    answer = application.test_client().get("/readyz")
+    assert answer.status_code == 503 and answer.headers["Retry-After"] == "2"
+
+
+def test_a_refusal_of_the_runner_api_has_a_time_to_retry() -> None:
+    class AwayLeases:
+        def authenticate(self, launch: str, token: str) -> None:
+            raise StoreUnavailable()
+
+    started: list[tuple[str, dict[str, str]]] = []
+    environ = {"PATH_INFO": "/v1/launches/0", "REQUEST_METHOD": "GET", "HTTP_AUTHORIZATION": "Bearer x"}
+    application = runner_api.create(cast(Leases, AwayLeases()))
+    application(environ, lambda status, headers: started.append((status[:3], dict(headers))))
+    assert started[0][0] == "503" and started[0][1]["Retry-After"] == "2"
 
 
 @pytest.mark.parametrize("package", ["flask", "kubernetes", "numpy"])

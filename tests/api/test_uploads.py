@@ -202,6 +202,33 @@ def test_the_number_of_unfinished_uploads_is_limited(platform: Platform, setting
     problem(client.post("/v1/uploads", headers=TUS | {"Upload-Length": "1"}), 429, "too-many-uploads")
     append(client, first, 0, b"x")
     create(client, 1)
+    assert creation_from(client, "203.0.113.7").status_code == 201, "a caller without an unfinished upload"
+    problem(creation_from(client, "203.0.113.7"), 429, "too-many-uploads")
+
+
+def creation_from(client: FlaskClient, address: str, **headers: str) -> TestResponse:
+    """Create an upload from an address."""
+    all_headers = TUS | {"Upload-Length": "1"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.post("/v1/uploads", headers=all_headers, environ_overrides={"REMOTE_ADDR": address})
+
+
+def test_empty_creations_of_one_caller_block_no_other_caller(platform: Platform, settings: Settings) -> None:
+    client = client_of(platform, settings)
+    answers = [creation_from(client, "203.0.113.7") for _ in range(101)]
+    assert [answer.status_code for answer in answers] == [201] * 100 + [429]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
+    problem(creation_from(client, "203.0.113.7", X_Forwarded_For="198.51.100.1"), 429, "too-many-uploads")
+    assert creation_from(client, "203.0.113.8").status_code == 201
+    finished = client.post("/v1/uploads", headers=TUS | {"Upload-Length": "0"})
+    assert finished.status_code == 201, "an upload of length zero is finished"
+
+
+def test_the_clients_of_a_trusted_proxy_are_callers_of_their_own(platform: Platform, settings: Settings) -> None:
+    proxied = replace(settings, trusted_proxies=("10.0.0.0/8",))
+    uploads = Uploads(platform.database, platform.store, limits=UploadLimits(per_caller=1))
+    client = root.create_flask(replace(platform, uploads=uploads), proxied).test_client()
+    for address, status in (("198.51.100.1", 201), ("198.51.100.1", 429), ("198.51.100.2", 201)):
+        assert creation_from(client, "10.0.0.1", X_Forwarded_For=address).status_code == status
 
 
 def test_a_creation_may_contain_the_first_bytes(client: FlaskClient, platform: Platform) -> None:

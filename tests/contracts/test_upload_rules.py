@@ -1,5 +1,6 @@
 """Rules of uploads, on each database: compare-and-set, takeover by a later writer, shared bytes, deletion."""
 
+import hashlib
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.domain.uploads import Upload
+from core.domain.uploads import Checksum, Upload
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
-from errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
+from errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, TooManyUploads, UnknownUpload, UploadUnfinished
 from tests.conftest import Clock
 
 
@@ -221,6 +222,49 @@ def test_an_idle_upload_expires_and_each_append_extends_its_time(uploads: Upload
     assert uploads.sweep() == 1
     with pytest.raises(UnknownUpload):
         uploads.get(upload.id)
+
+
+def test_an_upload_without_bytes_expires_early(database: Database, store: ObjectStore, clock: Clock) -> None:
+    uploads = Uploads(database, store, ttl=86_400.0, largest=1000)
+    empty, begun = uploads.create(10), uploads.create(10)
+    uploads.append(begun.id, 0, [b"0"])
+    assert uploads.create(0).expires_at > empty.expires_at, "it is finished"
+    clock.now += 601.0
+    with pytest.raises(Gone):
+        uploads.append(empty.id, 0, [b"0"])
+    assert uploads.sweep() == 1
+    assert uploads.get(begun.id).offset == 1
+
+
+def test_an_upload_that_is_being_written_does_not_expire(database: Database, store: ObjectStore, clock: Clock) -> None:
+    uploads = Uploads(database, store, ttl=86_400.0, largest=1000)
+    id = uploads.create(10).id
+
+    def body() -> Iterator[bytes]:
+        yield b"01234"
+        clock.now += 3600.0
+        assert uploads.sweep() == 0
+        yield b"56789"
+
+    checksum = Checksum("sha1", hashlib.sha1(b"0123456789").digest())
+    assert uploads.append(id, 0, body(), checksum=checksum).finished
+    clock.now += 90_000.0
+    assert uploads.sweep() == 1
+
+
+def test_unfinished_uploads_of_a_caller_are_limited_until_they_expire(
+    database: Database, store: ObjectStore, clock: Clock
+) -> None:
+    uploads = Uploads(database, store, limits=UploadLimits(per_caller=2, empty_ttl=30.0))
+    for _ in range(2):
+        uploads.create(1, caller="a")
+    clock.now += 20.0
+    with pytest.raises(TooManyUploads) as refused:
+        uploads.create(1, caller="a")
+    assert refused.value.members["retry_after"] == pytest.approx(10.0)
+    uploads.create(1, caller="b")
+    clock.now += 10.0
+    uploads.create(1, caller="a")
 
 
 def test_a_pinned_upload_neither_expires_nor_is_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:

@@ -53,8 +53,14 @@ logger = logging.getLogger(__name__)
 class UploadLimits:
     """Limits and timings of the upload service."""
 
-    #: Maximum of unfinished uploads.
-    unfinished: int = 1000
+    #: Maximum of unfinished uploads of a caller (core/domain/callers.py).
+    per_caller: int = 100
+    #: Maximum of unfinished uploads; a caller without an unfinished upload may still create one.
+    unfinished: int = 10_000
+    #: Seconds that an upload without bytes is kept, unless a request is writing to it.
+    empty_ttl: float = 600.0
+    #: Maximum of seconds after which a refused creation is told to be repeated: others may finish at any time.
+    retry: float = 60.0
     #: Maximum of requests that write in one process: each occupies a thread for as long as its client sends.
     writers: int = 256
     #: Bytes per part.
@@ -90,14 +96,17 @@ class Uploads:
 
     # -- create
 
-    def create(self, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
-        """Create an upload of ``length`` bytes; None: the length is sent later."""
+    def create(self, length: int | None, metadata: str = "", *, partial: bool = False, caller: str = "") -> Upload:
+        """Create an upload of ``length`` bytes; None: the length is sent later.
+
+        Raise TooManyUploads if the caller, or all callers together, have too many unfinished uploads.
+        """
         self._fits(length)
         self._floor.check(length or 0)
         kind = "partial" if partial else "whole"
-        return self._add({"kind": kind, "length": length, "metadata": metadata}, [])
+        return self._add({"kind": kind, "length": length, "metadata": metadata, "caller": caller}, [])
 
-    def concatenate(self, ids: Sequence[str], metadata: str, sources: str) -> Upload:
+    def concatenate(self, ids: Sequence[str], metadata: str, sources: str, *, caller: str = "") -> Upload:
         """Create a finished upload from partial uploads, in order; it refers to their bytes and outlives them."""
         if not 1 <= len(ids) <= MOST_SOURCES:
             raise Invalid(f"A final upload is made of 1 to {MOST_SOURCES:,} partial ones.")
@@ -105,7 +114,7 @@ class Uploads:
             # A few sent bytes would become as many as an upload may have, in every model and dataset made from it.
             raise Invalid(f"Upload {repeated} is named more than once. Name each partial upload once.")
         self._floor.check()
-        return self._add({"kind": "final", "metadata": metadata, "sources": sources}, ids)
+        return self._add({"kind": "final", "metadata": metadata, "sources": sources, "caller": caller}, ids)
 
     def _add(self, values: dict[str, Any], ids: Sequence[str]) -> Upload:
         moment = datetime.now(UTC)
@@ -116,22 +125,38 @@ class Uploads:
             length = values.get("length")
             if values["kind"] == "final":
                 length = self._refer(c, values["id"], ids, now)
-            elif store.unfinished(c, PROJECT, now) >= self._limits.unfinished:
-                raise TooManyUploads()
+            elif length != 0:
+                self._admit(c, values["caller"], now)
             offset = length if values["kind"] == "final" else 0
-            row = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
+            ttl = self._ttl if length == offset else min(self._ttl, self._limits.empty_ttl)
+            row = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + ttl}
             return store.add(c, row)
 
         # An empty upload may be lost in a power failure; the write of the first bytes makes it durable.
         durable = values["kind"] == "final" or values.get("length") == 0
         return _record(self._database.write(write, durable=durable))
 
+    def _admit(self, c: Connection, caller: str, now: float) -> None:
+        """Raise TooManyUploads if a caller may not create another upload that lacks bytes."""
+        limits = self._limits
+        own, next_expiry = store.unfinished_of(c, PROJECT, caller, now)
+        detail = None
+        if own >= limits.per_caller:
+            detail = f"{own:,} of your uploads are unfinished, and a caller may have {limits.per_caller:,}."
+        elif own and store.unfinished(c, PROJECT, now) >= limits.unfinished:
+            detail = f"{limits.unfinished:,} uploads are unfinished."
+        if detail is not None:
+            wait = max(1.0, min(next_expiry - now, limits.retry))
+            raise TooManyUploads(
+                f"{detail} Finish or delete some of them, or wait until they expire.", retry_after=wait
+            )
+
     def _refer(self, c: Connection, id: str, ids: Sequence[str], now: float) -> int:
         rows = store.lock(c, set(ids))
         start = 0
         for source in ids:
             row = rows.get(source)
-            if row is None or (row.expires_at <= now and row.held_until <= now):
+            if row is None or not self._is_alive(row, now):
                 raise Invalid(f"There is no upload {source[:100]!r} to concatenate.")
             if row.kind != "partial":
                 raise Invalid(f"Upload {source} was not created as a partial upload (`Upload-Concat: partial`).")
@@ -161,9 +186,17 @@ class Uploads:
         self._alive(row, now)
         return row
 
-    @staticmethod
-    def _alive(row: Any, now: float) -> None:
-        if row.expires_at <= now and row.held_until <= now:
+    @property
+    def _grace(self) -> float:
+        """Seconds by which a writer extends an upload's life; a process that was killed stays its writer for ever."""
+        return max(0.0, self._ttl)
+
+    def _is_alive(self, row: Any, now: float) -> bool:
+        grace = self._grace if row.writer is not None else 0.0
+        return bool(row.expires_at + grace > now or row.held_until > now)
+
+    def _alive(self, row: Any, now: float) -> None:
+        if not self._is_alive(row, now):
             raise Gone("This upload has expired and is being deleted. Create a new one.")
 
     def settled(self, id: str) -> Upload:
@@ -247,9 +280,11 @@ class Uploads:
 
     def _take(self, id: str, offset: int, writer: str, announced: int | None, length: int | None) -> Upload:
         def write(c: Connection) -> Any:
+            before = store.find(c, id)
+            if before is not None:
+                self._alive(before, self._database.now(c))  # before it has this writer, which extends its life
             row = store.take(c, id, offset, writer, length)
             if row is not None:
-                self._alive(row, self._database.now(c))
                 self._has_room(row, offset, announced, length)
             return row
 
@@ -408,12 +443,12 @@ class Uploads:
 
     def _expired(self) -> Sequence[str]:
         with self._database.read() as c:
-            return store.expired(c, self._database.now(c))
+            return store.expired(c, self._database.now(c), self._grace)
 
     def _remove_expired(self, c: Connection, id: str) -> Sequence[str] | None:
         row = store.lock(c, [id]).get(id)
         now = self._database.now(c)
-        if row is None or row.expires_at > now or row.held_until > now:
+        if row is None or self._is_alive(row, now):
             return None  # a client has resumed it meanwhile
         return store.remove(c, id)
 
