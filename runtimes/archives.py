@@ -10,6 +10,8 @@ from errors import BadArchive
 
 #: Unpacked bytes up to which the compression ratio is not checked.
 SMALL = 16 << 20
+#: Entries of a model's zip at most, as many as the sandbox unpacks; its directory is read by the API.
+ENTRIES = 10_000
 #: Longest path, and longest part of a path, in bytes.
 PATH, PART = 1024, 255
 
@@ -22,7 +24,7 @@ def names(path: Path) -> list[str]:
             file.seek(offset)
             return file.read(length)
 
-        entries = read_directory(read, file.seek(0, 2))
+        entries = read_directory(read, file.seek(0, 2), most=ENTRIES)
     decoded = [_decode_name(entry.name) for entry in entries]
     _check_conflicts(decoded)
     check_ratio(entries, unchecked=SMALL)

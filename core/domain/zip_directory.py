@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from core.domain.printable import printable
 from errors import BadArchive
 
-#: Entries, and bytes of the central directory, at most.
-ENTRIES, DIRECTORY = 100_000, 16 << 20
+#: Entries, and bytes of the central directory, at most. An entry costs 10 us and 0.5 KB (with a name of 40 bytes):
+#: 250,000 entries of a dataset cost the job that registers them 3 s and 200 MB.
+ENTRIES, DIRECTORY = 250_000, 64 << 20
 #: Highest declared ratio of unpacked to packed bytes.
 RATIO = 200
 
 #: Returns at most ``length`` bytes of the archive from an offset on: ``read(offset, length)``.
 ReadAt = Callable[[int, int], bytes]
+
+FEWER = "Pack fewer files, or a dataset as a tar: that has no directory."
 
 _END, _END64, _LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 _ENTRY = struct.Struct("<4s4xHHHHIIIHHHHHII")
@@ -49,12 +52,17 @@ class ZipEntry:
         return self.name.endswith(b"/") and self.size == 0
 
 
-def read_directory(read: ReadAt, size: int) -> list[ZipEntry]:
+def read_directory(read: ReadAt, size: int, *, most: int = ENTRIES) -> list[ZipEntry]:
     """Return the entries of a zip of ``size`` bytes, in the directory's order; raise BadArchive if one is forbidden.
 
-    Forbidden are links and devices, encrypted entries, and entries whose data overlap each other or the directory.
+    Forbidden are links and devices, encrypted entries, entries whose data overlap each other or the directory, and more
+    entries than ``most``.
     """
     count, length, start = _locate(read, size)
+    if count > most:
+        raise BadArchive(f"The zip lists {count:,} entries; the limit is {most:,}. {FEWER}")
+    if length > DIRECTORY:
+        raise BadArchive(f"The zip's directory has {length:,} bytes; the limit is {DIRECTORY:,}. {FEWER}")
     entries = list(_parse(read(start, length), count))
     _check_overlaps(entries, start)
     return entries
@@ -83,8 +91,6 @@ def _locate(read: ReadAt, size: int) -> tuple[int, int, int]:
         if len(record) < 56 or record[:4] != _END64:
             raise BadArchive("The zip's directory is not at its declared offset. Create it again.")
         count, length, start = struct.unpack_from("<QQQ", record, 32)
-    if count > ENTRIES or length > DIRECTORY:
-        raise BadArchive(f"The zip lists {count:,} entries; the limit is {ENTRIES:,} (in 16 MB). Send a tar, or fewer.")
     if start + length > base + position:
         raise BadArchive("The zip's directory is not at its declared offset. Create it again.")
     return count, length, start

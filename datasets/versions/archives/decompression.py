@@ -138,24 +138,24 @@ def _streams(
     """Decompress concatenated streams, which gzip, bzip2 and xz allow; zeros at the end are padding."""
     decompressor = make()
     started = False
-    try:
-        for data in compressed:
-            limit.compressed += len(data)
-            while data or started:
-                if not started and not (data := data.lstrip(b"\0")):
-                    break
-                started = True
+    for data in compressed:
+        limit.compressed += len(data)
+        while data or started:
+            if not started and not (data := data.lstrip(b"\0")):
+                break
+            started = True
+            try:  # around nothing else: an OSError of the source is no fault of the archive
                 piece = decompressor.decompress(data, CHUNK)
-                limit.out(len(piece))
-                if piece:
-                    yield piece
-                data = b""
-                if decompressor.eof:
-                    data, decompressor, started = decompressor.unused_data, make(), False
-                elif len(piece) < CHUNK:
-                    break  # it needs more input
-    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-        raise BadArchive(f"The {format} stream is damaged: {error}.") from None
+            except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, MemoryError) as error:
+                raise BadArchive(f"The {format} stream is damaged: {error}.") from None
+            limit.out(len(piece))
+            if piece:
+                yield piece
+            data = b""
+            if decompressor.eof:
+                data, decompressor, started = decompressor.unused_data, make(), False
+            elif len(piece) < CHUNK:
+                break  # it needs more input
     if started:
         raise BadArchive(f"The {format} stream is truncated. Upload it again.")
 
@@ -187,5 +187,5 @@ def _zstd(source: ByteSource, limit: InflationLimit) -> Iterator[bytes]:
             while piece := stream.read(CHUNK):
                 limit.out(len(piece))
                 yield piece
-    except OSError as error:
+    except (OSError, pyarrow.ArrowException) as error:
         raise BadArchive(f"The zstd stream is damaged or truncated: {error}.") from None
