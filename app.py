@@ -14,6 +14,7 @@ from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
 from runtimes.harness import sandbox
+from server.home import UMASK
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -162,6 +163,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
 
 def create_api() -> "Flask":
     """Build the public application."""
+    os.umask(UMASK)  # a server other than `python -m server` has its own
     settings = Settings.from_env(os.environ)
     confinement = confinement_here(settings)
     return create_flask(open_platform(settings, confinement), settings, confinement)
@@ -176,6 +178,7 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.scheduling.leases import Leases
 
+    os.umask(UMASK)
     settings = Settings.from_env(os.environ)
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()

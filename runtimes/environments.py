@@ -120,10 +120,11 @@ def _lines(descriptor: int) -> Iterator[str]:
 
 
 def _freeze(draft: Path) -> None:
-    """Remove the scripts and all write permissions."""
+    """Remove the scripts and all write permissions; let all users read, as the sandbox has its own."""
     shutil.rmtree(draft / "site" / "bin", ignore_errors=True)
     for folder, _, files in os.walk(draft):
+        os.chmod(folder, 0o755)
         for name in files:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode & 0o555)
+                os.chmod(path, 0o555 if os.stat(path).st_mode & 0o100 else 0o444)

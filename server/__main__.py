@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
+from server.home import UMASK
 
 if TYPE_CHECKING:
     from server.request_bodies import BodyLimits
@@ -42,6 +43,7 @@ def run(settings: Settings) -> int:
     from datasets.objectstore import connections, open_store
     from runtimes import harness
     from runtimes.harness import sandbox
+    from server.home import close, close_folder, open_bytecode
     from server.ports import free
     from server.supervisor import AlreadyRunning, Role, Supervisor, print_line, url_check
     from workers.executors.registry import load_executor_configs, with_node_agent
@@ -62,6 +64,10 @@ def run(settings: Settings) -> int:
     except (ValueError, OSError) as error:
         print_line(str(error))
         return 2
+    confinement = sandbox.level() if settings.sandbox == "auto" else None
+    close(home, passable=confinement is not None and confinement.number == 2 and sandbox.may_change_user())
+    if settings.objects.startswith("file://"):
+        close_folder(Path(settings.objects.removeprefix("file://")))
     for name, host, port in (
         ("PORT", settings.host, settings.port),
         ("RUNNER_API_PORT", settings.runner_api_host, settings.runner_api_port),
@@ -73,8 +79,9 @@ def run(settings: Settings) -> int:
             return 2
     started_at = time.monotonic()
     # Evaluators and model servers cannot write bytecode, so each of them would compile the harness again.
-    compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
-    confinement = sandbox.level() if settings.sandbox == "auto" else None
+    harness_folder = Path(harness.__file__).parent
+    compileall.compile_dir(str(harness_folder), quiet=2)
+    open_bytecode(harness_folder)
     migrated = fingerprint(settings)
     roles = []
     if not settings.redis_url:
@@ -177,7 +184,7 @@ def migrate(settings: Settings) -> int:
     from core.store.migrate import migrate
     from errors import StoreUnavailable
 
-    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = Database(settings.database)
     try:
         migrate(database)
@@ -423,6 +430,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
 
 def main() -> int:
     """Read the settings and run the role that the command line names."""
+    os.umask(UMASK)  # every role, and every process that a role starts
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
         print(f"usage: python -m server {{{'|'.join(ROLES)}}}", file=sys.stderr)
         return 2

@@ -67,7 +67,7 @@ class Supervisor:
         self._run_dir = run_dir
         self._environ: dict[str, str] = {}
         self._logs = home / "logs"
-        for folder, mode in ((home, 0o755), (run_dir, 0o700), (self._logs, 0o700)):
+        for folder, mode in ((home, 0o700), (run_dir, 0o700), (self._logs, 0o700)):
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
         run_dir.chmod(0o700)
         self._lock = self._acquire_lock()

@@ -175,6 +175,8 @@ class LaunchInputs:
                 with open(path, "xb") as target:
                     target.writelines(member.chunks)
                 path.chmod(0o444)
+        for above, _, _ in os.walk(draft):  # a job of Slurm has the umask of the process that submitted it
+            os.chmod(above, 0o755)
         draft.rename(folder)
         packed.unlink()
         return folder

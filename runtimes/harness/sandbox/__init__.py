@@ -1,7 +1,8 @@
 """Sandbox: confines a process that runs untrusted code or opens untrusted files (see docs/sandbox.md)."""
 
 from .levels import Level, Unconfined, confine, level
+from .limits import may_change_user
 from .recipe import Confinement, ConfinementReport
 from .seccomp import seal
 
-__all__ = ["Confinement", "ConfinementReport", "Level", "Unconfined", "confine", "level", "seal"]
+__all__ = ["Confinement", "ConfinementReport", "Level", "Unconfined", "confine", "level", "may_change_user", "seal"]
