@@ -1,9 +1,9 @@
-# syntax=docker/dockerfile:1
 # One image for each name that `scripts/install` knows; server and jobs use the target "server", which is the default:
 #   docker build --build-arg IMAGE=server .
 #   docker build --build-arg IMAGE=sumo --target environment .
 # runtimes/images defines the content of images; `make images` builds the same images without Docker. See docs/images.md.
-ARG BASE=python:3.11-slim-bookworm
+# The base by the digest of its index (all architectures): the tag moves with every build of it.
+ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 # Build tools: images contain none of this, except the interpreter and the shared libraries that their content needs.
 FROM ${BASE} AS tools
@@ -14,7 +14,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY pyproject.toml uv.lock ./
-COPY scripts/uv scripts/uv
+COPY scripts/uv scripts/uv.txt scripts/
 RUN scripts/uv sync --frozen --no-dev --all-extras --quiet
 COPY . .
 
@@ -43,6 +43,7 @@ ENV PATH=/opt/windtunnel/python/bin \
     LANG=C.UTF-8 \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 LABEL org.opencontainers.image.title="windtunnel-$IMAGE" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$TAG"
 WORKDIR /opt/windtunnel/src
 USER 10001:10001

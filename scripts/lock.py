@@ -2,10 +2,12 @@
 
 An environment of model servers has the packages of its formats and of the harness; an environment of a simulator has
 the packages of `runtimes/simulators/NAME.in`. Without names, all locks are written. Pins stay unless ``-- --upgrade``.
+`scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is written each time.
 """
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import uv
 from runtimes import formats
 from runtimes.catalogue import MODEL_SERVERS, SIMULATORS
 
+BOOTSTRAP = Path("scripts/uv.txt")
 #: Packages that the harness itself imports in every environment.
 HARNESS = ("msgspec", "numpy")
 OPTIONS = ("--quiet", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11")
@@ -29,6 +32,14 @@ def requirements() -> Mapping[Path, str]:
     return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sorted(SIMULATORS.glob("*.in"))}
 
 
+def bootstrap() -> str:
+    """Return the requirements from which `scripts/uv` installs uv: version and hashes of the wheels in `uv.lock`."""
+    packages = tomllib.loads(Path("uv.lock").read_text())["package"]
+    package = next(package for package in packages if package["name"] == "uv")
+    hashes = "".join(f" \\\n    --hash={wheel['hash']}" for wheel in package["wheels"])
+    return f"uv=={package['version']}{hashes}\n"
+
+
 def main() -> int:
     """Write the locks that the command line names."""
     separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
@@ -39,6 +50,7 @@ def main() -> int:
             f"no environment {', '.join(unknown)}; known: {', '.join(lock.stem for lock in by_lock)}", file=sys.stderr
         )
         return 2
+    BOOTSTRAP.write_text(bootstrap())
     for lock, text in by_lock.items():
         if not names or lock.stem in names:
             command = [uv.find_uv_bin(), "pip", "compile", *OPTIONS, "--output-file", str(lock), *uv_arguments, "-"]

@@ -78,6 +78,7 @@ def config(image: Image, tag: str) -> dict[str, Any]:
         "WorkingDir": "/opt/windtunnel/src",
         "Labels": {
             "org.opencontainers.image.title": f"{image_names.PREFIX}{image.name}",
+            "org.opencontainers.image.licenses": image_names.LICENCE,
             "org.opencontainers.image.version": tag,
         },
     }

@@ -14,8 +14,11 @@ from runtimes.environments import Environment
 
 #: Root of the project's code: a checkout, or /opt/windtunnel/src in an image.
 ROOT = Path(__file__).parents[2]
+#: SPDX identifier of the project's licence; the packages in an image have their own, which its bill of materials lists.
+LICENCE = "Apache-2.0"
 #: Project files that every role of the server needs.
 SERVER = (
+    "LICENSE",
     "app.py",
     "api",
     "cli",
@@ -29,7 +32,7 @@ SERVER = (
     "workers",
 )
 #: Project files that evaluators and model servers need.
-HARNESS = ("runtimes/__init__.py", "runtimes/harness")
+HARNESS = ("LICENSE", "runtimes/__init__.py", "runtimes/harness")
 DATASETS = "datasets/catalogue"
 #: The code that builds images; a change of it changes every tag.
 RECIPE = "runtimes/images"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runtimes.images.facts import Component, Facts, merged
+from runtimes.images.image_names import LICENCE
 
 #: Namespace of the serial numbers, which are derived from the listed components.
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/windtunnel")
@@ -13,7 +14,14 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/windtunnel")
 def bill(name: str, version: str, description: str, parts: Iterable[Facts]) -> dict[str, Any]:
     """Return the bill of an image's third-party components, without a date: equal content gives an equal bill."""
     components = [_component(component) for component in merged(parts).components]
-    subject = {"type": "container", "bom-ref": name, "name": name, "version": version, "description": description}
+    subject: dict[str, Any] = {
+        "type": "container",
+        "bom-ref": name,
+        "name": name,
+        "version": version,
+        "description": description,
+    }
+    subject["licenses"] = [{"license": {"id": LICENCE}}]
     listed = [name, version, *(component["bom-ref"] for component in components)]
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",

@@ -4,16 +4,19 @@ import hashlib
 import json
 import math
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from core.services.uploads.models import shipped
 from datasets.catalogue import Dataset, datasets
 from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface
-from scripts.lock import requirements
+from runtimes.images import image_names
+from scripts.lock import BOOTSTRAP, bootstrap, requirements
 
 DATASETS = sorted(datasets().values(), key=lambda dataset: dataset.name)
 LOCKS = sorted(Path("runtimes").glob("*/*.lock"))
@@ -119,3 +122,28 @@ def test_a_lock_pins_everything_by_hash_and_names_no_server(lock: Path) -> None:
     for line in required.split():
         assert re.split(r"[=<>~]", line)[0] in pinned
     assert "msgspec" in pinned and "numpy" in pinned  # packages that the harness itself imports
+
+
+def test_uv_is_installed_in_the_locked_version_with_its_hashes() -> None:
+    assert BOOTSTRAP.read_text() == bootstrap(), "run `python -m scripts.lock`"
+    assert bootstrap().count("--hash=sha256:") > 10
+    assert "--require-hashes" in Path("scripts/uv").read_text()
+
+
+def test_the_base_image_is_named_by_its_digest() -> None:
+    sources = re.findall(r"^(?:ARG BASE=|FROM )(\S+)", Path("Dockerfile").read_text(), re.MULTILINE)
+    local = {"${BASE}", "tools", "python", "scratch", "environment"}
+    assert [
+        source for source in sources if source not in local and not re.search(r"@sha256:[0-9a-f]{64}$", source)
+    ] == []
+
+
+def test_every_package_of_the_project_names_its_licence() -> None:
+    assert tomllib.loads(Path("pyproject.toml").read_text())["project"]["license"] == image_names.LICENCE
+    assert (
+        yaml.safe_load(Path("helm/Chart.yaml").read_text())["annotations"]["artifacthub.io/license"]
+        == image_names.LICENCE
+    )
+    assert "Apache License" in Path("LICENSE").read_text()
+    for image in image_names.images().values():
+        assert "LICENSE" in image_names.files(image.sources), image.name
