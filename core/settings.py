@@ -91,7 +91,7 @@ class Settings:
     #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
     #: Most unfinished uploads of a caller: of an IPv4 address, or of a /64 of IPv6 addresses.
-    uploads_per_caller: int = 100
+    uploads_per_caller: int = 500
     #: Addresses and networks of reverse proxies (``10.0.0.0/8``), whose ``X-Forwarded-For`` names the caller. The
     #: clients of any other proxy count as one caller.
     trusted_proxies: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ class PlatformOptions:
     max_resumable: int = 64 << 30
     max_dataset: int = 1 << 40
     disk_floor: int = 0
-    uploads_per_caller: int = 100
+    uploads_per_caller: int = 500
     connections: Mapping[str, Connection] = field(default_factory=dict)
 
 

@@ -214,8 +214,8 @@ def creation_from(client: FlaskClient, address: str, **headers: str) -> TestResp
 
 def test_empty_creations_of_one_caller_block_no_other_caller(platform: Platform, settings: Settings) -> None:
     client = client_of(platform, settings)
-    answers = [creation_from(client, "203.0.113.7") for _ in range(101)]
-    assert [answer.status_code for answer in answers] == [201] * 100 + [429]
+    answers = [creation_from(client, "203.0.113.7") for _ in range(501)]
+    assert [answer.status_code for answer in answers] == [201] * 500 + [429]
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
     problem(creation_from(client, "203.0.113.7", X_Forwarded_For="198.51.100.1"), 429, "too-many-uploads")
     assert creation_from(client, "203.0.113.8").status_code == 201

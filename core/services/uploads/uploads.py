@@ -54,7 +54,7 @@ class UploadLimits:
     """Limits and timings of the upload service."""
 
     #: Maximum of unfinished uploads of a caller (core/domain/callers.py).
-    per_caller: int = 100
+    per_caller: int = 500
     #: Maximum of unfinished uploads; a caller without an unfinished upload may still create one.
     unfinished: int = 10_000
     #: Seconds that an upload without bytes is kept, unless a request is writing to it.
