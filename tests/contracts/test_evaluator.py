@@ -154,6 +154,21 @@ def test_with_isolation_scenario_no_state_carries_over_to_the_next_scenario() ->
         assert {result["metrics"]["value"] for result in pair.run(0, 5)} == {0.0, 8.0}
 
 
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_model_server_that_ends_with_one_scenario_is_replaced_before_the_next(batch: int) -> None:
+    model = """
+    import os, signal
+    class Model:
+        def act(self, observation):
+            os._exit = lambda code: os.kill(os.getppid(), signal.SIGKILL)  # a zygote without a sandbox
+            return [0.0] * 4
+    """.replace("\n    ", "\n")
+    play = play_of(isolation="scenario", params={"batch": batch})
+    with evaluator_pair(worker_spec(isolation="scenario"), model, play) as pair:
+        assert [result["status"] for result in pair.run(0, 3 * batch)] == ["ok"] * 3 * batch
+        assert pair.needs == ["crashed"] * 2
+
+
 @pytest.mark.parametrize("batch", [1, 16])
 def test_batches_depend_on_task_numbers_only(batch: int) -> None:
     shapes = """

@@ -1,6 +1,7 @@
 """Contract of model servers, docs/model-server.md: the shipped servers, and a server in C written from that page."""
 
 import array
+import os
 import shutil
 import socket
 import struct
@@ -144,11 +145,14 @@ def loaded(
 ) -> Iterator[tuple[ModelServerClient, Process]]:
     with running_model_server(kind) as process, open_file_of(kind.model()) as model:
         model_server = ModelServerClient(
-            process.socket, interface(), batch=batch, deadline=deadline, send_done=kind.isolation == "scenario"
+            process.socket, interface(), batch=batch, deadline=deadline, per_scenario=kind.isolation == "scenario"
         )
         model_server.hello()
         model_server.load("any", {}, model)
-        yield model_server, process
+        try:
+            yield model_server, process
+        finally:
+            model_server.close()
 
 
 def observations(count: int = 1) -> np.ndarray[Any, Any]:
@@ -194,34 +198,38 @@ def test_a_scenario_may_be_reset_without_being_run(kind: ModelServerKind) -> Non
 
 
 def test_replies_repeat_the_sequence_number_of_the_request(kind: ModelServerKind) -> None:
-    with running_model_server(kind) as process, open_file_of(kind.model()) as model:
-        receive(process.socket)
-        send(process.socket, ["load", 1, load_request()], model)
-        assert receive(process.socket)[:2] == ["loaded", 1]
+    with running_model_server(kind) as process, wire(kind, process) as connection:
+        assert connection.load(1)[:2] == ["loaded", 1]
         for seq in (0, 127, 128, 255, 256, 65535, 65536, 2**31 - 1):
-            send(process.socket, ["reset", seq, {"seed": 5}])
-            assert receive(process.socket) == ["ready", seq]
-            send(process.socket, ["done", seq] if kind.isolation == "scenario" else ["reset", seq, {"seed": 6}])
-            if kind.isolation != "scenario":
-                assert receive(process.socket) == ["ready", seq]
+            connection.send(["reset", seq, {"seed": 5}])
+            assert connection.receive() == ["ready", seq]
+            connection.end(seq)
 
 
 def test_frames_may_arrive_in_pieces_or_together(kind: ModelServerKind) -> None:
-    with running_model_server(kind) as process, open_file_of(kind.model()) as model:
-        receive(process.socket)
-        send(process.socket, ["load", 1, load_request()], model)
-        receive(process.socket)
+    with running_model_server(kind) as process, wire(kind, process) as connection:
+        connection.load(1)
         act = ["act", 3, 1, observations().tobytes()]
-        together = b"".join(
-            model_protocol.framed(frame)
-            for frame in (["reset", 2, {"seed": 1}], act, ["done", 4], ["reset", 5, {"seed": 2}], act)
-        )
-        process.socket.sendall(together)
-        replies = [receive(process.socket) for _ in range(4)]
-        assert [frame[:2] for frame in replies] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
-        for offset in range(len(model_protocol.framed(act))):
-            process.socket.send(model_protocol.framed(act)[offset : offset + 1])
-        assert np.array_equal(np.frombuffer(receive(process.socket)[2], np.float32), 2 * observations()[0] + 1)
+        connection.send(["reset", 2, {"seed": 1}], act, ["done", 4])
+        assert [connection.receive()[:2] for _ in range(2)] == [["ready", 2], ["action", 3]]
+        connection.next_scenario()
+        connection.send(["reset", 5, {"seed": 2}], act)
+        assert [connection.receive()[:2] for _ in range(2)] == [["ready", 5], ["action", 3]]
+        for byte in model_protocol.framed(act):
+            connection.socket.send(bytes([byte]))
+        assert np.array_equal(np.frombuffer(connection.receive()[2], np.float32), 2 * observations()[0] + 1)
+
+
+def test_each_scenario_has_a_socket_of_its_own_or_a_done_before_it(kind: ModelServerKind) -> None:
+    with running_model_server(kind) as process, wire(kind, process) as connection:
+        connection.load(1)
+        used = {os.fstat(connection.socket.fileno()).st_ino}
+        for seq in range(2, 5):
+            connection.send(["reset", seq, {"seed": seq}])
+            assert connection.receive() == ["ready", seq]
+            connection.end(seq)
+            used.add(os.fstat(connection.socket.fileno()).st_ino)
+        assert len(used) == (4 if kind.isolation == "scenario" else 1)
 
 
 def test_a_model_of_another_width_is_refused_with_both_shapes(declared: ModelServerKind) -> None:
@@ -267,6 +275,7 @@ def test_a_file_that_is_not_a_model_is_refused_with_a_reason(kind: ModelServerKi
         model_server.hello()
         with pytest.raises((model_faults.WrongAnswer, model_faults.Failed)) as refusal:
             model_server.load("any", {}, model)
+        model_server.close()
     assert len(str(refusal.value)) > 10
 
 
@@ -277,7 +286,9 @@ def test_a_model_server_exits_with_code_0_on_close_and_when_the_socket_is_closed
         model_server.end(None)
         model_server.close()
         assert process.popen.wait(10) == 0
-    with loaded(kind) as (_, process):
+    with running_model_server(kind) as process:
+        with wire(kind, process) as connection:
+            connection.load(1)
         process.socket.close()
         assert process.popen.wait(10) == 0
 
@@ -288,12 +299,59 @@ def load_request() -> dict[str, Any]:
     return request | {"observation": space_description, "action": space_description}
 
 
-def send(connection: socket.socket, message: list[Any], descriptor: int | None = None) -> None:
-    frame = model_protocol.framed(message)
-    if descriptor is None:
-        connection.sendall(frame)
-    else:
-        connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+class Wire:
+    """An evaluator's raw side of the protocol, on the socket of the model server or of the scenario's process."""
+
+    def __init__(self, kind: ModelServerKind, control: socket.socket) -> None:
+        self._kind = kind
+        self._control = control
+        self.socket = control
+
+    def load(self, seq: int) -> Any:
+        """Send `load`; return the answer, which a scenario's process gives on its own socket."""
+        with open_file_of(self._kind.model()) as model:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [model]))]
+            self.socket.sendmsg([model_protocol.framed(["load", seq, load_request()])], rights)
+        self.next_scenario()
+        return self.receive()
+
+    def send(self, *messages: list[Any]) -> None:
+        """Send frames together."""
+        self.socket.sendall(b"".join(model_protocol.framed(message) for message in messages))
+
+    def receive(self) -> Any:
+        """Receive a frame."""
+        return receive(self.socket)
+
+    def end(self, seq: int) -> None:
+        """End a scenario in both ways that an evaluator has."""
+        self.send(["done", seq])
+        self.next_scenario()
+
+    def next_scenario(self) -> None:
+        """Continue on the socket of the next scenario's process, if there is a process per scenario."""
+        if self._kind.isolation == "scenario":
+            self.close()
+            self._control.settimeout(30)
+            frame, (passed,), _, _ = socket.recv_fds(self._control, len(model_protocol.SOCKET_FRAME), 1)
+            assert frame == model_protocol.SOCKET_FRAME
+            self.socket = socket.socket(fileno=passed)
+
+    def close(self) -> None:
+        """Close the socket of the scenario's process."""
+        if self.socket is not self._control:
+            self.socket.close()
+
+
+@contextmanager
+def wire(kind: ModelServerKind, process: Process) -> Iterator[Wire]:
+    """Connect to a model server that has greeted."""
+    receive(process.socket)
+    connection = Wire(kind, process.socket)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def receive(connection: socket.socket) -> Any:

@@ -149,7 +149,7 @@ def test_a_child_of_a_zygote_cannot_fork_and_the_zygote_still_can(confined: Conf
 seal(may_fork=True)
 for _ in range(2):
     if (child := os.fork()) == 0:
-        seal()
+        seal(scenario=True)
         print("child", execve(), fork(), flush=True)
         os._exit(0)
     os.waitpid(child, 0)
@@ -258,6 +258,30 @@ def test_a_bound_path_is_visible_through_its_symbolic_link(confined: Confined, o
     (open_folder / "latest").symlink_to("v1")
     path = str(open_folder / "latest")
     assert output(confined(f"print(open({path!r} + '/data').read())", readonly=(path,))) == "42"
+
+
+def test_a_folder_of_tmp_that_leads_to_a_bound_path_can_be_neither_written_nor_renamed(
+    confined: Confined, open_folder: Path
+) -> None:
+    (open_folder / "real").mkdir()
+    (open_folder / "real" / "data").write_text("42")
+    link = Path(f"{open_folder}-link")
+    link.symlink_to(open_folder / "real")
+    code = f"""
+def attempt(function, *arguments):
+    try: function(*arguments); print("done", function.__name__, arguments)
+    except OSError: pass
+for folder in ({str(open_folder)!r}, {str(open_folder / "real")!r}, {str(link)!r}):
+    attempt(open, folder + "/note", "w")
+    attempt(os.mkdir, folder + "/note")
+    attempt(os.rename, folder, "/tmp/note")
+    attempt(os.unlink, folder)
+    attempt(os.rmdir, folder)
+print(open({str(link / "data")!r}).read())"""
+    try:
+        assert output(confined(code, readonly=(str(open_folder / "real"), str(link)))) == "42"
+    finally:
+        link.unlink()
 
 
 def test_paths_that_are_not_named_do_not_exist(confined: Confined, open_folder: Path) -> None:

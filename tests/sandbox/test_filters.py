@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtimes.harness.sandbox import seccomp, syscalls
-from runtimes.harness.sandbox.namespaces import layout
+from runtimes.harness.sandbox.namespaces import Layout, layout, without_links_in_scratch
 from runtimes.harness.sandbox.syscalls import ARCHITECTURES, Architecture
 
 ALLOWED, KILLED = seccomp.ALLOW, seccomp.KILL
@@ -125,6 +125,10 @@ CHECKED: Sequence[tuple[str, tuple[int, ...], int]] = (
     ("fcntl", (3, 1030), ALLOWED),
     ("fcntl", (3, 8), seccomp.REFUSE | errno.EINVAL),  # F_SETOWN
     ("fcntl", (3, 1024), seccomp.REFUSE | errno.EINVAL),  # F_SETLEASE
+    ("fcntl", (3, 6), seccomp.REFUSE | errno.EINVAL),  # F_SETLK
+    ("fcntl", (3, 37), seccomp.REFUSE | errno.EINVAL),  # F_OFD_SETLK
+    ("splice", (), REFUSED),
+    ("pidfd_open", (), REFUSED),
     ("setsockopt", (3, 1, 7), ALLOWED),
     ("setsockopt", (3, 1, 26), seccomp.REFUSE | errno.ENOPROTOOPT),  # SO_ATTACH_FILTER
     ("socketpair", (1, 1), ALLOWED),
@@ -160,6 +164,67 @@ def test_the_seal_removes_execve_and_then_forks_and_filters(architecture: Archit
     assert sealed_action(architecture, "read") == ALLOWED
 
 
+#: A scenario's process, and another one.
+OWN, OTHER = 4711, 4712
+
+SCENARIO: Sequence[tuple[str, tuple[int, ...], int]] = (
+    ("kill", (OWN, 15), ALLOWED),
+    ("kill", (OTHER, 19), REFUSED),
+    ("kill", (0, 19), REFUSED),
+    ("kill", (2**32 - 1, 19), REFUSED),
+    ("kill", (2**32 - OWN, 19), REFUSED),
+    ("tgkill", (OWN, OTHER, 6), ALLOWED),
+    ("tgkill", (OTHER, OTHER, 6), REFUSED),
+    ("rt_tgsigqueueinfo", (OTHER, OTHER, 6), REFUSED),
+    ("setsockopt", (3, 1, 20), REFUSED),
+    ("getsockopt", (3, 1, 20), ALLOWED),
+    ("fcntl", (3, 4), ALLOWED),
+    ("fcntl", (3, 1031), seccomp.REFUSE | errno.EINVAL),
+    ("fcntl", (3, 37), seccomp.REFUSE | errno.EINVAL),
+    ("splice", (), REFUSED),
+    ("pidfd_open", (), REFUSED),
+    ("mincore", (), REFUSED),
+    ("fadvise64", (), REFUSED),
+    ("madvise", (0, 4096, 4), ALLOWED),
+    ("madvise", (0, 4096, 21), seccomp.REFUSE | errno.EINVAL),
+    ("mkdirat", (3, 0, 0o777), ALLOWED),
+    ("mkdirat", (3, 0, 0o700), ALLOWED),
+    ("mkdirat", (3, 0, 0o300), REFUSED),
+    ("mkdirat", (3, 0, 0o477), REFUSED),
+    ("umask", (0o077,), ALLOWED),
+    ("umask", (0o100,), REFUSED),
+    ("clock_gettime", (2,), ALLOWED),
+    ("clock_gettime", (2**32 - 8 * OTHER - 6,), REFUSED),
+    ("execve", (), REFUSED),
+    ("seccomp", (), REFUSED),
+    ("read", (), ALLOWED),
+)
+
+
+@EVERY_ARCHITECTURE
+@pytest.mark.parametrize(("name", "arguments", "expected"), SCENARIO)
+def test_a_scenarios_process_cannot_reach_its_zygote(
+    architecture: Architecture, name: str, arguments: tuple[int, ...], expected: int
+) -> None:
+    program = seccomp.sealing_scenario(architecture, OWN)
+    assert run_filter(program, architecture.numbers[name], *arguments, audit_arch=architecture.word) == expected
+
+
+@EVERY_ARCHITECTURE
+def test_the_process_id_stands_in_the_filter_of_a_scenario_only(architecture: Architecture) -> None:
+    placeholder = struct.pack("=I", seccomp.ANY_PROCESS)
+    assert placeholder in seccomp.sealing(architecture, may_fork=False, scenario=True)
+    assert placeholder not in seccomp.sealing_scenario(architecture, OWN)
+    assert placeholder not in seccomp.sealing(architecture, may_fork=False)
+
+
+@EVERY_ARCHITECTURE
+def test_only_a_zygote_may_relay_output_and_wait_by_descriptor(architecture: Architecture) -> None:
+    for name in ("splice", "pidfd_open"):
+        assert action(architecture, name, may_fork=True) == ALLOWED
+        assert sealed_action(architecture, name, may_fork=True) == ALLOWED
+
+
 @EVERY_ARCHITECTURE
 def test_no_two_system_calls_have_the_same_number(architecture: Architecture) -> None:
     assert len(set(architecture.numbers.values())) == len(architecture.numbers)
@@ -186,3 +251,23 @@ def test_a_path_with_the_same_prefix_is_not_a_subfolder(tmp_path: Path) -> None:
     for name in ("data", "database"):
         (tmp_path / name).mkdir()
     assert len(layout([str(tmp_path / "data"), str(tmp_path / "database")]).real) == 2
+
+
+def test_a_symbolic_link_in_the_scratch_is_a_second_mount() -> None:
+    requested = Layout(
+        real=("/data/v1", "/data/v2/part", "/tmp/w/site"),
+        links=(
+            ("/home/link", "/data/v1"),
+            ("/tmp/latest", "/data/v1"),
+            ("/tmp/inside", "/data/v1/deep"),
+            ("/tmp/partly", "/data/v2"),
+        ),
+    )
+    actual = without_links_in_scratch(requested)
+    assert actual.links == (("/home/link", "/data/v1"),)
+    assert dict(actual.copies) == {
+        "/tmp/latest": "/data/v1",
+        "/tmp/inside": "/data/v1/deep",
+        "/tmp/partly/part": "/data/v2/part",  # not the rest of the link's target
+    }
+    assert actual.sources.keys() == {*requested.real, *dict(actual.copies)}

@@ -4,6 +4,7 @@ import fcntl
 import re
 import socket
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -13,11 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from runtimes.harness.model_server import model_protocol, model_server_client
-from runtimes.harness.model_server.model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
+from runtimes.harness.model_server.model_faults import (
+    Crashed,
+    Failed,
+    Garbage,
+    ModelFault,
+    NotStarted,
+    TimedOut,
+    WrongAnswer,
+)
 from runtimes.harness.model_server.model_protocol import framed
 from runtimes.harness.model_server.model_server_client import ModelServerClient, finite
 from runtimes.harness.simulators.base import Interface, Space
@@ -289,3 +299,96 @@ def test_the_error_of_a_model_server_that_exits_during_load_is_reported(tmp_path
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         model_server.load("any", {}, model.fileno())
     model_server.close()
+
+
+# -- a process per scenario
+
+
+@contextmanager
+def passing() -> Iterator[tuple[ModelServerClient, socket.socket, socket.socket]]:
+    """A client that has loaded a model on the socket of a first process; the zygote's end and that process's end."""
+    local, zygote = socket.socketpair()
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0)
+    process = pass_socket(zygote)
+    process.send(framed(("loaded", model_server.seq + 1, {"class": "Model"})))
+    with tempfile.TemporaryFile() as model:
+        assert model_server.load("any", {}, model.fileno()) == {"class": "Model"}
+    try:
+        yield model_server, zygote, process
+    finally:
+        model_server.close()
+        zygote.close()
+        process.close()
+
+
+def pass_socket(zygote: socket.socket) -> socket.socket:
+    """Pass the client the socket of a new process; return the process's end."""
+    own, evaluators = socket.socketpair()
+    with evaluators:
+        socket.send_fds(zygote, [model_protocol.SOCKET_FRAME], [evaluators.fileno()])
+    return own
+
+
+def read_frame(connection: socket.socket) -> Any:
+    """Read a frame."""
+    return msgspec.msgpack.decode(connection.recv(1 << 16)[4:])
+
+
+def test_each_scenario_is_served_on_the_socket_of_its_own_process() -> None:
+    with passing() as (model_server, zygote, first):
+        model_server.begin(1)
+        name, seq, _ = read_frame(first)
+        first.send(framed(("ready", seq)))
+        model_server.ready(1)
+        model_server.end(2)
+        assert (name, first.recv(1)) == ("reset", b"")  # closing the socket is the end of the scenario
+        with pass_socket(zygote) as second:
+            second.send(framed(("ready", seq + 1)))
+            model_server.ready(2)
+            assert read_frame(second) == ["reset", seq + 1, {"seed": 2}]
+
+
+def test_a_reset_is_sent_early_if_the_process_is_there() -> None:
+    with passing() as (model_server, zygote, first):
+        model_server.begin(1)
+        first.send(framed(("ready", model_server.seq)))
+        model_server.ready(1)
+        with pass_socket(zygote) as second:
+            model_server.end(2)
+            assert read_frame(second) == ["reset", model_server.seq, {"seed": 2}]
+
+
+def test_a_model_server_that_ends_between_two_scenarios_is_no_fault_of_the_second() -> None:
+    with passing() as (model_server, zygote, first):
+        model_server.begin(1)
+        first.send(framed(("ready", model_server.seq)))
+        model_server.ready(1)
+        zygote.close()
+        model_server.end(2)
+        with pytest.raises(NotStarted):
+            model_server.ready(2)
+
+
+@pytest.mark.parametrize("kind", ["a file", "another socket", "another frame"])
+def test_what_a_model_server_passes_is_a_local_socket(kind: str) -> None:
+    local, zygote = socket.socketpair()
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0)
+    datagrams, stream = socket.socketpair(type=socket.SOCK_DGRAM), socket.socketpair()
+    with tempfile.TemporaryFile() as file:
+        passed = {"a file": file, "another socket": datagrams[0], "another frame": stream[0]}[kind]
+        frame = framed(("sockot",)) if kind == "another frame" else model_protocol.SOCKET_FRAME
+        socket.send_fds(zygote, [frame], [passed.fileno()])
+        with pytest.raises(Garbage):
+            model_server.load("any", {}, file.fileno())
+    for connected in (*datagrams, *stream, zygote):
+        connected.close()
+    model_server.close()
+
+
+def test_a_model_server_of_the_whole_launch_passes_no_sockets() -> None:
+    local, zygote = socket.socketpair()
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0, per_scenario=False)
+    with pass_socket(zygote), tempfile.TemporaryFile() as file, pytest.raises(Garbage):
+        model_server.load("any", {}, file.fileno())
+    model_server.close()
+    zygote.close()

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..model_server.model_faults import ModelFault
+from ..model_server.model_faults import ModelFault, NotStarted
 from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
@@ -168,7 +168,7 @@ class Evaluator:
             self._simulators[0].interface,
             batch=len(self._simulators),
             deadline=setup.deadline,
-            send_done=setup.isolation == "scenario",
+            per_scenario=setup.isolation == "scenario",
         )
         try:
             greeting = model_server.hello()
@@ -193,13 +193,12 @@ class Evaluator:
             self._page[0] = task
             if self._model_server is None:
                 self._request_model_server("no model server has been given yet")
-            if size == 1:
-                fault = self._run_task(task, stop)
-                task += 1
-            else:
-                end = min(task - task % size + size, stop)
-                fault = self._run_batch(task, end)
-                task = end
+            end = task + 1 if size == 1 else min(task - task % size + size, stop)
+            fault = self._run_tasks(task, end, stop)
+            if isinstance(fault, NotStarted):  # an earlier scenario is to blame: the second attempt counts
+                self._drop_model_server(fault)
+                fault = self._run_tasks(task, end, stop, last=True)
+            task = end
             self._flush_if_due(order)
             if fault is not None and fault.fatal:
                 self._drop_model_server(fault)
@@ -219,7 +218,13 @@ class Evaluator:
     def _next_seed(self, task: int, stop: int) -> int | None:
         return self._model_server_seed(task) if task < stop else None
 
-    def _run_task(self, task: int, stop: int) -> ModelFault | None:
+    def _run_tasks(self, task: int, end: int, stop: int, *, last: bool = False) -> ModelFault | None:
+        """Run [task, end) and add the results, unless the model server had no process for them; ``last``: also then."""
+        if len(self._simulators) == 1:
+            return self._run_task(task, stop, last=last)
+        return self._run_batch(task, end, last=last)
+
+    def _run_task(self, task: int, stop: int, *, last: bool) -> ModelFault | None:
         assert self._model_server is not None
         located = self._plan.locate(task)
         seed = self._model_server_seed(task)
@@ -237,10 +242,11 @@ class Evaluator:
         except SimulatorBroken:
             self._flush()  # the results of earlier tasks are valid
             raise
-        self._lines.add(located, self._labels[located.index] if self._labels else {}, result)
+        if last or not isinstance(fault, NotStarted):
+            self._lines.add(located, self._labels[located.index] if self._labels else {}, result)
         return fault
 
-    def _run_batch(self, start: int, stop: int) -> ModelFault | None:
+    def _run_batch(self, start: int, stop: int, *, last: bool) -> ModelFault | None:
         """Run the part [start, stop) of a batch; a task's row in the batch depends on its number alone."""
         assert self._model_server is not None
         size = len(self._simulators)
@@ -255,6 +261,8 @@ class Evaluator:
         except SimulatorBroken:
             self._flush()
             raise
+        if isinstance(fault, NotStarted) and not last:
+            return fault
         for task, result in zip(located, results, strict=True):
             if task is not None and result is not None:
                 self._lines.add(task, self._labels[task.index] if self._labels else {}, result)

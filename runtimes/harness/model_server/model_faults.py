@@ -39,3 +39,9 @@ class TimedOut(ModelFault):
     """The model server did not answer within the deadline."""
 
     status = "timed_out"
+
+
+class NotStarted(ModelFault):
+    """The model server ended between two scenarios: the next one has not begun, and is run again with another one."""
+
+    status = "crashed"

@@ -86,6 +86,10 @@ def framed(message: Any) -> bytes:
     return LENGTH.pack(len(payload)) + payload
 
 
+#: A model server passes the socket of a scenario's process with this frame.
+SOCKET_FRAME = framed(("socket",))
+
+
 def describe(space: Space) -> dict[str, Any]:
     """Return a space's JSON form for a model server; infinite bounds become None."""
     return {

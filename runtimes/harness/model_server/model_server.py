@@ -1,50 +1,44 @@
 """Model server process: holds a user's model and answers the evaluator, in its own environment and sandbox.
 
-With isolation "scenario", this process is a zygote that runs no user code: it forks a child for each scenario, so that
-no state carries over from one scenario to the next. docs/model-server.md describes the protocol.
+With isolation "scenario", this process is a zygote that runs no user code: it forks a process for each scenario, so
+that no state carries over from one scenario to the next (zygote.py). docs/model-server.md describes the protocol.
 """
 
 import ctypes
-import gc
 import importlib
 import json
-import mmap
 import os
 import platform
 import random
 import re
 import secrets
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..models.base import Assignment, LoadedModel, Misfit, NoAction
 from ..simulators.base import Interface
-from . import model_protocol
-from .model_protocol import Act, Close, Done, Load, Reset
+from . import model_protocol, zygote
+from .model_protocol import Act, Close, Load, Reset
+from .scratch import TMP, Scratch
+from .zygote import exit_at_once
 
-#: The writable folder of a confined model server: a mount of its own, not the machine's /tmp.
-TMP = Path("/tmp")
-#: Exit code of a child whose scenario ended regularly. A model could exit with it too, so a shared flag is also set.
-SCENARIO_DONE = 94
 #: The most bytes of a frame from the evaluator, which is trusted: a limit for faults only.
 LARGEST = 256 << 20
 
 
 class EvaluatorConnection:
-    """Socket to the evaluator. ``exact``: read no byte beyond a frame, which may be for the next scenario's process."""
+    """Socket to the evaluator, and the buffers of its frames."""
 
-    def __init__(self, connected: socket.socket, *, exact: bool) -> None:
-        self._socket = connected
-        self._exact = exact
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
         self._buffer = bytearray(1 << 16)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -53,6 +47,11 @@ class EvaluatorConnection:
         self._encoder = msgspec.msgpack.Encoder()
         self._out = bytearray(1 << 16)
         self.rights: list[int] = []
+
+    def switch(self, connected: socket.socket) -> None:
+        """Continue on another socket."""
+        self.socket = connected
+        self._filled = self._used = 0
 
     def next(self) -> model_protocol.Request | None:
         """Return the next request, valid until the next call; None once the evaluator has closed its socket."""
@@ -74,9 +73,8 @@ class EvaluatorConnection:
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer, self._view = larger, memoryview(larger)
         while self._filled < need:
-            stop = need if self._exact else len(self._buffer)
             try:
-                received = self._socket.recv_into(self._view[self._filled : stop])
+                received = self.socket.recv_into(self._view[self._filled :])
             except ConnectionError:
                 return False
             if received == 0:
@@ -86,7 +84,7 @@ class EvaluatorConnection:
 
     def load(self) -> Load | None:
         """Return the first request, with the model's descriptor in ``rights``; None if it is not `load`."""
-        data, self.rights, _, _ = socket.recv_fds(self._socket, 4, 1)
+        data, self.rights, _, _ = socket.recv_fds(self.socket, 4, 1)
         self._buffer[: len(data)] = data
         self._filled = len(data)
         request = self.next() if data else None
@@ -97,9 +95,9 @@ class EvaluatorConnection:
         out = self._out
         self._encoder.encode_into(message, out, 4)
         model_protocol.LENGTH.pack_into(out, 0, len(out) - 4)
-        sent = self._socket.send(out)
+        sent = self.socket.send(out)
         if sent < len(out):
-            self._socket.sendall(memoryview(out)[sent:])
+            self.socket.sendall(memoryview(out)[sent:])
 
 
 def main() -> None:
@@ -116,7 +114,7 @@ def main() -> None:
         from ..sandbox import seal
 
         seal(may_fork=fork)
-    connection = EvaluatorConnection(socket.socket(fileno=options["socket"]), exact=fork)
+    connection = EvaluatorConnection(socket.socket(fileno=options["socket"]))
     connection.send(
         "hello",
         model_protocol.PROTOCOL,
@@ -135,12 +133,15 @@ def main() -> None:
         scratch=scratch,
     )
     server = ModelServer(connection, format, assignment, request.seq)
+    clearing = Scratch(scratch) if scratch is not None else None
     if fork:
-        _run_zygote(server, sealed=sealed, scratch=scratch)
+        server.prepare()
+        plan = zygote.ScenarioPlan(serve=server.serve_scenario, sealed=sealed, scratch=clearing)
+        zygote.run(connection.socket, plan)
     server.load()
     server.serve()
-    if not sealed and scratch is not None:
-        _clean(scratch)
+    if not sealed and clearing is not None:
+        clearing.clear()
 
 
 def _confine(options: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None, bool]:
@@ -206,15 +207,21 @@ class ModelServer:
             self._model = self._format.load(self._assignment)
         except Misfit as error:
             self._connection.send("error", self._seq, printable(str(error)), "invalid")
-            _exit(1)
+            exit_at_once(1)
         except BaseException as error:
             self._connection.send("error", self._seq, describe_error(error), "failed")
-            _exit(1)
+            exit_at_once(1)
         if not quiet:
             self._connection.send("loaded", self._seq, dict(self._model.info))
 
-    def serve(self, *, once: bool = False) -> bool:
-        """Answer until the evaluator closes (return False), or if ``once`` until the scenario ends (return True)."""
+    def serve_scenario(self, connected: socket.socket, first: bool) -> None:
+        """In a scenario's process, load the model and serve the scenario on its own socket."""
+        self._connection.switch(connected)
+        self.load(quiet=not first)
+        self.serve()
+
+    def serve(self) -> None:
+        """Answer until the evaluator closes."""
         connection, model = self._connection, self._model
         while (request := connection.next()) is not None:
             if type(request) is Act:
@@ -236,78 +243,8 @@ class ModelServer:
                     connection.send("error", request.seq, describe_error(error), "failed")
                 else:
                     connection.send("ready", request.seq)
-            elif type(request) is Done and once:
-                return True
             elif type(request) is Close:
-                return False
-        return False
-
-
-def _run_zygote(server: ModelServer, *, sealed: bool, scratch: Path | None) -> NoReturn:
-    """Fork a child for each scenario, which loads the model in advance; exit like the first child that fails."""
-    server.prepare()
-    gc.collect()
-    gc.freeze()
-    mounts = frozenset(os.listdir(scratch)) if scratch is not None and scratch.exists() else frozenset()
-    first = True
-    finished = mmap.mmap(-1, 1)  # shared with each child, which sets it once it has received its scenario's end
-    while True:
-        zygote = os.getpid()
-        finished[0] = 0
-        child = os.fork()
-        if child == 0:
-            _serve_scenario(server, finished, sealed=sealed, zygote=zygote, quiet=not first)
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        if scratch is not None:
-            _clean(scratch, mounts)
-        if code != SCENARIO_DONE or not finished[0]:  # a model may exit with any code, also with this one
-            os._exit(code if code >= 0 else 128 - code)
-        first = False
-
-
-def _serve_scenario(server: ModelServer, finished: mmap.mmap, *, sealed: bool, zygote: int, quiet: bool) -> NoReturn:
-    """Run a child of the zygote: seal, load the model, serve one scenario, exit."""
-    code = 1
-    try:
-        if sealed:
-            from ..sandbox import seal
-
-            seal()
-        else:
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() == zygote:
-            server.load(quiet=quiet)
-            if server.serve(once=True):
-                finished[0], code = 1, SCENARIO_DONE
-            else:
-                code = 0
-    finally:
-        _exit(code)
-
-
-def _exit(code: int) -> NoReturn:
-    """Exit at once: without the model's exit hooks, and without waiting for its threads."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            code = code or 1  # the model closed or replaced the stream
-    os._exit(code)
-
-
-def _clean(folder: Path, kept: frozenset[str] = frozenset()) -> None:
-    """Remove what a scenario's process has written; ``kept``: entries from before the first, which are mount points."""
-    if folder != TMP:  # unconfined: a folder created for this process in the machine's temporary folder
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for entry in os.scandir(folder):
-        if entry.name in kept:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
+                return
 
 
 def _seed(seed: int) -> None:

@@ -8,6 +8,7 @@ import array
 import contextlib
 import fcntl
 import math
+import os
 import select
 import socket
 import struct
@@ -21,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..simulators.base import Interface, Space
-from .model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
+from .model_faults import Crashed, Failed, Garbage, ModelFault, NotStarted, TimedOut, WrongAnswer
 from .model_protocol import (
     LENGTH,
     MAX_ERROR_TEXT,
     PROTOCOL,
+    SOCKET_FRAME,
     ErrorReply,
     Hello,
     LoadedReply,
@@ -50,7 +52,8 @@ _error_decoder = msgspec.msgpack.Decoder(ErrorReply)
 class ModelServerClient:
     """The evaluator's client of a model server: validates every reply; an action has ``deadline`` seconds.
 
-    ``send_done``: send `done` after each scenario. ``seq``: the sequence number before the first request.
+    ``per_scenario``: nothing may carry over between scenarios. The model server passes the socket of a new process for
+    each scenario, or continues on its own socket after a `done`. ``seq``: the sequence number before the first request.
     """
 
     def __init__(
@@ -60,25 +63,22 @@ class ModelServerClient:
         *,
         batch: int,
         deadline: float,
-        send_done: bool = True,
+        per_scenario: bool = True,
         seq: int = FIRST,
     ) -> None:
-        self._socket = connected
-        self._descriptor = connected.fileno()
+        self._control: socket.socket | None = None  # passes the sockets of scenarios
+        self._has_process = True  # ``_socket`` is that of a process whose scenario has not ended
         self._unread = array.array("i", [0])
         self._interface = interface
         self._batch = batch
         self.deadline = deadline
-        self._send_done = send_done
+        self._per_scenario = per_scenario
         self._seq = seq
         self._resetting: int | None = None  # the seed of a `reset` that has not been answered yet
         self._in_scenario = False
         self._ready = bytearray(framed(("ready", FIRST)))
-        connected.setblocking(True)
-        timeout = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
-        # Timeouts in the kernel: one system call per reply instead of two.
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        self._timeout = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
+        self._use(connected)
         self._act_frame, self._observations = self._make_act_frame()
         self._expected, self._head = self._expected_reply()
         self._buffer = bytearray(max(self._expected, SMALL) + 64)
@@ -86,6 +86,14 @@ class ModelServerClient:
         action = interface.action
         flat = np.frombuffer(self._buffer, action.dtype, self._batch * _items(action), len(self._head))
         self._actions = flat.reshape(batch, *action.shape)
+
+    def _use(self, connected: socket.socket) -> None:
+        """Continue on this socket, with timeouts in the kernel: one system call per reply instead of two."""
+        connected.setblocking(True)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, self._timeout)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._timeout)
+        self._socket = connected
+        self._descriptor = connected.fileno()
 
     def _make_act_frame(self) -> tuple[bytearray, NDArray[Any]]:
         """Make the `act` frame once, and a view of its observations; only they and the sequence number change."""
@@ -140,8 +148,10 @@ class ModelServerClient:
             raise Crashed("the model's process ended") from None
         if sent < len(frame):  # otherwise send nothing: the server may have exited after an error that is still unread
             self._send(frame[sent:])
+        until = time.monotonic() + LOAD
+        received = self._receive_first_socket(until) if self._per_scenario else 0
         try:
-            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(time.monotonic() + LOAD))
+            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(until, received))
         except (msgspec.MsgspecError, RecursionError):
             raise Garbage("the model server's answer to `load` is not a frame of the protocol") from None
         if answer.seq != seq:
@@ -151,18 +161,26 @@ class ModelServerClient:
         return answer.info
 
     def begin(self, seed: int) -> None:
-        """Send `reset` without waiting for the reply; no-op if it was already sent with this seed."""
+        """Send `reset` without waiting for the reply, unless it was sent with this seed or has no process yet."""
         if self._resetting == seed:
             return
         if self._resetting is not None:
             self._await_ready()
         self._done()
-        self._send(framed(("reset", self._next(), {"seed": seed})))
-        self._resetting = seed
+        if self._has_process or self._receive_next_socket(time.monotonic()):
+            self._send(framed(("reset", self._next(), {"seed": seed})))
+            self._resetting = seed
 
     def ready(self, seed: int) -> None:
-        """Wait for the reply to `reset`, which is sent if it has not been sent with this seed."""
+        """Wait for the reply to `reset`, which is sent if it has not been sent with this seed.
+
+        Raises NotStarted if the model server has no process for this scenario, which is then no fault of the scenario.
+        """
         self.begin(seed)
+        if self._resetting is None:
+            if not self._receive_next_socket(time.monotonic() + max(RESET, self.deadline)):
+                raise NotStarted("the model server did not start the scenario's process in time")
+            self.begin(seed)
         self._await_ready()
 
     def end(self, next_seed: int | None) -> None:
@@ -222,14 +240,70 @@ class ModelServerClient:
             self._socket.send(framed(("close", self._next())), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the model server has ended or hangs; its runner ends it
-        self._socket.close()
+        for connection in (self._control, self._socket):
+            if connection is not None:
+                connection.close()
 
-    # -- bytes
+    # -- a process per scenario
 
     def _done(self) -> None:
-        if self._in_scenario and self._send_done:
+        """End the scenario: by closing its process's socket or, if the model server has only one socket, by `done`."""
+        if not self._in_scenario:
+            return
+        if self._control is not None:
+            self._socket.close()
+            self._has_process = False
+        elif self._per_scenario:
             self._send(framed(("done", self._next())))
         self._in_scenario = False
+
+    def _receive_first_socket(self, until: float) -> int:
+        """Use the socket that a model server passes in answer to `load`, if it does; return the bytes received else."""
+        self._wait(self._socket, until)
+        data, passed = self._receive_rights(self._socket)
+        if passed is None:
+            self._buffer[: len(data)] = data
+            return len(data)
+        self._control = self._socket
+        self._use(passed)
+        return 0
+
+    def _receive_next_socket(self, until: float) -> bool:
+        """Use the socket of the next scenario's process; return False if none has been passed by ``until``."""
+        assert self._control is not None
+        try:
+            self._wait(self._control, until)
+        except TimedOut:
+            return False
+        try:
+            _, passed = self._receive_rights(self._control)
+        except Crashed:
+            passed = None
+        if passed is None:
+            raise NotStarted("the model's process ended between two scenarios")
+        self._use(passed)
+        self._has_process = True
+        return True
+
+    def _receive_rights(self, connection: socket.socket) -> tuple[bytes, socket.socket | None]:
+        """Receive a frame that passes a socket, or the beginning of another frame."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection, len(SOCKET_FRAME), 1)
+        except OSError:
+            raise Crashed("the model's process ended") from None
+        if not data:
+            raise Crashed("the model's process ended")
+        if not descriptors:
+            return data, None
+        passed = _local_stream(descriptors[0])
+        if passed is None:
+            raise Garbage("the model server passed a descriptor that is not a socket")
+        if data != SOCKET_FRAME:
+            passed.close()
+            raise Garbage("the model server passed a descriptor with another frame than `socket`")
+        return data, passed
+
+    # -- bytes
 
     def _next(self) -> int:
         self._seq = self._seq + 1 if self._seq < LAST else FIRST
@@ -283,9 +357,8 @@ class ModelServerClient:
             raise Garbage("the model server sent an invalid reply")
         return total
 
-    def _receive_small(self, until: float) -> memoryview:
-        """Receive a frame of at most 64 KiB; raise Garbage if more bytes follow it."""
-        count = self._receive(0, until)
+    def _receive_small(self, until: float, count: int = 0) -> memoryview:
+        """Receive a frame of at most 64 KiB, after its first ``count`` bytes; raise Garbage if more bytes follow it."""
         while count < LENGTH.size:
             count += self._receive(count, until)
         total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
@@ -297,12 +370,16 @@ class ModelServerClient:
             raise Garbage("the model server sent more than its reply")
         return self._view[LENGTH.size : total]
 
-    def _receive(self, count: int, until: float) -> int:
-        """Receive at least one byte after the first ``count``, by the monotonic time ``until``; return how many."""
+    def _wait(self, connection: socket.socket, until: float) -> None:
+        """Wait until a socket is readable; raise TimedOut at the monotonic time ``until``."""
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        poll.register(connection, select.POLLIN)
         if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             raise TimedOut("no answer in time")
+
+    def _receive(self, count: int, until: float) -> int:
+        """Receive at least one byte after the first ``count``, by the monotonic time ``until``; return how many."""
+        self._wait(self._socket, until)
         try:
             received = self._socket.recv_into(self._view[count:])
         except BlockingIOError:
@@ -312,6 +389,19 @@ class ModelServerClient:
         if received == 0:
             raise Crashed("the model's process ended")
         return received
+
+
+def _local_stream(descriptor: int) -> socket.socket | None:
+    """Return a descriptor as a connected Unix stream socket; close it and return None if it is anything else."""
+    try:
+        connected = socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        return None
+    if (connected.family, connected.type) == (socket.AF_UNIX, socket.SOCK_STREAM):
+        return connected
+    connected.close()
+    return None
 
 
 def finite(actions: NDArray[Any]) -> bool:

@@ -23,6 +23,9 @@ EMPTY_PATH, RECURSIVE, CLONE_TREE, TREE_CLOEXEC, MOVE_MOUNT_F_EMPTY_PATH = 0x100
 #: Where the new root is mounted: exists on every Linux; covered only in the new mount namespace, until pivot_root.
 NEW_ROOT = "/tmp"
 
+#: The writable folder.
+SCRATCH = "/tmp"
+
 #: Mount point of the new process namespace's /proc, beside a few bound files of the host's; /proc/self links into it.
 OWN_PROC = "/proc/own"
 
@@ -40,10 +43,19 @@ class _Attributes(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """The real paths to bind, and the symbolic links (name, target) from the requested names to them."""
+    """The real paths to bind, and the symbolic links (name, target) from the requested names to them.
+
+    ``copies``: paths at which a real path (or a path in it) is bound a second time.
+    """
 
     real: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
+    copies: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """What to bind at each path."""
+        return dict(zip(self.real, self.real, strict=True)) | dict(self.copies)
 
 
 def layout(paths: Iterable[str]) -> Layout:
@@ -66,6 +78,20 @@ def layout(paths: Iterable[str]) -> Layout:
     return Layout(real=tuple(real), links=tuple(links.items()))
 
 
+def without_links_in_scratch(requested: Layout) -> Layout:
+    """Bind a path twice where a symbolic link would lie in the scratch itself: the model could replace the link."""
+    copies: dict[str, str] = {}
+    links = []
+    for link, target in requested.links:
+        if os.path.dirname(link) != SCRATCH:
+            links.append((link, target))
+            continue
+        copies |= {link + path[len(target) :]: path for path in requested.real if f"{path}/".startswith(f"{target}/")}
+        if any(target.startswith(f"{path}/") for path in requested.real):
+            copies[link] = target
+    return Layout(real=requested.real, links=tuple(links), copies=tuple(copies.items()))
+
+
 def unshare(*, as_user: bool) -> None:
     """Unshare all namespaces; with ``as_user`` also the user namespace, in which the user is mapped to itself."""
     user, group = os.getuid(), os.getgid()
@@ -86,18 +112,24 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
     Runs as the first process of the new process namespace, because /proc shows the namespace of the mounting process.
     """
     kernel.mount(None, "/", None, MS_REC | MS_PRIVATE)
-    trees = {path: _open_tree(path, readonly=True) for path in new_layout.real}
+    if scratch_mb:
+        new_layout = without_links_in_scratch(new_layout)
+    trees = {path: _open_tree(source, readonly=True) for path, source in new_layout.sources.items()}
     devices = {path: _open_tree(path, readonly=False) for path in DEVICES}
     kernel.mount("tmpfs", NEW_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=4k,mode=755")
-    for path in ("/dev", "/proc", OWN_PROC, "/tmp"):
+    for path in ("/dev", "/proc", OWN_PROC, SCRATCH):
         os.mkdir(NEW_ROOT + path)
+    covers: Sequence[str] = ()
     if scratch_mb:
         options = f"size={scratch_mb}m,nr_inodes=1000,mode=700,uid={user},gid={group}"
-        kernel.mount("tmpfs", f"{NEW_ROOT}/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+        kernel.mount("tmpfs", f"{NEW_ROOT}{SCRATCH}", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+        covers = _cover((*trees, *dict(new_layout.links)))
     _mount_trees(trees | devices)
     for link, target in (*new_layout.links, ("/proc/self", "own/self"), ("/proc/thread-self", "own/thread-self")):
         os.makedirs(os.path.dirname(NEW_ROOT + link), exist_ok=True)
         os.symlink(target, NEW_ROOT + link)
+    for cover in covers:
+        _set_attributes(AT_FDCWD, os.fsencode(cover), ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0)
     proc = OWN_PROC if _mount_proc() else None
     os.chdir(NEW_ROOT)
     kernel.call("pivot_root", b".", b".")
@@ -106,6 +138,20 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
     # Not recursively: /tmp stays writable.
     _set_attributes(AT_FDCWD, b"/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0)
     return proc
+
+
+def _cover(paths: Iterable[str]) -> Sequence[str]:
+    """Mount a small file system over each folder of the scratch that leads to one of these paths; return them.
+
+    Otherwise the mount points would be folders that the confined process may rename and, as their owner, write to.
+    Each cover is made read-only once the mount points are in it.
+    """
+    below = (path.removeprefix(f"{SCRATCH}/") for path in paths if path.startswith(f"{SCRATCH}/"))
+    covers = sorted({f"{NEW_ROOT}{SCRATCH}/{path.partition('/')[0]}" for path in below if "/" in path})
+    for cover in covers:
+        os.mkdir(cover)
+        kernel.mount("tmpfs", cover, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=4k,mode=755")
+    return covers
 
 
 def _open_tree(path: str, *, readonly: bool) -> int:

@@ -5,6 +5,7 @@ A filter is bytes and a pure function of the architecture, so tests can inspect 
 
 import ctypes
 import errno
+import os
 import signal
 import struct
 from collections.abc import Mapping, Sequence
@@ -33,10 +34,18 @@ CLONE_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWP
 PRCTL = (15, 16, 0x53564D41)
 #: TCGETS (isatty), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none of them writes characters into a terminal.
 IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
-#: Duplicating, flags, locks and pipe sizes; not SETOWN or SETSIG, which send signals, nor leases and dnotify.
-FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)
+#: Duplicating, flags and pipe sizes. Not SETOWN or SETSIG, which send signals, nor leases and dnotify, nor locks: every
+#: process that may read a shared file may lock it, and the ranges of a lock are readable in all other processes.
+FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
+#: F_SETPIPE_SZ, which a scenario's process may not use.
+SETPIPE_SZ = 1031
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
 SETSOCKOPT = (7, 8, 20, 21)
+#: NORMAL to DONTNEED, FREE, (no) huge pages, (no) forks and dumps, POPULATE; not COLD and PAGEOUT, which choose the
+#: pages of a shared file that stay in memory.
+MADVISE = (0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 22, 23)
+#: In place of the process id in a cached filter; no process has it, because ids end at 2**22.
+ANY_PROCESS = 0x7FABCDEF
 SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o4000
 
 
@@ -83,6 +92,17 @@ def connected_pairs() -> Block:
     return [argument(0), (EQUAL, 1, 0, 1), (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT), *kinds]
 
 
+def with_bits(index: int, bits: Sequence[int]) -> Block:
+    """Allow the call if the argument has all of these bits."""
+    tests = [(ANY_BIT, 0, len(bits) - i, bit) for i, bit in enumerate(bits)]
+    return [argument(index), *tests, *PERMIT, *DENY]
+
+
+def without_bits(index: int, bits: int) -> Block:
+    """Allow the call if the argument has none of these bits."""
+    return [argument(index), (ANY_BIT, 0, 1, bits), *DENY, *PERMIT]
+
+
 def call_blocks(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
     """Return the filter block of each allowed or specially handled call, by number; all other calls are denied."""
     special = {
@@ -100,8 +120,8 @@ def call_blocks(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
         "execveat": PERMIT,
         "seccomp": PERMIT,
     }
-    if may_fork:
-        special |= {"fork": PERMIT, "vfork": PERMIT}
+    if may_fork:  # a zygote also relays its children's output, and waits for their ends
+        special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
     return dict.fromkeys(here.allowed, PERMIT) | named
 
@@ -140,19 +160,58 @@ def confining(here: Architecture, *, may_fork: bool) -> bytes:
     return assemble(here.word, cases)
 
 
+def scenario_blocks() -> Mapping[str, Block]:
+    """Return the blocks of the calls by which a scenario's process could affect its zygote or a later scenario.
+
+    ANY_PROCESS stands for its own process id. docs/sandbox.md lists the channels that each of them closes.
+    """
+    itself = among(0, (ANY_PROCESS,))
+    calls = ("clock_gettime", "clock_getres", "clock_nanosleep")
+    return {
+        "kill": itself,
+        "tgkill": itself,
+        "rt_tgsigqueueinfo": itself,
+        "setsockopt": DENY,
+        "fcntl": among(1, [command for command in FCNTL if command != SETPIPE_SZ], errno.EINVAL),
+        "splice": DENY,
+        "pidfd_open": DENY,
+        "mincore": DENY,
+        "fadvise64": DENY,
+        "madvise": among(2, MADVISE, errno.EINVAL),
+        # The zygote removes what a scenario leaves in /tmp: it has to be able to read and change every folder.
+        "mkdir": with_bits(1, (0o400, 0o200, 0o100)),
+        "mkdirat": with_bits(2, (0o400, 0o200, 0o100)),
+        "umask": without_bits(0, 0o700),
+        # A negative clock is the processor time of another process.
+        **dict.fromkeys(calls, without_bits(0, 1 << 31)),
+    }
+
+
 @cache
-def sealing(here: Architecture, *, may_fork: bool) -> bytes:
-    """Return the second filter: denies execve and, without ``may_fork``, also forks and further filters."""
+def sealing(here: Architecture, *, may_fork: bool, scenario: bool = False) -> bytes:
+    """Return the second filter: denies execve and, without ``may_fork``, also forks and further filters.
+
+    ``scenario``: of a zygote's child, with ANY_PROCESS in place of its process id (see `scenario_blocks`).
+    """
     denied = ["execve", "execveat"] + ([] if may_fork else ["fork", "vfork", "seccomp"])
-    named: dict[int, Block] = {here.numbers[name]: DENY for name in denied if name in here.numbers}
+    blocks: dict[str, Block] = dict.fromkeys(denied, DENY)
     if not may_fork:
-        named[here.numbers["clone"]] = threads_only()
+        blocks["clone"] = threads_only()
+    if scenario:
+        blocks |= scenario_blocks()
+    named = {here.numbers[name]: block for name, block in blocks.items() if name in here.numbers}
     cases: list[tuple[int, Block]] = [(0, PERMIT)]
-    for number, block in sorted(named.items()):
+    for number, block in sorted(named.items(), key=lambda case: case[0]):
         if cases[-1][0] == number:
             cases.pop()
         cases += [(number, block), (number + 1, PERMIT)]
     return assemble(here.word, cases)
+
+
+def sealing_scenario(here: Architecture, process: int) -> bytes:
+    """Return the second filter of a zygote's child with this process id."""
+    template = sealing(here, may_fork=False, scenario=True)
+    return template.replace(struct.pack("=I", ANY_PROCESS), struct.pack("=I", process))
 
 
 class _Program(ctypes.Structure):
@@ -166,17 +225,18 @@ def install(program: bytes) -> None:
         raise OSError(errno.EBUSY, f"the filter could not be installed on thread {failed_thread}", "seccomp")
 
 
-def seal(*, may_fork: bool = False) -> None:
+def seal(*, may_fork: bool = False, scenario: bool = False) -> None:
     """Drop execve, forks and further filters: call it after the libraries are loaded and before the model is opened.
 
-    With ``may_fork`` the process keeps forks and may seal again; each child seals before it opens the model. Do not
-    call it in a process confined at level 1, where seccomp may not be available.
+    With ``may_fork`` the process keeps forks and may seal again; each child seals as a ``scenario``'s process, without
+    the calls that reach its zygote or a later child, before it opens the model. Do not call it in a process confined
+    at level 1, where seccomp may not be available.
     """
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, "no system call table for this machine", "seccomp")
     # The parent-death signal is not inherited, so a child forked by a zygote has to set it again.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    install(sealing(here, may_fork=may_fork))
+    install(sealing_scenario(here, os.getpid()) if scenario else sealing(here, may_fork=may_fork))
     if may_fork:
-        sealing(here, may_fork=False)  # cached once for all later children
+        sealing(here, may_fork=False, scenario=True)  # cached once for all later children

@@ -1,0 +1,198 @@
+"""Zygote: a model server that runs no user code and forks a process for each scenario.
+
+A scenario's process shares no open file, socket, pipe or memory with the zygote or with the next scenario's process,
+and may signal neither: what it changes ends with it. docs/sandbox.md lists the channels.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ..sandbox import kernel
+from . import model_protocol
+from .scratch import Scratch
+
+#: Seconds that a process may take to exit after its scenario, before it is killed.
+GRACE = 0.5
+#: Bytes moved at once from a scenario's output to the model server's, and seconds between two such moves.
+PIECE, PAUSE = 1 << 16, 0.02
+#: Bytes that the pipe of the model server's output is to hold: each moved piece takes a page of it, however short.
+OUTPUT = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScenarioPlan:
+    """What every scenario's process does. ``sealed``: it is confined, and seals itself before it loads the model.
+
+    ``serve`` loads the model and serves a scenario on a socket; ``first``: it reports that the model is loaded.
+    """
+
+    serve: Callable[[socket.socket, bool], None]
+    sealed: bool
+    scratch: Scratch | None
+
+
+def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
+    """Fork a process per scenario until the evaluator closes; exit like the first one that ends during its scenario.
+
+    The evaluator gets each process's socket over ``control``, and ends the scenario by closing it.
+    """
+    with contextlib.suppress(OSError):  # not a pipe, or larger than this user may have
+        fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, OUTPUT)
+    gc.collect()
+    gc.freeze()
+    first = True
+    while True:
+        process = ScenarioProcess.fork(plan, control, first=first)
+        connected = process.pass_to(control)
+        code = process.wait() if connected else process.end()
+        if plan.scratch is not None:
+            plan.scratch.clear()
+        if not connected:
+            os._exit(0)
+        if code is not None:
+            os._exit(code if code >= 0 else 128 - code)
+        first = False
+
+
+class ScenarioProcess:
+    """A scenario's process: its output, its end as a pidfd, and both ends of its socket."""
+
+    def __init__(self, pid: int, output: int, own: socket.socket, evaluators: socket.socket) -> None:
+        self._pid = pid
+        self._output = output
+        self._end = os.pidfd_open(pid)
+        self._own = own  # kept open: it shows that the evaluator has closed the other end
+        self._evaluators = evaluators
+
+    @classmethod
+    def fork(cls, plan: ScenarioPlan, control: socket.socket, *, first: bool) -> "ScenarioProcess":
+        """Fork a process, which loads the model and waits for its scenario."""
+        zygote = os.getpid()
+        own, evaluators = socket.socketpair()
+        output, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            control.detach()  # closed by number
+            evaluators.detach()
+            _run_scenario(plan, own.detach(), writing, zygote, first=first)
+        os.close(writing)
+        return cls(pid, output, own, evaluators)
+
+    def pass_to(self, control: socket.socket) -> bool:
+        """Pass the evaluator's end of the socket; return whether the evaluator is still there."""
+        with self._evaluators:
+            try:
+                socket.send_fds(control, [model_protocol.SOCKET_FRAME], [self._evaluators.fileno()])
+            except ConnectionError:
+                return False
+        return True
+
+    def wait(self) -> int | None:
+        """Relay the output until the process ends; return its exit code if the scenario had not ended before.
+
+        Once the evaluator has closed the socket, the scenario is over: the process is killed if it does not exit.
+        """
+        poller = select.poll()
+        poller.register(self._output, select.POLLIN)
+        poller.register(self._own, 0)  # only POLLHUP: the evaluator has closed its end
+        poller.register(self._end, select.POLLIN)
+        over = pausing = False
+        while True:
+            ready = dict(poller.poll(GRACE * 1000 if over else PAUSE * 1000 if pausing else None))
+            if self._end in ready:
+                over = over or self._own.fileno() in ready
+                break
+            if over and not ready:
+                os.kill(self._pid, signal.SIGKILL)
+            if self._own.fileno() in ready:
+                over = True
+                poller.unregister(self._own)
+            event = ready.get(self._output, 0)
+            if event & select.POLLIN:
+                self._relay()
+            if event and not event & select.POLLIN:
+                poller.unregister(self._output)  # the process has closed it; the rest is relayed at its end
+                pausing = False
+            elif event or pausing:
+                pausing = bool(event)
+                poller.modify(self._output, 0 if pausing else select.POLLIN)
+        code = self.end()
+        return None if over else code
+
+    def end(self) -> int:
+        """Wait for the process to end, relay the rest of its output, close everything; return its exit code."""
+        with self._own:
+            _, status = os.waitpid(self._pid, 0)
+        poller = select.poll()
+        poller.register(self._output, select.POLLIN)
+        # Only what is there: the model may have passed the pipe to a socket, which keeps it open.
+        while any(event & select.POLLIN for _, event in poller.poll(0)) and self._relay():
+            pass
+        os.close(self._output)
+        os.close(self._end)
+        return os.waitstatus_to_exitcode(status)
+
+    def _relay(self) -> bool:
+        """Move output from pipe to pipe, within the kernel; return whether more may follow.
+
+        In the zygote's memory it would be inherited, freed but not cleared, by the next scenario's process.
+        """
+        try:
+            return os.splice(self._output, sys.stdout.fileno(), PIECE) > 0
+        except OSError:
+            return False  # nobody reads the model server's output
+
+
+def _run_scenario(plan: ScenarioPlan, own: int, writing: int, zygote: int, *, first: bool) -> NoReturn:
+    """In the new process: give up everything inherited, seal, serve one scenario, exit."""
+    code = 1
+    try:
+        connected = _replace_descriptors(own, writing)
+        if plan.sealed:
+            from ..sandbox import seal
+
+            seal(scenario=True)
+        else:
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() == zygote:
+            plan.serve(connected, first)
+            code = 0
+            if plan.scratch is not None:
+                plan.scratch.remove_contents()
+    finally:
+        exit_at_once(code)
+
+
+def _replace_descriptors(own: int, writing: int) -> socket.socket:
+    """Leave only this process's own socket, output and standard input open.
+
+    A descriptor that was open before the fork shares its flags, its position and its locks with the zygote.
+    """
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (writing, 1), (writing, 2), (own, 3)):
+        os.dup2(source, target)
+    try:
+        kernel.call("close_range", 4, 0x7FFFFFFF, 0)
+    except OSError:  # the sandbox does not know this architecture
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    return socket.socket(fileno=3)
+
+
+def exit_at_once(code: int) -> NoReturn:
+    """Exit without the model's exit hooks, and without waiting for its threads."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            code = code or 1  # the model closed or replaced the stream
+    os._exit(code)
