@@ -112,26 +112,35 @@ def test_a_process_serves_its_socket_and_ends_when_the_socket_is_closed(rig: Spa
     model_server.dismiss()
 
 
-def test_a_killed_process_is_reported_as_killed_and_kill_is_idempotent(rig: SpawnerRig) -> None:
+def test_a_process_that_the_platform_kills_has_the_first_reason_and_kill_is_idempotent(rig: SpawnerRig) -> None:
     model_server = start_model_server(rig, worker_spec())
-    model_server.process.kill()
-    model_server.process.kill()
+    model_server.process.kill("it did not answer")
+    model_server.process.kill("the runner is stopping")
     assert wait_for_end(model_server.process)
-    assert model_server.process.reap().startswith("killed by SIGKILL")
+    assert model_server.process.reap() == "killed by the platform: it did not answer"
     assert model_server.process.wait(0.0) == model_server.process.how
+    model_server.dismiss()
+
+
+def test_a_process_that_ended_by_itself_keeps_its_end_when_it_is_dismissed(rig: SpawnerRig) -> None:
+    model_server = start_model_server(rig, worker_spec(format="no format"))
+    read_output(model_server.process)
+    assert wait_for_end(model_server.process)
+    model_server.process.kill("it is dismissed")
+    assert model_server.process.reap() == "it exited with code 1"
     model_server.dismiss()
 
 
 def test_the_death_of_a_container_init_is_reported_once_before_the_end_of_its_processes(rig: SpawnerRig) -> None:
     model_server = start_model_server(rig, worker_spec())
     if rig.container_init is None:
-        model_server.process.kill()
+        model_server.process.kill("it is dismissed")
         model_server.process.reap()
         model_server.dismiss()
         return  # local processes have no container init
     rig.container_init.kill()
     assert wait_for_end(model_server.process)
-    model_server.process.kill()  # as a worker that waits for the process does before it is reaped
+    model_server.process.kill("it is dismissed")  # as a worker that waits for the process does before it is reaped
     assert model_server.process.reap() == "its container ended"
     assert rig.reported == ["the model_server container ended"]
     model_server.dismiss()

@@ -1,6 +1,11 @@
-"""Captured output of models: a rate, a cap, and a message about dropped output."""
+"""Captured output of models: a rate, a cap, and a message about dropped output; how a process ended, in words."""
+
+from pathlib import Path
+
+import pytest
 
 from runtimes.harness.runner.captured_output import CapturedOutput
+from runtimes.harness.runner.memory_kills import memory_kills
 from runtimes.harness.runner.process_spec import ending
 from runtimes.harness.runner.worker import blend, flush_after
 
@@ -61,8 +66,39 @@ def test_the_exit_code_of_a_process_is_described_in_a_message() -> None:
     assert ending(0) == "it exited with code 0"
     assert ending(70) == "it exited with code 70"
     assert ending(-11) == "killed by SIGSEGV"
-    assert ending(128 + 9) == "killed by SIGKILL (out of memory?)"
+    assert ending(128 + 9) == ending(-9) == "killed by SIGKILL"
     assert ending(255) == "it exited with code 255"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "known"), [(3, 4, True), (3, 3, False), (None, 4, False), (3, None, False), (None, None, False)]
+)
+def test_memory_is_blamed_only_if_the_control_group_has_counted_it(
+    before: int | None, after: int | None, known: bool
+) -> None:
+    assert ("out of memory" in ending(-9, kills_before=before, kills_after=after)) == known
+    assert "memory" not in ending(-11, kills_before=before, kills_after=after)
+
+
+@pytest.mark.parametrize(
+    ("groups", "file", "text", "count"),
+    [
+        ("0::/user/app\n", "user/app/memory.events", "low 0\noom 7\noom_kill 2\noom_group_kill 0\n", 2),
+        ("0::/\n", "memory.events", "oom_kill 1\n", 1),
+        ("0::/\n", "cgroup.stat", "", None),
+        ("4:cpu:/x\n3:memory:/x\n0::/\n", "memory/x/memory.oom_control", "under_oom 0\noom_kill 5\n", 5),
+        ("3:cpu,memory:/far/away\n", "memory/memory.oom_control", "oom_kill_disable 0\noom_kill 6\n", 6),
+        ("", "memory.events", "oom_kill 1\n", None),
+        ("0::/\n", "memory.events", "oom_kill many\n", None),
+    ],
+)
+def test_memory_kills_are_read_from_the_processs_own_control_group(
+    tmp_path: Path, groups: str, file: str, text: str, count: int | None
+) -> None:
+    (tmp_path / "own").write_text(groups)
+    (tmp_path / "root" / file).parent.mkdir(parents=True)
+    (tmp_path / "root" / file).write_text(text)
+    assert memory_kills(tmp_path / "own", tmp_path / "root") == count
 
 
 def test_the_blended_rate_follows_the_measurements() -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .cpu_pinning import pin
+from .memory_kills import memory_kills
 from .process_spec import Installation, ProcessSpec, ending, start_process
 
 #: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.
@@ -54,6 +55,7 @@ class ContainerInit:
         self._selector = selectors.DefaultSelector()
         self._controls: dict[int, socket.socket] = {}  # of living processes, by pid
         self._starting: dict[int, subprocess.Popen[bytes]] = {}
+        self._kills_before: dict[int, int | None] = {}
         self._wake_reader, wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         wake_writer.setblocking(False)
@@ -107,6 +109,7 @@ class ContainerInit:
         control_end = control.dup()
         self._controls[popen.pid] = control_end
         self._starting[popen.pid] = popen
+        self._kills_before[popen.pid] = memory_kills()
         self._selector.register(control_end, selectors.EVENT_READ, popen.pid)
 
     def _on_control(self, pid: int) -> None:
@@ -141,7 +144,8 @@ class ContainerInit:
                 with self._controls.pop(pid) as control:
                     with contextlib.suppress(KeyError):  # the runner had closed it
                         self._selector.unregister(control)
-                    report_exit(control, ending(popen.returncode))
+                    before, after = self._kills_before.pop(pid, None), memory_kills()
+                    report_exit(control, ending(popen.returncode, kills_before=before, kills_after=after))
 
     def _end_all(self) -> None:
         for pid in self._starting:

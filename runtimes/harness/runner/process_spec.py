@@ -88,10 +88,18 @@ def start_process(
     )
 
 
-def ending(code: int) -> str:
-    """Describe how a process ended, from its return code (a sandbox reports a signal as 128 + its number)."""
+#: What `ending` returns for SIGKILL if nothing is known of its sender.
+KILLED = "killed by SIGKILL"
+
+
+def ending(code: int, *, kills_before: int | None = None, kills_after: int | None = None) -> str:
+    """Describe how a process ended, from its return code (a sandbox reports a signal as 128 + its number).
+
+    ``kills_before`` and ``kills_after``: `memory_kills` of its control group when it was started and now.
+    """
     number = -code if code < 0 else code - 128
-    if number > 0 and number in set(signal.Signals):
-        name = signal.Signals(number).name
-        return f"killed by {name}" + (" (out of memory?)" if number == signal.SIGKILL else "")
-    return f"it exited with code {code}"
+    if number <= 0 or number not in set(signal.Signals):
+        return f"it exited with code {code}"
+    if number == signal.SIGKILL and kills_before is not None and kills_after is not None and kills_after > kills_before:
+        return f"{KILLED}: the kernel ended it or a process beside it because their control group was out of memory"
+    return f"killed by {signal.Signals(number).name}"

@@ -15,7 +15,11 @@ from typing import Any, Protocol
 
 from .cpu_pinning import pin
 from .framed_socket import FramedSocket
-from .process_spec import Installation, ProcessSpec, ending, start_process
+from .memory_kills import memory_kills
+from .process_spec import KILLED, Installation, ProcessSpec, ending, start_process
+
+#: The reason for which a process is ended that did nothing wrong.
+UNNEEDED = "it was not needed any more"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,19 +63,23 @@ class Process(ABC):
         self.output = output
         self.end = end
         self.how: str | None = None
+        self._killed_because: str | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
-    def kill(self) -> None:
-        """Kill the process and its descendants; harmless after its end."""
+    def kill(self, reason: str) -> None:
+        """Kill the process and its descendants, for a reason that stands in the log; harmless after its end."""
         with self._lock:
             if self.how is None:
+                self._killed_because = self._killed_because or reason
                 self._kill()
 
     def reap(self) -> str:
         """Wait for the end, close the descriptors, return how the process ended. Called once, by the main thread."""
         how = self._await()
         with self._lock:
+            if how == KILLED and self._killed_because:
+                how = f"killed by the platform: {self._killed_because}"
             self.how = how
             os.close(self.output)
             self._close()
@@ -103,6 +111,7 @@ class ChildProcess(Process):
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", output: int) -> None:
         super().__init__(name, output, os.pidfd_open(popen.pid))
         self.popen = popen
+        self._kills_before = memory_kills()
 
     @property
     def pid(self) -> int:
@@ -113,7 +122,7 @@ class ChildProcess(Process):
             signal.pidfd_send_signal(self.end, signal.SIGKILL)
 
     def _await(self) -> str:
-        return ending(self.popen.wait())
+        return ending(self.popen.wait(), kills_before=self._kills_before, kills_after=memory_kills())
 
     def _close(self) -> None:
         os.close(self.end)
@@ -203,9 +212,9 @@ class EvaluatorProcess:
     channel: FramedSocket
     page: SharedPage
 
-    def dismiss(self) -> None:
+    def dismiss(self, reason: str = UNNEEDED) -> None:
         """Kill the process, close socket and page; call it once."""
-        self.process.kill()
+        self.process.kill(reason)
         self.channel.close()
         self.page.close()
 
@@ -217,9 +226,9 @@ class ModelServerProcess:
     process: Process
     socket: socket.socket
 
-    def dismiss(self) -> None:
+    def dismiss(self, reason: str = UNNEEDED) -> None:
         """Kill the process and close the socket; may be called twice."""
-        self.process.kill()
+        self.process.kill(reason)
         self.socket.close()
 
 

@@ -199,7 +199,7 @@ class Runner(ProcessSupplier):
         finally:
             self._stop.set()
             for process in self._living:
-                process.kill()
+                process.kill("the runner is stopping")
             for process in self._living:
                 self._outputs.forget(process.output)
                 process.reap()

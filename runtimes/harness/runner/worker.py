@@ -167,7 +167,7 @@ class Worker:
         if model_server is None:
             return "it was not there"
         by_itself = model_server.process.wait(GRACE)
-        model_server.dismiss()
+        model_server.dismiss("it did not answer, or its answer was invalid")
         if by_itself is not None:
             self._context.outputs.add(model_server.process.name, f"[the model's process ended: {by_itself}]\n".encode())
         return by_itself or "it did not answer and was ended"
@@ -242,7 +242,7 @@ class Worker:
         if evaluator is not None:
             how = evaluator.process.wait(1.0) or f"it was ended: {error}"
             task = evaluator.page.task
-            evaluator.dismiss()
+            evaluator.dismiss(how)
         self._context.outputs.add(f"evaluator-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
         if self._model_server is not None:
             self._model_server.dismiss()
@@ -279,7 +279,7 @@ class Worker:
             if self._at[0] != task:
                 self._at = (task, now)
             elif now - self._at[1] > self._context.patience:
-                self._evaluator.process.kill()
+                self._evaluator.process.kill(f"it spent more than {self._context.patience:g} s on task {task}")
                 self._at = (task, now)
 
 
