@@ -9,6 +9,10 @@ program wrote it: no evaluator judges it. A program that fails is a failed task.
 worker: the next gang repeats the task, until the task has lost three gangs.
 """
 
+# isort: off
+from runtimes.harness.runner import stop_signal  # noqa: F401 - first: until then the kernel drops a container's SIGTERM
+
+# isort: on
 import argparse
 import json
 import logging

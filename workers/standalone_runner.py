@@ -18,6 +18,10 @@ It reads a JSON document (``--launch FILE``):
 Exit codes are those of ``runtimes.harness.runner.runner``; the reason is also written to ``/dev/termination-log``.
 """
 
+# isort: off
+from runtimes.harness.runner import stop_signal  # noqa: F401 - first: until then the kernel drops a container's SIGTERM
+
+# isort: on
 import argparse
 import contextlib
 import ctypes

@@ -135,7 +135,9 @@ def test_an_evaluator_that_hangs_is_killed(runner: Runner, start_runner_api: Cal
     runner.launch(runner_api.url)
     run_to_end(runner, runner_api)
     assert {result["task"] for result in runner_api.results() if result["status"] == "crashed"} == {5}
-    assert "the simulator's process ended: killed by the platform: it spent more than 1 s on task 5" in runner_api.logs()
+    assert (
+        "the simulator's process ended: killed by the platform: it spent more than 1 s on task 5" in runner_api.logs()
+    )
 
 
 def test_a_lost_model_server_is_replaced_without_a_report_of_a_death(

@@ -10,6 +10,10 @@ while a runner is connected: the kubelet signals all containers at once, and a m
 like a crash of the model. As PID 1 of the container it reaps orphaned processes.
 """
 
+# isort: off
+from . import stop_signal  # first: until then the kernel drops SIGTERM for the first process of a container
+
+# isort: on
 import argparse
 import contextlib
 import ctypes
@@ -23,7 +27,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from .cpu_pinning import pin
 from .memory_kills import memory_kills
@@ -185,11 +189,6 @@ def connect(path: Path) -> socket.socket | None:
     return None
 
 
-def stop(*_: object) -> NoReturn:
-    """Exit at once: no runner is connected yet."""
-    os._exit(128 + signal.SIGTERM)
-
-
 def main() -> None:
     """Run as a container's first process."""
     parser = argparse.ArgumentParser(prog="container_init", description="Starts processes on a runner's order.")
@@ -197,7 +196,7 @@ def main() -> None:
     parser.add_argument("--sockets", type=Path, default=FOLDER, help="the folder of the runner's socket")
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stop)
+    stop_signal.exit_on_signal()
     from ..sandbox import level
 
     best = level()
