@@ -224,6 +224,7 @@ idempotency = Table(
     Column("digest", Text, nullable=False),
     Column("simulation_id", Text),
     Column("expires_at", Float(53), nullable=False),
+    Index("idempotency_expiry", "expires_at"),
 )
 
 leaders = Table(

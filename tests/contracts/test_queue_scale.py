@@ -119,6 +119,29 @@ def test_ended_simulations_do_not_add_to_the_cost_of_a_pass(full: DispatcherRig)
     assert counter.during(full.dispatcher.step) < 1.1 * before + 1000
 
 
+def test_the_counts_of_metrics_and_an_idempotency_key_do_not_read_all_rows(full: DispatcherRig) -> None:
+    counter = InstructionCounter(full)
+    fill_queue(full, 2000)
+    database = full.platform.database
+
+    def count() -> None:
+        with database.read() as c:
+            assert simulations.by_state(c)["queued"] == 2000
+            plan = c.execute(text("EXPLAIN QUERY PLAN SELECT state, count(*) FROM simulations GROUP BY state")).all()
+        assert "COVERING INDEX" in plan[0][-1]
+
+    assert counter.during(count) < 20 * 2000
+    for number in range(300):
+        database.write(
+            lambda c: simulations.remember_key(c, "a", str(number), "d", "s", 1.0, 100.0)  # noqa: B023 - run at once
+        )
+    assert counter.during(lambda: database.write(lambda c: simulations.replayed(c, "a", "7", 1.0) and None)) < 1000
+    remember = counter.during(
+        lambda: database.write(lambda c: simulations.remember_key(c, "b", "1", "d", "s", 1.0, 100.0))
+    )
+    assert remember < 1000, "expired keys are found by an index"
+
+
 def test_a_page_of_the_list_counts_the_queue_once_and_not_once_per_row(full: DispatcherRig) -> None:
     counter = InstructionCounter(full)
     fill_queue(full, 2000)

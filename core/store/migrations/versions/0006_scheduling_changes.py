@@ -25,5 +25,6 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
         sa.Column("simulation_id", sa.Text, nullable=False),
     )
+    op.create_index("idempotency_expiry", "idempotency", ["expires_at"])
     for name, table, columns, condition in INDEXES:
         op.create_index(name, table, columns, sqlite_where=sa.text(condition), postgresql_where=sa.text(condition))
