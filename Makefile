@@ -14,8 +14,9 @@ help:     ## List the targets.
 setup:    ## Create .venv with all dependencies (installs uv if it is missing).
 	@$(UV) sync --quiet
 
-demo: setup  ## Set up, start the platform, send the 1.0 request, show its results.
-	@$(PY) -m scripts.demo
+demo:     ## Set up, start the platform, send the 1.0 request, show its results.
+	@echo "Starting: packages first (once, about a minute), then the platform."
+	@$(UV) sync --quiet && $(PY) -m scripts.demo
 
 run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded database and Valkey.
 	@$(PY) -m server run

@@ -1,21 +1,21 @@
 """`make demo`: start the platform, send the 1.0 request, follow the simulation, and show its results."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cli import report
 from cli.client import Client, RequestRefused
+from scripts.demo_platform import NotStarted, open_platform
 
-URL = "http://localhost:5000"
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
     ' -d "{\\"runtimePath\\": \\"tensorflow\\", \\"model_data\\": \\"car_street\\"}"'
@@ -27,45 +27,29 @@ console = Console()
 def main() -> int:
     """Run the demo; return 0 if both simulations succeeded."""
     began = time.monotonic()
-    server = None if _answers() else subprocess.Popen([sys.executable, "-m", "server", "run"])
+    environ = dict(os.environ)
+    os.environ["NO_PROXY"] = "*"  # the demo itself sends requests to this machine only; the platform keeps its proxies
     try:
-        if server is not None and not _wait_for(server):
-            return 1
-        return _show(began)
+        with open_platform(environ, lambda message: console.print(escape(message), soft_wrap=True)) as url:
+            return _show(url, began)
+    except NotStarted as error:
+        console.print(f"[red]The demo has no platform:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
     except RequestRefused as error:
         console.print(f"[red]The platform refused:[/] {escape(str(error))}")
         return 1
     except KeyboardInterrupt:
         return 130
-    finally:
-        if server is not None:
-            server.terminate()
-            server.wait(timeout=30)
 
 
-def _answers() -> bool:
-    try:
-        return httpx.get(f"{URL}/healthz", timeout=2.0).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-def _wait_for(server: "subprocess.Popen[bytes]") -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.poll() is None:
-        if _answers():
-            return True
-        time.sleep(0.1)
-    console.print("[red]The platform did not start.[/] See var/logs; is port 5000 in use?")
-    return False
-
-
-def _show(began: float) -> int:
-    client = Client(URL)
-    console.print(f"\n[bold]$[/] {escape(CURL_COMMAND)}\n", soft_wrap=True)
-    # --resolve replaces a DNS entry; the rest is the documented request, unchanged.
+def _show(url: str, began: float) -> int:
+    client = Client(url)
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    command = CURL_COMMAND.replace("karrozzeria:5000", f"karrozzeria:{port}")
+    console.print(f"\n[bold]$[/] {escape(command)}\n", soft_wrap=True)
+    # --resolve replaces a DNS entry; the rest is the documented request, unchanged but for a port that was in use.
     finished = subprocess.run(
-        CURL_COMMAND.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1),
+        command.replace("curl ", f"curl -sS --resolve karrozzeria:{port}:{host} ", 1),
         shell=True,
         capture_output=True,
     )
@@ -91,7 +75,7 @@ def _show(began: float) -> int:
     console.print(report.worst_table(lines))
     _save(client, model, lines[0])
     console.print(
-        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform; {URL}/docs documents its API.\n"
+        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform; {url}/docs documents its API.\n"
     )
     return 0
 
@@ -136,8 +120,8 @@ def _save(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
             )
             break
         time.sleep(0.1)
-    console.print(f"All results: [bold]{results}[/]; as one zip: {URL}/v1/simulations/{model['id']}/archive")
-    console.print(f"In pandas: pandas.read_parquet('{URL}/v1/simulations/{model['id']}/results?format=parquet')")
+    console.print(f"All results: [bold]{results}[/]; as one zip: {client.url}/v1/simulations/{model['id']}/archive")
+    console.print(f"In pandas: pandas.read_parquet('{client.url}/v1/simulations/{model['id']}/results?format=parquet')")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,11 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
         "test_kill_9_never_loses_or_duplicates_bytes[sqlite]": "several API processes run on PostgreSQL",
     },
+    "tests/system/test_demo_platform.py": {
+        "[silent]": "a server that answers is in every run",
+        "[ipv6]": "a server that answers is in every run",
+        "test_the_platform_of_another_home_on_the_port_is_not_used": "starts two platforms",
+    },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
         "test_in_a_shared_process_the_tasks_after_a_failure_are_run": (

@@ -1,0 +1,237 @@
+"""The platform of `make demo`: the one that runs in this home, or a new one on free ports; never another server.
+
+Servers are recognised by the process that listens on a port, not by their answers: any server can answer 200.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core.settings import Settings
+from server.ports import free
+
+#: Further ports that are tried if the configured port is in use.
+FURTHER_PORTS = 200
+#: Starts of the platform: another program may take a port between its check and the platform's start.
+STARTS = 3
+#: Seconds until a started platform must be ready.
+START_TIMEOUT = 120.0
+#: Exit status of `python -m server run` for settings that it cannot start with, such as a port in use.
+REFUSED = 2
+POLL_INTERVAL = 0.1
+PROC = Path("/proc")
+LISTENING = "0A"
+#: Loopback requests never go through a proxy.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotStarted(Exception):
+    """The demo has no platform; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of the public API and of the runner API."""
+
+    api: int
+    runner_api: int
+
+
+def choose_ports(preferred: Ports, api_is_free: Callable[[int], bool], runner_is_free: Callable[[int], bool]) -> Ports:
+    """Return two free ports: the preferred ones where possible, else the next ones; raise NotStarted without any."""
+
+    def first(port: int, is_free: Callable[[int], bool], taken: int | None) -> int:
+        candidates = range(port, min(port + FURTHER_PORTS, 1 << 16))
+        found = next((candidate for candidate in candidates if candidate != taken and is_free(candidate)), None)
+        if found is None:
+            raise NotStarted(f"Ports {port} to {candidates[-1]} are in use. Set WINDTUNNEL_PORT to a free port.")
+        return found
+
+    runner_port = preferred.runner_api if runner_is_free(preferred.runner_api) else None
+    api = first(preferred.api, api_is_free, runner_port)
+    return Ports(api, runner_port or first(preferred.runner_api, runner_is_free, api))
+
+
+# -- processes
+
+
+def process_tree(root: int) -> set[int]:
+    """Return the ids of a process and of its descendants."""
+    children: dict[int, list[int]] = {}
+    for stat in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # the process has ended
+            # the name in parentheses may contain anything, so fields are counted from its end
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    tree, waiting = set(), [root]
+    while waiting:
+        pid = waiting.pop()
+        tree.add(pid)
+        waiting += children.get(pid, [])
+    return tree
+
+
+def listens(root: int, port: int) -> bool:
+    """Return whether a process or one of its descendants listens on a TCP port."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (PROC / "net" / table).read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == LISTENING and int(columns[1].rpartition(":")[2], 16) == port:
+                    inodes.add(f"socket:[{columns[9]}]")
+    for pid in process_tree(root) if inodes else ():
+        with contextlib.suppress(OSError):
+            for descriptor in os.listdir(PROC / str(pid) / "fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(PROC / str(pid) / "fd" / descriptor) in inodes:
+                        return True
+    return False
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the environment with which a process was started; empty if it has ended."""
+    try:
+        entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def supervisor_of_home(home: Path) -> int | None:
+    """Return the id of the process that holds this home's supervisor lock, None if the home is not in use."""
+    lock = home.resolve() / "run" / "supervisor.lock"
+    try:
+        inode, pid = lock.stat().st_ino, int(lock.read_text() or 0)
+    except (OSError, ValueError):
+        return None
+    held = (line.split() for line in (PROC / "locks").read_text().splitlines())
+    return pid if any(columns[1] == "FLOCK" and columns[5].endswith(f":{inode}") for columns in held) else None
+
+
+# -- platforms
+
+
+def address(settings: Settings, port: int) -> str:
+    """Return the URL of a platform of this machine; never by a name, which could lead to another server's address."""
+    host = settings.host
+    if host in {"", "0.0.0.0", "::", "localhost"}:
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def ready(url: str) -> bool:
+    """Return whether the server at a URL says that it is ready."""
+    try:
+        with _direct.open(f"{url}/readyz", timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def document(url: str) -> Any:
+    """Return the OpenAPI document of the server at a URL; None if it has none."""
+    try:
+        with _direct.open(f"{url}/openapi.json", timeout=10) as response:
+            return msgspec.json.decode(response.read())
+    except (OSError, urllib.error.URLError, msgspec.MsgspecError):
+        return None
+
+
+def running(settings: Settings) -> str | None:
+    """Return the URL of the platform that runs in this home; None if none runs.
+
+    Raise NotStarted if it does not answer, or is of another version: its OpenAPI document is not that of this code.
+    """
+    supervisor = supervisor_of_home(settings.home)
+    if supervisor is None:
+        return None
+    stop = f"Stop it (Ctrl-C, or `kill {supervisor}`), then start the demo again."
+    try:
+        its_settings = Settings.from_env(environment_of(supervisor))
+    except ValueError:
+        raise NotStarted(f"Another version of Windtunnel (process {supervisor}) runs in this home. {stop}") from None
+    url = address(its_settings, its_settings.port)
+    if not listens(supervisor, its_settings.port) or not ready(url):
+        raise NotStarted(f"Windtunnel (process {supervisor}) runs in this home, but does not answer at {url}. {stop}")
+    from api import application  # imported where it is needed: this takes a second
+
+    if document(url) != msgspec.to_builtins(application.describe()):
+        raise NotStarted(f"Another version of Windtunnel (process {supervisor}) runs in this home. {stop}")
+    return url
+
+
+@contextlib.contextmanager
+def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[str]:
+    """Yield the URL of a platform that is ready; one that is started here ends with the block."""
+    try:
+        settings = Settings.from_env(environ)
+    except ValueError as error:
+        raise NotStarted(str(error)) from None
+    url = running(settings)
+    if url is not None:
+        tell(f"Windtunnel runs in this home already, at {url}; the demo uses it.")
+        yield url
+        return
+    server, url = _start(settings, environ, tell)
+    try:
+        _wait_until_ready(server, url)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _start(
+    settings: Settings, environ: Mapping[str, str], tell: Callable[[str], None]
+) -> tuple["subprocess.Popen[bytes]", str]:
+    """Start a platform on free ports; return it once it listens."""
+    preferred = Ports(settings.port, settings.runner_api_port)
+    for _ in range(STARTS):
+        ports = choose_ports(
+            preferred,
+            lambda port: free(settings.host, port) and not _other_family_answers(port),
+            lambda port: free(settings.runner_api_host, port),
+        )
+        url = address(settings, ports.api)
+        if ports.api != preferred.api:
+            tell(f"Port {preferred.api} is in use by another program; the demo takes port {ports.api}.")
+        tell(f"Starting Windtunnel at {url} ...")
+        variables = {"WINDTUNNEL_PORT": str(ports.api), "WINDTUNNEL_RUNNER_API_PORT": str(ports.runner_api)}
+        server = subprocess.Popen([sys.executable, "-m", "server", "run"], env={**environ, **variables})
+        while server.poll() is None and not listens(server.pid, ports.api):
+            time.sleep(POLL_INTERVAL)
+        if server.returncode is None:
+            return server, url
+        if server.returncode != REFUSED or free(settings.host, ports.api):
+            break
+    raise NotStarted(f"The platform did not start. Its logs are in {settings.home / 'logs'}.")
+
+
+def _other_family_answers(port: int) -> bool:
+    """Return whether a server listens on this port of IPv6's loopback, to which `localhost` may lead."""
+    if not socket.has_ipv6:
+        return False
+    with socket.socket(socket.AF_INET6) as client:
+        client.settimeout(1.0)
+        return client.connect_ex(("::1", port)) == 0
+
+
+def _wait_until_ready(server: "subprocess.Popen[bytes]", url: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while not ready(url):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise NotStarted("The platform did not become ready. Its logs are in the folder `logs` of its home.")
+        time.sleep(POLL_INTERVAL)

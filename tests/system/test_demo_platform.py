@@ -1,0 +1,115 @@
+"""The demo's platform: strangers on its port are left alone, and only a platform of this home is used."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api import application
+from scripts import demo_platform
+from scripts.demo_platform import NotStarted, open_platform
+from tests.ports import free_ports
+from tests.system.conftest import StartPlatform
+from tests.system.platform_process import PlatformProcess
+
+
+class AnswersEverything(BaseHTTPRequestHandler):
+    """A server that answers 200 to every request."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def stranger(port: int, kind: str) -> Iterator[None]:
+    """Listen on a port: an HTTP server that answers 200, on IPv4 or IPv6, or a socket that never answers."""
+    if kind == "silent":
+        with socket.create_server(("127.0.0.1", port)):
+            yield
+        return
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if kind == "ipv6" else socket.AF_INET
+
+    with Server(("::1" if kind == "ipv6" else "127.0.0.1", port), AnswersEverything) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield
+        server.shutdown()
+
+
+def environ_of(platform: PlatformProcess, port: int, runner_api_port: int) -> dict[str, str]:
+    values = {"HOME": platform.home, "PORT": port, "RUNNER_API_PORT": runner_api_port, "SCS_PORT": 0}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDTUNNEL_")}
+    return environ | {f"WINDTUNNEL_{name}": str(value) for name, value in values.items()}
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> PlatformProcess:
+    """A home whose platform does not run."""
+    return PlatformProcess(tmp_path / "idle")
+
+
+@pytest.mark.parametrize("kind", ["answers 200", "silent", "ipv6"])
+def test_a_strangers_server_on_the_port_is_not_used(idle: PlatformProcess, kind: str) -> None:
+    if kind == "ipv6" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    told: list[str] = []
+    with (
+        stranger(idle.port, kind),
+        open_platform(environ_of(idle, idle.port, idle.runner_api_port), told.append) as url,
+    ):
+        assert url != f"http://127.0.0.1:{idle.port}"
+        assert httpx.get(f"{url}/readyz", trust_env=False).json()["ready"] is True
+        assert demo_platform.supervisor_of_home(idle.home) is not None
+    assert f"Port {idle.port} is in use" in told[0] and told[1].startswith(f"Starting Windtunnel at {url}")
+    assert demo_platform.supervisor_of_home(idle.home) is None, "the demo stops the platform that it started"
+
+
+def test_the_platform_of_another_home_on_the_port_is_not_used(
+    start_platform: StartPlatform, idle: PlatformProcess
+) -> None:
+    other = start_platform(scs_port=0)
+    told: list[str] = []
+    with open_platform(environ_of(idle, other.port, other.runner_api_port), told.append) as url:
+        assert url != other.url and httpx.get(f"{url}/v1/simulations", trust_env=False).json()["items"] == []
+    assert other.ready()
+
+
+def test_the_platform_of_this_home_is_used_wherever_it_listens_unless_it_is_of_another_version(
+    start_platform: StartPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = start_platform(scs_port=0)
+    environ = environ_of(own, *free_ports(2))
+    told: list[str] = []
+    with open_platform(environ, told.append) as url:
+        assert url == own.url and "runs in this home already" in told[0]
+    assert own.ready(), "it outlives the demo"
+    monkeypatch.setattr(application, "describe", lambda: {"info": {"version": "0.3.0"}})
+    with pytest.raises(NotStarted, match=r"Another version .* \(process \d+\).*kill"), open_platform(environ, print):
+        raise AssertionError("the other version must not be used")
+
+
+def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: PlatformProcess) -> None:
+    command = [sys.executable, "-m", "scripts.demo"]
+    environ = environ_of(idle, idle.port, idle.runner_api_port)
+    demo = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith(f"Starting Windtunnel at {idle.url}")
+        assert not idle.ready()
+    finally:
+        os.killpg(demo.pid, 2)
+        demo.communicate(timeout=60)
