@@ -114,6 +114,12 @@ class InUse(Conflict):
     slug = "in-use"
 
 
+class ShippedModel(Conflict):
+    """This model ships with the platform: it can be neither replaced nor deleted. Use another name for your model."""
+
+    slug = "shipped-model"
+
+
 class StillRunning(Conflict):
     """The first request with this Idempotency-Key is still being served. Try again shortly."""
 

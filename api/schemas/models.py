@@ -5,7 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from api.schemas.fields import NAME, Binary, Open, Strict, Text
+from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 
 
@@ -22,12 +22,18 @@ class ModelSchema(Open):
     size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
     filename = fields.String(required=True, allow_none=True, metadata={"description": "Name of the uploaded file."})
     runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that the upload named."})
-    baseline = fields.Boolean(required=True, metadata={"description": "Whether it is a model of the platform itself."})
+    baseline = fields.Boolean(
+        required=True,
+        metadata={
+            "description": "Whether it ships with the platform: submissions may name it, nobody can change it, it has "
+            "one version."
+        },
+    )
     created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
 
 
 class ModelPageSchema(PageSchema):
-    """A page of models, newest first."""
+    """A page of models: uploaded ones, newest first, then those that ship with the platform."""
 
     items = fields.List(fields.Nested(ModelSchema), required=True)
 
@@ -37,6 +43,9 @@ class ModelQuery(PageQuery):
 
     name = Text(NAME, longest=100, metadata={"description": "Only the versions of this name."})
     format = Text(NAME, longest=100, metadata={"description": "Only this format."})
+    baseline = Flag(
+        text=True, metadata={"description": "Only the models that ship with the platform; if false, only the others."}
+    )
 
 
 class ModelFields(Strict):

@@ -35,6 +35,7 @@ from errors import (
     Invalid,
     PreconditionFailed,
     RangeNotSatisfiable,
+    ShippedModel,
     StorageFull,
     StoreUnavailable,
     TooLarge,
@@ -60,6 +61,7 @@ CREATION_ERRORS = (
     UnknownFormat,
     UnknownRuntime,
     BadArchive,
+    ShippedModel,
     StorageFull,
     Unsafe,
 )
@@ -104,11 +106,12 @@ class ModelsView(MethodView):
     """All models."""
 
     @blueprint.takes(ModelQuery)
-    @blueprint.operation(
-        "list_models", Success(schema=ModelPageSchema, description="A page of models, newest first.", headers=LINK)
-    )
+    @blueprint.operation("list_models", Success(schema=ModelPageSchema, description="A page of models.", headers=LINK))
     def get(self, query: dict[str, Any]) -> Response:
-        """List models"""
+        """List models
+
+        Uploaded models, newest first, then the baselines that ship with the platform.
+        """
         return page(*services().models.list(**query), MODEL_SCHEMA)
 
     @blueprint.operation(
@@ -132,7 +135,9 @@ class ModelView(MethodView):
         return services().models.get(model)
 
     @blueprint.operation(
-        "delete_model", Success(status=204, description="The model is deleted."), errors=[UnknownModel, InUse]
+        "delete_model",
+        Success(status=204, description="The model is deleted."),
+        errors=[UnknownModel, InUse, ShippedModel],
     )
     def delete(self, model: str) -> None:
         """Delete a model"""

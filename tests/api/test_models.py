@@ -12,7 +12,9 @@ from flask.testing import FlaskClient
 
 from core.services.platform import Platform
 from core.services.uploads.models import key_of
+from core.services.uploads.shipped_models import shipped
 from core.settings import Settings
+from core.store.tables import models
 from errors import NotFound
 from tests.api.answers import MODEL, problem
 
@@ -52,15 +54,65 @@ def test_a_put_creates_the_next_version_of_a_name(client: FlaskClient) -> None:
     assert client.get(f"/v1/models/{digest(MODEL + b'#')}").json["version"] == 2
 
 
-def test_a_model_with_the_name_of_a_baseline_does_not_replace_it(client: FlaskClient) -> None:
+def test_what_ships_is_listed_described_and_marked(client: FlaskClient) -> None:
+    client.put("/v1/models/own?filename=model.py", data=MODEL, headers=BYTES)
+    items = client.get("/v1/models").json["items"]
+    assert [item["name"] for item in items if not item["baseline"]] == ["own"] and items[0]["name"] == "own"
+    listed = {item["name"]: item for item in items if item["baseline"]}
+    assert listed.keys() == shipped().keys() >= {"idm", "zero", "car_street.onnx"}
+    for name, item in listed.items():
+        assert item == client.get(f"/v1/models/{name}").json == client.get(f"/v1/models/{name}@1").json
+        assert item["version"] == 1 and item["digest"] == digest(shipped()[name].read_bytes())
+    assert client.get("/v1/models/idm@2").status_code == 404
+    assert client.get(f"/v1/models/{listed['idm']['digest']}").json == listed["idm"]
+
+
+def test_filters_of_the_list_concern_shipped_models_too(client: FlaskClient) -> None:
+    client.put("/v1/models/own?filename=model.py", data=MODEL, headers=BYTES)
+
+    def names(query: str) -> list[str]:
+        return [item["name"] for item in client.get(f"/v1/models?{query}").json["items"]]
+
+    assert names("baseline=false") == ["own"] and names("name=idm") == ["idm"]
+    assert names("baseline=true") == sorted(shipped()) and names("format=tflite") == ["car_street.tflite"]
+    assert names("baseline=true&name=own") == []
+    problem(client.get("/v1/models?baseline=2"), 422, "invalid")
+
+
+def test_a_shipped_model_is_neither_replaced_nor_deleted(client: FlaskClient) -> None:
+    before = client.get("/v1/models/idm").json
+    form = {"file": (io.BytesIO(MODEL), "model.py"), "name": "idm"}
+    for refused in (
+        client.put("/v1/models/idm?filename=model.py", data=MODEL, headers=BYTES),
+        client.post("/v1/models", data=form),
+        client.delete("/v1/models/idm"),
+        client.delete("/v1/models/idm@1"),
+        client.delete(f"/v1/models/{before['digest']}"),
+    ):
+        assert "ships with the platform" in problem(refused, 409, "shipped-model")["detail"]
+    assert client.get("/v1/models/idm").json == before
+    assert client.get("/v1/models?baseline=false").json["items"] == []
+
+
+def test_a_file_that_is_called_like_a_shipped_model_gets_a_name_of_its_own(client: FlaskClient) -> None:
+    sent = client.post("/v1/models", data={"file": (io.BytesIO(MODEL), "idm.py")})
+    assert sent.status_code == 201 and sent.json["name"] == f"idm-{digest(MODEL)[7:19]}"
+    form = {"model": (io.BytesIO(MODEL), "zero.py"), "dataset": "noop"}
+    submitted = client.post("/v1/simulations", data=form)
+    assert submitted.status_code == 201 and submitted.json["model"]["digest"] == digest(MODEL)
+
+
+def test_a_model_that_an_earlier_version_registered_under_a_shipped_name_is_kept(
+    client: FlaskClient, platform: Platform
+) -> None:
     def model_digest(**fields: str) -> str:
         response = client.post("/v1/simulations", json={"dataset": "noop", "runtime": "python", **fields})
         return str(response.json["model"]["digest"])
 
     baseline = model_digest()
-    own = client.put("/v1/models/zero?filename=model.py", data=MODEL, headers=BYTES).json["digest"]
-    assert model_digest() == baseline != own
-    assert model_digest(model="zero") == own
+    client.put("/v1/models/own?filename=model.py", data=MODEL, headers=BYTES)
+    platform.database.write(lambda c: c.execute(models.update().values(name="zero")))
+    assert model_digest() == baseline != model_digest(model="zero") == digest(MODEL)
 
 
 def test_a_truncated_upload_leaves_no_file(client: FlaskClient, settings: Settings) -> None:
@@ -70,7 +122,7 @@ def test_a_truncated_upload_leaves_no_file(client: FlaskClient, settings: Settin
     ):
         cut = client.put(path, data=MODEL, headers=headers, environ_overrides=announced(len(MODEL) + 5))
         assert "5 bytes" in problem(cut, 400, "truncated-upload")["detail"]
-    assert client.get("/v1/models").json["items"] == []
+    assert client.get("/v1/models?baseline=false").json["items"] == []
     assert [path for path in settings.home.rglob("*") if path.is_file() and path.parent.name == "scratch"] == []
 
 
@@ -177,13 +229,13 @@ def test_a_deleted_model_is_gone(client: FlaskClient, model: str) -> None:
 
 
 def test_deleting_a_copy_keeps_the_shipped_model(client: FlaskClient, platform: Platform) -> None:
-    shipped = client.get("/v1/models/idm/content").data
-    for name, data in (("copy", shipped), ("own", MODEL)):
+    content = client.get("/v1/models/idm/content").data
+    for name, data in (("copy", content), ("own", MODEL)):
         sent = client.put(f"/v1/models/{name}?filename=idm.py", data=data, headers=BYTES)
         assert sent.status_code == 201 and sent.json["digest"] == digest(data)
         assert platform.store.size(key_of(digest(data))) == len(data)
         assert client.delete(f"/v1/models/{name}").status_code == 204
-    assert client.get("/v1/models/idm/content").data == shipped
+    assert client.get("/v1/models/idm/content").data == content
     with pytest.raises(NotFound):
         platform.store.size(key_of(digest(MODEL)))  # the object was deleted with its last reference
 
@@ -197,7 +249,7 @@ def test_a_model_in_use_cannot_be_deleted(client: FlaskClient, submit: Any) -> N
 def test_models_are_listed_in_pages(client: FlaskClient) -> None:
     for number in range(5):
         client.put(f"/v1/models/m{number}?filename=a.py", data=MODEL + b"#" * number, headers=BYTES)
-    names, path = [], "/v1/models?limit=2"
+    names, path = [], "/v1/models?limit=2&baseline=false"
     while path:
         page = client.get(path)
         names += [item["name"] for item in page.json["items"]]
@@ -206,4 +258,17 @@ def test_models_are_listed_in_pages(client: FlaskClient) -> None:
         assert bool(path) == (page.json["next"] is not None)
     assert names == ["m4", "m3", "m2", "m1", "m0"]
     assert [item["name"] for item in client.get("/v1/models?name=m3").json["items"]] == ["m3"]
-    assert client.get("/v1/models?format=onnx").json == {"items": [], "next": None}
+    assert client.get("/v1/models?format=onnx&baseline=false").json == {"items": [], "next": None}
+
+
+def test_a_list_of_both_kinds_of_model_has_each_once_whatever_the_page(client: FlaskClient) -> None:
+    for number in range(2):
+        client.put(f"/v1/models/m{number}?filename=a.py", data=MODEL + b"#" * number, headers=BYTES)
+    expected = ["m1", "m0", *sorted(shipped())]
+    for limit in range(1, len(expected) + 2):
+        names, path = [], f"/v1/models?limit={limit}"
+        while path:
+            page = client.get(path)
+            names += [item["name"] for item in page.json["items"]]
+            path = page.headers["Link"].split(">")[0][1:] if "Link" in page.headers else ""
+        assert names == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.services.uploads.models import shipped
+from core.services.uploads.shipped_models import shipped
 from datasets.catalogue import Dataset, datasets
 from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface

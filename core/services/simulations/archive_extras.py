@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Any
 
 from core.domain.archive import ArchiveMember
-from core.services.uploads.models import PROJECT, key_of, shipped
+from core.services.uploads.models import PROJECT, key_of
+from core.services.uploads.shipped_models import shipped
 from core.store import models
 from core.store import results as store
 from core.store.database import Database

@@ -1,7 +1,6 @@
 """Models: received as a stream, named by content, never parsed here; registered models and the shipped baselines."""
 
 import difflib
-import functools
 import hashlib
 import re
 import secrets
@@ -10,19 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from core.domain.ids import digest_of, new_id
+from core.domain.ids import new_id
 from core.domain.records import Model
+from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import models as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
-from errors import DigestMismatch, InUse, Invalid, TooLarge, UnknownFormat, UnknownModel
+from errors import DigestMismatch, InUse, Invalid, ShippedModel, TooLarge, UnknownFormat, UnknownModel
 from runtimes import catalogue, formats
 
 PROJECT = "default"
-#: Folder of the shipped models; files in it without a suffix of a format describe the models.
-SHIPPED = catalogue.FOLDER / "baselines"
 #: Seconds in which the download of a presigned URL must begin.
 LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -53,7 +51,7 @@ class Models:
         self._database = database
         self._store = store
         self._scratch = scratch
-        self._shipped: dict[str, Model] = {}  # by name; those that this process has written to the object store
+        self._stored: set[str] = set()  # names of the shipped models that this process has written to the object store
 
     def add(
         self,
@@ -71,6 +69,8 @@ class Models:
                 "A model's name has up to 100 letters, digits, dots, dashes and underscores,"
                 " and begins with a letter or digit."
             )
+        if name in shipped_models.shipped():
+            raise ShippedModel(f"{name!r} is the name of a model that ships with the platform. Use another name.")
         self._scratch.mkdir(parents=True, exist_ok=True)
         draft = self._scratch / secrets.token_hex(8)
         hasher = hashlib.sha256()
@@ -94,7 +94,9 @@ class Models:
             draft.unlink(missing_ok=True)
         if name is None:
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
-            name = stem or f"model-{actual[7:19]}"
+            # a name that nobody has chosen is no reason for a refusal
+            free = stem and stem not in shipped_models.shipped()
+            name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
         return self._register(name, actual, format, size, filename, runtime)
 
     def check_size(self, size: int) -> None:
@@ -119,60 +121,60 @@ class Models:
             known = store.names(c, PROJECT) if row is None else []
         if row is not None:
             return _record(row)
-        shipped_models = shipped()
-        if ref in shipped_models:
-            return self._ship(ref, shipped_models[ref])
-        if ref.startswith("sha256:"):  # a retry or a re-run refers to a shipped model by its digest
-            for name, path in shipped_models.items():
-                if digest_of(path.read_bytes()) == ref:
-                    return self._ship(name, path)
+        if (shipped := shipped_models.find(ref)) is not None:
+            return self._ship(shipped)
+        if ref.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
             raise UnknownModel(
                 f"This server has no model with the digest {ref[:100]}. Upload it first (`POST /v1/models`; archives "
                 "of simulations have the file in model/), then send this request again.",
                 digest=ref[:100],
             )
-        near = difflib.get_close_matches(ref, [*known, *shipped_models], 3)
+        near = difflib.get_close_matches(ref, [*known, *shipped_models.shipped()], 3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " `GET /v1/models` lists them."
         raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)
 
     def baseline(self, name: str) -> Model:
-        """Return the shipped model of this name, even if a registered model has the same name."""
-        return self._ship(name, shipped()[name])
+        """Return the shipped model of this name, even if an earlier version registered a model with the same name."""
+        return self._ship(shipped_models.describe(name))
 
-    def _ship(self, name: str, path: Path) -> Model:
-        if (known := self._shipped.get(name)) is not None:
-            return known
-        content = path.read_bytes()
-        digest = digest_of(content)
-        self._store.put(key_of(digest), (content,))
-        self._shipped[name] = Model(
-            id=name,
-            name=name,
-            version=1,
-            digest=digest,
-            format=formats.detect(path, path.name),
-            size=len(content),
-            filename=path.name,
-            runtime=None,
-            created_at=datetime.fromtimestamp(0, UTC),
-            baseline=True,
-        )
-        return self._shipped[name]
+    def _ship(self, model: Model) -> Model:
+        """Write the bytes of a shipped model to the object store, from which they are served and staged."""
+        if model.name not in self._stored:
+            self._store.put(key_of(model.digest), (shipped_models.shipped()[model.name].read_bytes(),))
+            self._stored.add(model.name)
+        return model
 
     def list(
-        self, *, name: str | None = None, format: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        name: str | None = None,
+        format: str | None = None,
+        baseline: bool | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> tuple[list[Model], str | None]:
-        """Return a page of registered models, newest first, and the cursor of the next page."""
-        with self._database.read() as c:
-            rows = store.page(c, PROJECT, name=name, format=format, after=after, limit=limit + 1)
-        models = [_record(row) for row in rows[:limit]]
-        return models, models[-1].id if len(rows) > limit else None
+        """Return a page of models and the cursor of the next page: registered ones, newest first, then shipped ones.
+
+        ``baseline`` selects the shipped ones or the others. The cursor is the id of the page's last model.
+        """
+        models: list[Model] = []
+        in_shipped = after in shipped_models.shipped()
+        if not baseline and not in_shipped:
+            with self._database.read() as c:
+                rows = store.page(c, PROJECT, name=name, format=format, after=after, limit=limit + 1)
+            models += [_record(row) for row in rows]
+        if baseline is not False and len(models) <= limit:
+            start = after if in_shipped else None
+            models += shipped_models.page(name=name, format=format, after=start, limit=limit + 1 - len(models))
+        return models[:limit], models[limit - 1].id if len(models) > limit else None
 
     def delete(self, ref: str) -> None:
         """Delete a registered model. Raise InUse if a simulation that has not ended uses it."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
         if row is None:
+            if shipped_models.find(ref) is not None:
+                raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
             raise UnknownModel(f"There is no registered model {ref[:100]!r}.")
 
         def remove(c: Any) -> bool:
@@ -180,7 +182,7 @@ class Models:
                 raise InUse(f"Simulation {user} still needs this model. Cancel it first.", simulation=user)
             return store.delete(c, row.id)
 
-        if self._database.write(remove) and not _is_shipped(row.digest):
+        if self._database.write(remove) and shipped_models.find(row.digest) is None:
             self._store.delete(key_of(row.digest))
 
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
@@ -211,19 +213,6 @@ def check_size(format: str, size: int) -> None:
     most = formats.formats()[format].max_size
     if most is not None and size > most:
         raise TooLarge(f"The model has {size:,} bytes; a model of the format {format} has at most {most:,}.")
-
-
-@functools.cache
-def shipped() -> dict[str, Path]:
-    """Return the shipped models by name: the stem of the file's name if no other file has it, else the whole name."""
-    files = sorted(path for path in SHIPPED.rglob("*") if path.suffix in formats.suffixes())
-    stems = [path.stem for path in files]
-    return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
-
-
-def _is_shipped(digest: str) -> bool:
-    """Return whether a shipped model has this digest: its bytes stay in the object store."""
-    return any(digest_of(path.read_bytes()) == digest for path in shipped().values())
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -1,0 +1,56 @@
+"""Shipped models: the baselines that are part of the platform; submissions name them, and nobody changes them."""
+
+import functools
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from core.domain.ids import digest_of
+from core.domain.records import Model
+from runtimes import catalogue, formats
+
+#: Folder of the shipped models; files in it without a suffix of a format describe the models.
+FOLDER = catalogue.FOLDER / "baselines"
+
+
+@functools.cache
+def shipped() -> dict[str, Path]:
+    """Return the shipped models by name: the stem of the file's name if no other file has it, else the whole name."""
+    files = sorted(path for path in FOLDER.rglob("*") if path.suffix in formats.suffixes())
+    stems = [path.stem for path in files]
+    return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
+
+
+@functools.cache
+def describe(name: str) -> Model:
+    """Return the record of a shipped model; it has one version, and its name as its id."""
+    path = shipped()[name]
+    content = path.read_bytes()
+    return Model(
+        id=name,
+        name=name,
+        version=1,
+        digest=digest_of(content),
+        format=formats.detect(path, path.name),
+        size=len(content),
+        filename=path.name,
+        runtime=None,
+        created_at=datetime.fromtimestamp(0, UTC),
+        baseline=True,
+    )
+
+
+def find(ref: str) -> Model | None:
+    """Return the shipped model with this name, ``name@1`` or digest, None if there is none."""
+    if ref.startswith("sha256:"):
+        return next((model for model in map(describe, shipped()) if model.digest == ref), None)
+    name = ref.removesuffix("@1")
+    return describe(name) if name in shipped() else None
+
+
+def page(*, name: str | None, format: str | None, after: str | None, limit: int) -> Sequence[Model]:
+    """Return up to ``limit`` shipped models in the order of their names, after the name ``after``."""
+    models = (describe(known) for known in sorted(shipped()) if after is None or known > after)
+    return [
+        model for model in models if (name is None or model.name == name) and (format is None or model.format == format)
+    ][:limit]
