@@ -41,10 +41,15 @@ class DatasetBriefSchema(Open):
         allow_none=True,
         metadata={"description": "Number of scenarios; null if it is unlimited, or if there are none."},
     )
+    reason = fields.String(metadata={"description": "Why the registration failed; only in the state `failed`."})
+    next_step = fields.String(metadata={"description": "What to do about it; only in the state `failed`."})
 
 
 class DatasetPageSchema(PageSchema):
-    """A page of datasets: built-in datasets first, then by name, each at its latest version."""
+    """A page of datasets: built-in datasets first, then by name, each at its latest version.
+
+    A name without a ready version is listed with its newest registration, in the state `registering` or `failed`.
+    """
 
     items = fields.List(fields.Nested(DatasetBriefSchema), required=True)
 

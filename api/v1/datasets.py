@@ -104,7 +104,10 @@ class DatasetsView(MethodView):
 
 @blueprint.at("/<ref:dataset>")
 class DatasetView(MethodView):
-    """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest."""
+    """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest.
+
+    A name without a ready version is the newest registration of that name, so that its state and reason are found.
+    """
 
     @blueprint.operation(
         "get_dataset", Success(schema=DatasetSchema, plain=True, description="The dataset."), errors=[UnknownDataset]

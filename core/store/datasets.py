@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, and_, case, delete, exists, insert, or_, select, text, update
 
 from core.domain.states import UNENDED
 from core.store.tables import dataset_objects as objects
@@ -26,6 +26,9 @@ _CLAIM_PREFETCH = text(
     "UPDATE dataset_prefetches SET claim=:who, claim_until=:until WHERE version_id=:i AND state='fetching'"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING version_id"
 )
+#: States of the versions that lists show; a version in the state `same` is shown as the version that it equals.
+_LISTED = ("registering", "ready", "failed")
+_LATEST_FIRST = (case((versions.c.state == "ready", 0), else_=1), versions.c.version.desc(), versions.c.id.desc())
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
@@ -42,11 +45,17 @@ def by_id(c: Connection, id: str) -> Row[Any] | None:
 
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
-    """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``."""
+    """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``.
+
+    The latest version of a name is its newest ready one; of a name without a ready version, its newest registration.
+    """
     query = select(versions).where(versions.c.project == project)
     name, at, selector = ref.partition("@")
     if not at and (row := by_id(c, ref)) is not None:
         return row
+    if not ref.startswith("sha256:") and selector in {"", "latest"}:
+        listed = versions.c.state.in_(_LISTED)
+        return c.execute(query.where(versions.c.name == name, listed).order_by(*_LATEST_FIRST).limit(1)).first()
     query = query.where(versions.c.state == "ready")
     if ref.startswith("sha256:"):
         query = query.where(versions.c.digest == ref)
@@ -54,7 +63,7 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
         query = query.where(versions.c.name == name)
         if selector.isdecimal() and len(selector) < 10:
             query = query.where(versions.c.version == int(selector))
-        elif at and selector != "latest":
+        else:
             tagged = select(tags.c.version_id).where(
                 tags.c.project == project, tags.c.name == name, tags.c.tag == selector
             )
@@ -64,22 +73,22 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
 
 def names(c: Connection, project: str) -> list[str]:
     """Return the names that have versions, for suggestions when a name is misspelt."""
-    alive = versions.c.state.in_(["ready", "registering"])
-    query = select(versions.c.name).where(versions.c.project == project, alive)
+    query = select(versions.c.name).where(versions.c.project == project, versions.c.state.in_(_LISTED))
     return list(c.scalars(query.distinct().order_by(versions.c.name).limit(1000)))
 
 
 def latest(c: Connection, project: str, after: str | None, limit: int) -> Sequence[Row[Any]]:
-    """Return the newest ready version of each name, by name."""
+    """Return the latest version of each name, as ``find`` does, by name."""
     other = versions.alias()
+    order = (case((other.c.state == "ready", 0), else_=1), other.c.version.desc(), other.c.id.desc())
     newest = (
-        select(func.max(other.c.version))
-        .where(other.c.project == project, other.c.name == versions.c.name, other.c.state == "ready")
+        select(other.c.id)
+        .where(other.c.project == project, other.c.name == versions.c.name, other.c.state.in_(_LISTED))
+        .order_by(*order)
+        .limit(1)
         .scalar_subquery()
     )
-    query = select(versions).where(
-        versions.c.project == project, versions.c.state == "ready", versions.c.version == newest
-    )
+    query = select(versions).where(versions.c.project == project, versions.c.id == newest)
     if after is not None:
         query = query.where(versions.c.name > after)
     return c.execute(query.order_by(versions.c.name).limit(limit)).all()
@@ -88,7 +97,7 @@ def latest(c: Connection, project: str, after: str | None, limit: int) -> Sequen
 def page(c: Connection, project: str, name: str, after: str | None, limit: int) -> Sequence[Row[Any]]:
     """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
     query = select(versions).where(
-        versions.c.project == project, versions.c.name == name, versions.c.state.in_(["registering", "ready", "failed"])
+        versions.c.project == project, versions.c.name == name, versions.c.state.in_(_LISTED)
     )
     if after is not None:
         query = query.where(versions.c.id < after)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.services.datasets.file_sources import Sources
+from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
 from errors import Corrupt
 from tests.api.answers import MODEL, problem
@@ -220,7 +222,7 @@ def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any
     work()
     version = client.get(response.headers["Location"]).json
     assert version["state"] == "failed" and "0000" in version["reason"]
-    problem(client.get("/v1/datasets/other"), 404, "unknown-dataset")
+    assert client.get("/v1/datasets/other").json == version
     problem(client.get(f"/v1/datasets/{version['id']}/files"), 409, "not-ready")
 
 
@@ -244,6 +246,39 @@ def test_an_archive_that_cannot_be_stored_is_refused_with_the_reason(
 ) -> None:
     version = register("drives", body)
     assert version["state"] == "failed" and fragment in version["reason"], version
+
+
+def test_a_registration_that_failed_is_found_by_its_name(
+    client: FlaskClient, upload: Callable[[bytes], str], work: Callable[[], None], register: Register
+) -> None:
+    document = {"name": "broken", "source": {"upload": upload(b"no archive")}}
+    accepted = client.post("/v1/datasets", json=document).json
+    running = client.get("/v1/datasets/broken").json
+    assert (running["id"], running["state"]) == (accepted["id"], "registering")
+    waiting = problem(client.get("/v1/datasets/broken/files"), 409, "not-ready")
+    assert "is being registered" in waiting["detail"] and waiting["state"] == "registering"
+    work()
+    for ref in ("broken", "broken@latest", accepted["id"]):
+        failed = client.get(f"/v1/datasets/{ref}").json
+        assert (failed["id"], failed["state"]) == (accepted["id"], "failed")
+        assert "neither a zip nor a tar" in failed["reason"] and "POST /v1/datasets" in failed["next_step"]
+    listed = [item for item in client.get("/v1/datasets").json["items"] if item["name"] == "broken"]
+    assert [(item["state"], item["reason"]) for item in listed] == [("failed", failed["reason"])]
+    refused = problem(client.get("/v1/datasets/broken/files"), 409, "not-ready")
+    assert "neither a zip nor a tar" in refused["detail"] and "POST /v1/datasets" in refused["detail"]
+    submission = {"dataset": "broken", "model": "zero"}
+    refused = problem(client.post("/v1/simulations", json=submission), 409, "not-ready")
+    assert "neither a zip nor a tar" in refused["detail"]
+    # A ready version of the name takes precedence over every registration that failed, also over later ones.
+    ready = register("broken", PLAIN)
+    register("broken", b"no archive either")
+    assert client.get("/v1/datasets/broken").json["id"] == ready["id"]
+    listed = [item for item in client.get("/v1/datasets").json["items"] if item["name"] == "broken"]
+    assert [item["id"] for item in listed] == [ready["id"]]
+    states = [item["state"] for item in client.get("/v1/datasets/broken/versions").json["items"]]
+    assert states == ["failed", "ready", "failed"]
+    assert client.delete("/v1/datasets/broken").status_code == 204
+    problem(client.get("/v1/datasets/broken"), 404, "unknown-dataset")
 
 
 def test_a_failed_registration_leaves_no_objects(platform: Platform, register: Register) -> None:
@@ -379,3 +414,19 @@ def test_a_prefetch_reports_its_progress(
 def test_a_built_in_dataset_cannot_be_deleted(client: FlaskClient) -> None:
     problem(client.delete("/v1/datasets/noop"), 422, "invalid")
     assert [item["version"] for item in client.get("/v1/datasets/noop/versions").json["items"]] == ["1"]
+
+
+def test_a_scenario_of_any_dataset_has_the_labels_that_an_evaluator_adds(
+    platform: Platform, register: Register
+) -> None:
+    register("mine", {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES})
+    specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
+    mine = platform.datasets.frozen(platform.datasets.find("mine"))
+    assert specs.labels(mine, 3) == {"name": "case-3"}
+    built_in = platform.datasets.find("car_street")
+    labels = specs.labels(platform.datasets.frozen(built_in), 0)
+    assert {"street", "density", "event", "mix"} <= labels.keys()
+    assert specs.labels(platform.datasets.frozen(built_in), 10**6) == {}  # a scenario that cannot be read
+    [packed] = platform.store.list("packs/")
+    platform.store.delete(packed)
+    assert specs.labels(mine, 3) == {}

@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -300,9 +301,8 @@ class DatasetLifecycle:
     def end_simulation(self) -> None:
         for id in list(self.running)[:1]:
             del self.running[id]
-            self.platform.database.write(
-                lambda c, id=id: simulations.move(c, id, State.QUEUED, State.CANCELLED, self.clock.now)  # type: ignore[misc]
-            )
+            cancel = partial(simulations.move, id=id, current=State.QUEUED, following=State.CANCELLED)
+            self.platform.database.write(partial(cancel, now=self.clock.now, summary="{}"))
 
     def collect_garbage(self) -> None:
         self.clock.now += self.rng.choice([1.0, GRACE * 2])

@@ -244,12 +244,14 @@ class Datasets:
     def _ready(self, ref: str) -> Any:
         row = self._row(ref)
         if row.state != "ready":
-            reason = (
-                f"it is being registered since {descriptions.moment(row.created_at)}"
-                if row.state == "registering"
-                else row.reason
+            if row.state == "registering":
+                began = descriptions.moment(row.created_at)
+                detail = f"{row.name} is being registered since {began}. Wait until it is ready."
+                raise NotReady(detail, state=row.state)
+            reason = (row.reason or "it cannot be registered").removesuffix(".")
+            raise NotReady(
+                f"The registration of {row.name} failed: {reason}. {descriptions.NEXT_STEP}", state=row.state
             )
-            raise NotReady(f"This version of {row.name} is not ready: {reason}.", state=row.state)
         return row
 
     def _unknown(self, ref: str) -> UnknownDataset:

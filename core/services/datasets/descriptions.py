@@ -36,8 +36,13 @@ _BRIEF = (
     "registered",
     "created_at",
     "reason",
+    "next_step",
     "progress",
 )
+
+
+#: For a person whose registration failed.
+NEXT_STEP = "Correct the source and register it again under the same name: `POST /v1/datasets`."
 
 
 def short(described: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +80,7 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
             described[name] = built_in.definition[name]
     if row.state == "failed":
         described["reason"] = row.reason
+        described["next_step"] = NEXT_STEP
     if row.state == "registering":
         described["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
     return described
