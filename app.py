@@ -176,12 +176,16 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     """
     from api import runner_api
     from core.notifications.redis_notifier import RedisNotifier, embedded
+    from core.services.datasets.file_sources import Sources
+    from core.services.datasets.scenario_specs import ScenarioSpecs
     from core.services.scheduling.leases import Leases
 
     os.umask(UMASK)
     settings = Settings.from_env(os.environ)
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()
-    leases = Leases(Database(settings.database), store_of(settings), notifier, ttl=ttl)
+    database, store = Database(settings.database), store_of(settings)
+    specs = ScenarioSpecs(database, store, Sources(store, connections_of(settings)))
+    leases = Leases(database, store, notifier, ttl=ttl, specs=specs)
     on_shutdown(leases.stop_waiting)
     return runner_api.create(leases)

@@ -154,7 +154,7 @@ class MetricTally:
                 self._timing.setdefault(prefix + name, Column(None)).add(float(value))
 
     def add(self, status: str, scenario: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-        """Add a result."""
+        """Add a result; it belongs to no group of a name that its scenario does not have."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if status == "ok":
             for name, value in metrics.items():
@@ -171,7 +171,9 @@ class MetricTally:
             for column in self._columns.values():
                 column.penalise()
         for name, groups in self._groups.items():
-            value = str(scenario.get(name))
+            if name not in scenario:
+                continue
+            value = str(scenario[name])
             if value not in groups and len(groups) < 1000:
                 groups[value] = MetricTally([{"name": key, "worst": worst} for key, worst in self._worst.items()], ())
             if value in groups:

@@ -13,6 +13,7 @@ from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.file_sources import Sources
+from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
@@ -133,6 +134,7 @@ def build(
             store,
             notifier,
             ttl=options.lease_ttl,
+            specs=ScenarioSpecs(database, store, sources),
             launch_waiters=LaunchWaiters(database, change_notifier),
         ),
         staging=Staging(

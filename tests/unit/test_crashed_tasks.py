@@ -2,12 +2,26 @@
 
 import json
 
+from core.domain.statistics import MetricTally
 from core.services.scheduling.reports import crashed_line
+from runtimes.harness.evaluator.tasks import locate
+
+PLAN = {"seed": 1, "dataset": "d", "select": {"range": [5, 7]}, "repeat": 1, "params": {"speed": 0, "wind": 3}}
 
 
 def test_a_crashed_task_of_a_sweep_names_its_parameter_value() -> None:
-    tasks = {"seed": 1, "dataset": "d", "select": {"range": [5, 7]}, "repeat": 1, "params": {"speed": 0, "wind": 3}}
-    line = json.loads(crashed_line({"tasks": tasks | {"sweep": {"speed": [10, 20]}}}, 3, "it ended"))
+    swept = locate(PLAN | {"sweep": {"speed": [10, 20]}}, 3)
+    line = json.loads(crashed_line(swept, 3, "it ended", {}))
     assert line["scenario"]["index"] == 6
     assert line["scenario"]["params"] == {"speed": 20}
-    assert "params" not in json.loads(crashed_line({"tasks": tasks}, 1, "it ended"))["scenario"]
+    assert "params" not in json.loads(crashed_line(locate(PLAN, 1), 1, "it ended", {}))["scenario"]
+
+
+def test_a_crashed_task_is_in_the_groups_of_its_scenario() -> None:
+    line = json.loads(crashed_line(locate(PLAN, 0), 0, "it ended", {"street": "ring", "name": "a"}))
+    tally = MetricTally([], ("street", "density"))
+    tally.add("ok", {"street": "ring", "density": "low"}, {})
+    tally.add(line["status"], line["scenario"], line["metrics"])
+    groups = tally.summary()["groups"]
+    assert groups["street"]["ring"]["tasks"] == {"total": 2, "done": 2, "failed": 1}
+    assert list(groups["density"]) == ["low"]  # the scenario has no density that is known

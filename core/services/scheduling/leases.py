@@ -16,6 +16,8 @@ from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
+from core.services.datasets.file_sources import Sources
+from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.uploads.models import key_of
 from core.store import launches, leases, results, simulations
@@ -23,6 +25,7 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
+from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
 #: Seconds for which a process caches a launch's row.
@@ -70,6 +73,7 @@ class Leases:
         *,
         ttl: float = 10.0,
         launch_waiters: LaunchWaiters | None = None,
+        specs: ScenarioSpecs | None = None,
         cache_ttl: float = CACHE_TTL,
     ) -> None:
         self._database = database
@@ -79,6 +83,7 @@ class Leases:
         self._launch_waiters = launch_waiters or LaunchWaiters(
             database, ChangeNotifier(database, notifier, interval=INTERVAL)
         )
+        self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
         self._cache_ttl = cache_ttl
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()
@@ -331,8 +336,10 @@ class Leases:
         for stage, start, stop in poisoned:
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, stage)
-                play = json.loads(simulations.find(c, simulation).provenance)["play"]
-            line = crashed_line(play, start, reason)
+                provenance = json.loads(simulations.find(c, simulation).provenance)
+            located = locate(provenance["play"]["tasks"], start)
+            labels = self._specs.labels(provenance["dataset"], located.index)
+            line = crashed_line(located, start, reason, labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._store.put(key, (line,))
             segment = Segment(

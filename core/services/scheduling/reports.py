@@ -8,7 +8,7 @@ import msgspec
 
 from core.domain.ranges import STRIKES
 from errors import BadRequest
-from runtimes.harness.evaluator.tasks import locate
+from runtimes.harness.evaluator.tasks import Located
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 
 
@@ -61,10 +61,12 @@ def first_lines(lines: bytes, count: int) -> bytes:
     return lines[:end]
 
 
-def crashed_line(play: Mapping[str, Any], task: int, reason: str) -> bytes:
-    """Return the result line of a task whose worker died on it STRIKES times."""
-    located = locate(play["tasks"], task)
-    scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+def crashed_line(located: Located, task: int, reason: str, labels: Mapping[str, Any]) -> bytes:
+    """Return the result line of a task whose worker died on it STRIKES times.
+
+    ``labels``: name and groups of its scenario, with which an evaluator would have labelled the result.
+    """
+    scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed, **labels}
     if located.swept:
         scenario["params"] = located.swept
     result = {

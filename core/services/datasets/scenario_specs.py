@@ -1,0 +1,57 @@
+"""Scenario specs: the line of one scenario of a simulation's dataset, for results that no evaluator wrote."""
+
+import json
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from core.services.datasets import catalogue
+from core.services.datasets.file_sources import Sources
+from core.store import datasets as store
+from core.store.database import Database
+from datasets.objectstore.base import ObjectStore
+from datasets.versions import manifest_object
+from datasets.versions.manifest import lines
+from datasets.versions.scenarios import non_blank
+from errors import PlatformError
+
+logger = logging.getLogger(__name__)
+
+PROJECT = "default"
+
+
+class ScenarioSpecs:
+    """Reads single scenarios of built-in datasets and of registered ones."""
+
+    def __init__(self, database: Database, objects: ObjectStore, sources: Sources) -> None:
+        self._database = database
+        self._objects = objects
+        self._sources = sources
+
+    def labels(self, dataset: Mapping[str, Any], index: int) -> dict[str, Any]:
+        """Return name and groups of a scenario, as evaluators add them to its results.
+
+        ``dataset`` is a simulation's, from its provenance. Empty if the scenario cannot be read: a result without
+        labels is better than none.
+        """
+        try:
+            played = catalogue.played(dataset)
+            spec = self._spec(dataset, played.definition.get("listed"), index)
+        except (PlatformError, OSError, ValueError) as error:
+            logger.warning("scenario %d of dataset %s cannot be read: %s", index, dataset["name"], error)
+            return {}
+        keys = ("name", *played.definition.get("group_by", ()))
+        return {key: spec[key] for key in keys if key in spec}
+
+    def _spec(self, dataset: Mapping[str, Any], listed: str | None, index: int) -> dict[str, Any]:
+        if listed is None:
+            return next(catalogue.played(dataset).scenarios(index, 1), {})
+        with self._database.read() as c:
+            row = store.find(c, PROJECT, dataset["digest"])
+        entry = manifest_object.find(self._objects, row.manifest, listed) if row is not None else None
+        if entry is None:
+            return {}
+        line = next(islice(non_blank(lines(self._sources.read(entry))), index, None), b"{}")
+        spec: dict[str, Any] = json.loads(line)
+        return spec
