@@ -95,20 +95,24 @@ def test_one_of_two_concurrent_transitions_succeeds_and_one_event_is_written(que
 
 
 def test_a_final_state_has_no_transition(queued: Database) -> None:
-    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, summary="{}"))
     with pytest.raises(IllegalTransition):
         queued.write(lambda c: simulations.move(c, "s1", State.CANCELLED, State.QUEUED, 1.0))
 
 
 def test_a_reason_with_any_characters_of_a_model_is_stored(queued: Database) -> None:
-    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="output \0: \x1b[1m ü"))
+    queued.write(
+        lambda c: simulations.move(
+            c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="output \0: \x1b[1m ü", summary="{}"
+        )
+    )
     with queued.read() as c:
         assert simulations.find(c, "s1").reason == "output \ufffd: \x1b[1m ü"
 
 
 def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database) -> None:
     queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 2}))
-    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, summary="{}"))
     with pytest.raises(Conflict):
         queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 3}))
     with queued.read() as c:
@@ -117,7 +121,7 @@ def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database)
 
 def test_a_pinned_row_exists_and_a_deleted_row_cannot_be_pinned(queued: Database) -> None:
     queued.write(lambda c: simulations.hold(c, "s1"))
-    queued.write(lambda c: simulations.bury(c, "s1", 1.0))
+    queued.write(lambda c: simulations.delete(c, "s1", 1.0))
     for id in ("s1", "s2"):
         with pytest.raises(UnknownSimulation):
             queued.write(lambda c, id=id: simulations.hold(c, id))  # type: ignore[misc]

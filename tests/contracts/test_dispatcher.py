@@ -183,10 +183,10 @@ class DispatcherRig:
     def state(self, id: str) -> State:
         return self.platform.simulations.get(id).state
 
-    def end(self, id: str) -> None:
+    def end(self, id: str, state: State = State.SUCCEEDED) -> None:
         def finalized() -> bool:
             self.platform.finalization.collect(id)
-            return self.state(id) is State.SUCCEEDED
+            return self.state(id) is state
 
         self.until(finalized)
 
@@ -194,7 +194,7 @@ class DispatcherRig:
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     database = sqlite_database(tmp_path / "platform.db")
-    allowed = {"queue": ["team-*"]}
+    allowed = {"queue": ["team-*"], "runtime_ref": ["torch-*"], "image": ["site/*"]}
     executor_configs = [
         ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4, allowed=allowed) for name in ("east", "west")
     ]

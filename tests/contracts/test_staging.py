@@ -210,8 +210,14 @@ def test_waiters_for_a_failed_download_fail_with_the_same_error(local: Filesyste
 
 def test_waiters_for_a_download_receive_its_progress(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
-    cache = NodeCache(tmp_path / "cache", RecordingStore(local, pause=0.3))
     reports: list[list[DownloadProgress]] = [[], []]
+
+    def both_report() -> bool:
+        return all(any(0 < progress.files < 16 for progress in received) for received in reports)
+
+    # The last files are read only when both threads have had a report.
+    store = RecordingStore(local, on_read=lambda: len(store.reads) < 8 or until(both_report))
+    cache = NodeCache(tmp_path / "cache", store)
 
     def stage(received: list[DownloadProgress]) -> None:
         cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=received.append)
@@ -221,9 +227,7 @@ def test_waiters_for_a_download_receive_its_progress(local: FilesystemStore, tmp
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(
-        any(0 < progress.files < 16 and progress.total_files == 16 for progress in received) for received in reports
-    )
+    assert all(progress.total_files == 16 for received in reports for progress in received)
 
 
 def test_a_manifest_with_a_wrong_digest_downloads_nothing(local: FilesystemStore, tmp_path: Path) -> None:

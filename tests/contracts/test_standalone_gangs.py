@@ -43,7 +43,7 @@ def test_a_failed_program_is_a_crashed_task_with_its_reason(rig: DispatcherRig) 
     id = submit(rig)
     executor, launch = rig.launch(id)
     executor.end(launch.id, exit=3, reason="the program ended with exit code 3")
-    rig.end(id)
+    rig.end(id, State.FAILED)
     assert (result(rig, id)["status"], result(rig, id)["error"]) == (
         "crashed",
         "the program ended with exit code 3",

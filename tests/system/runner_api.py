@@ -20,6 +20,7 @@ from core.domain.states import State
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
+from datasets.catalogue import datasets
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import NotFound
 from tests.databases import sqlite_database
@@ -108,7 +109,9 @@ class RunnerApi:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
         play = {"tasks": plan, "params": {}} | dict(play)
-        provenance = {"model": {"format": "python"}, "play": play}
+        noop = datasets()["noop"]
+        dataset = {"name": noop.name, "version": noop.version, "digest": noop.digest}
+        provenance = {"model": {"format": "python"}, "play": play, "dataset": dataset}
         row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
         row |= {
             "provenance": json.dumps(provenance),
@@ -171,10 +174,10 @@ class RunnerApi:
         return results
 
     def state(self) -> tuple[str, str | None]:
-        """Return the simulation's state and reason."""
+        """Return the simulation's state, or the state in which it is to end, and the reason."""
         with self.database.read() as c:
             row = simulations.find(c, SIMULATION)
-        return row.state, row.reason
+        return row.outcome or row.state, row.reason
 
     def logs(self) -> str:
         """Return the output of all processes."""

@@ -91,7 +91,7 @@ def test_a_generated_client_follows_a_simulation_to_its_end(client: Any) -> None
 
 def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client: Any) -> None:
     file = importlib.import_module("windtunnel_client.types").File(
-        payload=io.BytesIO(b"class Model:\n    def act(self, observation):\n        return [0.5]\n"),
+        payload=io.BytesIO(b"class Model:\n    def act(self, observation):\n        return [0.5] * 4\n"),
         file_name="half.py",
     )
     form = model("SubmissionForm")(
