@@ -44,6 +44,7 @@ class Jobs:
         self._platform.uploads.sweep()
         self._platform.staging.sweep()
         self._platform.deletion.sweep()
+        self._platform.models.sweep()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

@@ -4,8 +4,10 @@ SQLite: group commit, by one writer thread per process. PostgreSQL: READ COMMITT
 whose WHERE clause repeats what it relies on.
 """
 
+import fcntl
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +16,13 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from errors import StorageFull, StoreUnavailable
 from group_commit import GroupCommit
 
-__all__ = ["Connection", "Database"]
+__all__ = ["Connection", "Database", "lock"]
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -38,10 +41,13 @@ class Database:
     def __init__(self, url: str, *, clock: Callable[[], float] | None = None, readers: int = 32) -> None:
         self.url = url
         self._clock = clock
+        self._names_lock = threading.Lock()
+        self._exclusive: dict[str, threading.Lock] = {}
         self.embedded = url.startswith("sqlite")
         if self.embedded:
             path = Path(url.removeprefix("sqlite:///"))
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._path = path
             self._commits = GroupCommit(path, self._connect_writer, _translate)
             self._reader = _sqlite(url, readers)
             self._writer = _sqlite(url, 1)
@@ -65,7 +71,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Lend a connection for queries. Never hold it across a ``yield`` to a client."""
-        with self._reader.connect() as connection:
+        with _outages(), self._reader.connect() as connection:
             yield connection
 
     def write(self, work: Work[T], *, durable: bool = True) -> T:
@@ -75,8 +81,28 @@ class Database:
         lost in a power cut (never by the death of a process): leases and heartbeats.
         """
         if not self.embedded:
-            return self._write_through(work)
+            with _outages():
+                return self._write_through(work)
         return self._commits.run(work, durable=durable)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold a lock among all processes that use this database; the death of its holder releases it.
+
+        For steps that SQL and the object store take together. SQLite: a lock file beside the database; PostgreSQL: an
+        advisory lock, whose transaction stays open meanwhile. Reentering waits for ever.
+        """
+        with self._names_lock:
+            own = self._exclusive.setdefault(name, threading.Lock())
+        with own:  # at most one connection of this process waits for the lock
+            if self.embedded:
+                with open(f"{self._path}.{name}.lock", "w") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    yield
+            else:
+                with _outages(), self._writer.begin() as connection:
+                    lock(connection, name)
+                    yield
 
     def close(self) -> None:
         """Commit the waiting transactions, and close the connections."""
@@ -104,13 +130,73 @@ class Database:
             yield connection, raw
 
 
+def lock(c: Connection, name: str, *, shared: bool = False) -> None:
+    """Wait for a lock of PostgreSQL that the transaction holds to its end; SQLite has one writer, so it needs none.
+
+    For decisions that depend on the absence of rows, which no row lock protects under READ COMMITTED.
+    """
+    if c.dialect.name != "sqlite":
+        c.execute(_LOCK_SHARED if shared else _LOCK, {"name": name})
+
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+_LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:name, 0))")
+
+
+@contextmanager
+def _outages() -> Iterator[None]:
+    """Raise the platform's error for errors of the database that no query has caused."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error, PoolTimeout) as error:
+        outage = outage_of(error)
+        if outage is None:
+            raise
+        logger.warning("database: unavailable: %s", " ".join(str(getattr(error, "orig", error)).split()))
+        raise outage from error
+
+
+def outage_of(error: BaseException) -> StoreUnavailable | None:
+    """Return the platform's error for a database that is away, locked or full; None if the error is another."""
+    cause = getattr(error, "orig", error)
+    if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
+        if code & 0xFF == sqlite3.SQLITE_FULL:
+            return StorageFull()
+        return StoreUnavailable(_AWAY) if code & 0xFF in _SQLITE_OUTAGES else None
+    state = getattr(cause, "sqlstate", None)
+    if state == _DISK_FULL:
+        return StorageFull()
+    if state is None:  # no answer of the server: the connection failed
+        away = isinstance(error, PoolTimeout) or getattr(error, "connection_invalidated", False)
+        away = away or isinstance(error, OperationalError)
+    else:
+        away = state.startswith(_POSTGRES_OUTAGES)
+    return StoreUnavailable(_AWAY) if away else None
+
+
+_AWAY = "The database does not answer. Nothing was lost; try again shortly."
+#: SQLite's primary result codes for a file that is locked, or that the disk does not give.
+_SQLITE_OUTAGES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+#: PostgreSQL's error codes (appendix A of its manual): connection, resources, operator, system; a lock that is not
+#: available; a server that is read-only because it is not the primary any more; conflicts after all retries.
+_POSTGRES_OUTAGES = ("08", "53", "57", "58", "55P03", "25006", "40")
+_DISK_FULL = "53100"
+
+
 def _translate(error: BaseException, transactions: int) -> BaseException:
     """Log why a group of transactions was not committed, and return the platform's error for it."""
     logger.error("database: a group of %d transactions was not committed", transactions, exc_info=error)
-    if not isinstance(error, (OperationalError, sqlite3.OperationalError)):
-        return error
-    cause = error.orig if isinstance(error, OperationalError) else error
-    return StorageFull() if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL else StoreUnavailable()
+    return outage_of(error) or error
 
 
 def _sqlite(url: str, size: int) -> Engine:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, or_, select
+from sqlalchemy import Connection, Row, insert, or_, select
 
 from core.store.tables import models, simulations
 
@@ -60,15 +60,25 @@ def busy(c: Connection, digest: str) -> str | None:
     return c.scalar(query.where(simulations.c.deleted_at.is_(None)).limit(1))
 
 
+def hold(c: Connection, digest: str) -> bool:
+    """Return whether a model has this content, and lock its rows against deletion until the transaction ends."""
+    query = select(models.c.id).where(models.c.digest == digest)
+    return c.execute(query.with_for_update(read=True)).first() is not None
+
+
+def lock(c: Connection, id: str) -> None:
+    """Lock a row until the transaction ends, so that a submission that uses it is seen afterwards, or sees its end."""
+    c.execute(select(models.c.id).where(models.c.id == id).with_for_update())
+
+
 def delete(c: Connection, id: str) -> bool:
     """Delete a row; return whether its content is no longer referenced by any model or simulation."""
-    row = c.execute(models.delete().where(models.c.id == id).returning(models.c.digest)).first()
-    if row is None:
-        return False
-    others = c.scalar(select(func.count()).select_from(models).where(models.c.digest == row.digest))
-    simulating = c.scalar(
-        select(func.count())
-        .select_from(simulations)
-        .where(simulations.c.digest == row.digest, simulations.c.deleted_at.is_(None))
-    )
-    return not others and not simulating
+    digest = c.scalar(models.delete().where(models.c.id == id).returning(models.c.digest))
+    return digest is not None and not needed(c, digest)
+
+
+def needed(c: Connection, digest: str) -> bool:
+    """Return whether any model or simulation refers to this content."""
+    model = select(models.c.id).where(models.c.digest == digest)
+    simulation = select(simulations.c.id).where(simulations.c.digest == digest, simulations.c.deleted_at.is_(None))
+    return any(c.execute(query.limit(1)).first() is not None for query in (model, simulation))

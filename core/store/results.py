@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, text
 
+from core.store.database import lock
 from core.store.leases import Segment
 from core.store.tables import artifacts, logs, segments, stages
 
@@ -19,6 +20,8 @@ _COLUMNS = (
     segments.c.failed,
     segments.c.sketch,
 )
+#: Lock between retries, which add references to objects, and compactions, which move all references and delete objects.
+_OBJECTS_LOCK = "objects"
 _UNNUMBERED = text("SELECT 1 FROM segments WHERE stage_id=:s AND arrival IS NULL LIMIT 1")
 _LOCK = text("UPDATE stages SET prev=prev WHERE id=:s")
 _NUMBER = text(
@@ -129,6 +132,16 @@ def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> 
     """Return log pieces after number ``after``."""
     query = select(logs).where(logs.c.simulation_id == simulation, logs.c.seq > after)
     return c.execute(query.order_by(logs.c.seq).limit(limit)).all()
+
+
+def hold_objects(c: Connection) -> None:
+    """Prevent ``repoint`` until the transaction ends, which is about to refer to objects of other simulations."""
+    lock(c, _OBJECTS_LOCK, shared=True)
+
+
+def move_objects(c: Connection) -> None:
+    """Wait for the transactions that hold objects, so that ``repoint`` sees their rows, and prevent further ones."""
+    lock(c, _OBJECTS_LOCK)
 
 
 def repoint(c: Connection, old: str, new: str, shift: int) -> None:

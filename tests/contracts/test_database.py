@@ -1,20 +1,25 @@
 """Contract of the database, on each engine."""
 
 import json
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError
 
 from core.domain.states import State
 from core.store import leaders, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from core.store.tables import metadata
-from errors import Conflict, IllegalTransition, StorageFull, UnknownSimulation
+from errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
+from tests.databases import postgres_url, sqlite_database
 
 ROW = {
     "id": "s1",
@@ -101,11 +106,8 @@ def test_a_final_state_has_no_transition(queued: Database) -> None:
 
 
 def test_a_reason_with_any_characters_of_a_model_is_stored(queued: Database) -> None:
-    queued.write(
-        lambda c: simulations.move(
-            c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="output \0: \x1b[1m ü", summary="{}"
-        )
-    )
+    changes = {"reason": "output \0: \x1b[1m ü", "summary": "{}"}
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, **changes))
     with queued.read() as c:
         assert simulations.find(c, "s1").reason == "output \ufffd: \x1b[1m ü"
 
@@ -182,6 +184,61 @@ def test_a_full_disk_is_named_in_the_error_and_loses_nothing(queued: Database) -
     queued.write(lambda c: simulations.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
     with queued.read() as c:
         assert [row.seq for row in simulations.events_after(c, "s1", 0)] == [1, 2]
+
+
+def test_a_locked_sqlite_database_is_an_outage_and_not_an_error_of_the_platform(tmp_path: Path) -> None:
+    database = sqlite_database(tmp_path / "test.db")
+    database.write(lambda c: c.execute(text("PRAGMA busy_timeout=10")) and None)  # milliseconds
+    with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreUnavailable, match="database"):
+            database.write(lambda c: leaders.take(c, "dispatch", "a", 1.0, 1.0))
+        other.execute("COMMIT")
+    assert database.write(lambda c: leaders.take(c, "dispatch", "a", 1.0, 1.0)) == 1
+    database.close()
+
+
+def test_a_postgresql_that_is_away_is_an_outage_and_recovers(
+    postgres: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    address = make_url(postgres_url(postgres, request.node.nodeid))
+    [socket] = Path(str(address.query["host"])).glob(".s.PGSQL.*[0-9]")
+    link = tmp_path / socket.name
+    link.symlink_to(socket)
+    database = Database(address.update_query_dict({"host": str(tmp_path)}).render_as_string(hide_password=False))
+    assert database.write(lambda c: leaders.take(c, "dispatch", "a", 1.0, 1.0)) == 1
+    link.unlink()
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname=%s"
+        admin.execute(end, [address.database])
+    with pytest.raises(StoreUnavailable, match="database"):
+        database.write(lambda c: leaders.take(c, "dispatch", "a", 1.0, 1.0))
+    with pytest.raises(StoreUnavailable), database.read() as c:
+        leaders.holds(c, "dispatch", 1)
+    with pytest.raises(StoreUnavailable), database.exclusive("models"):
+        pass
+    link.symlink_to(socket)
+    assert database.write(lambda c: leaders.take(c, "dispatch", "a", 1.0, 1.0)) == 1
+    database.close()
+
+
+def test_a_connection_of_postgresql_that_ends_during_a_transaction_is_an_outage(
+    postgres: str, request: pytest.FixtureRequest
+) -> None:
+    database = Database(postgres_url(postgres, request.node.nodeid))
+    end = text("SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(StoreUnavailable):
+        database.write(lambda c: c.execute(end) and None)
+    with pytest.raises(StoreUnavailable), database.read() as c:
+        c.execute(end)
+    database.close()
+
+
+def test_a_mistake_in_a_query_is_not_called_an_outage(database: Database) -> None:
+    with pytest.raises(DBAPIError), database.read() as c:
+        c.execute(text("SELECT * FROM nothing"))
+    with pytest.raises(DBAPIError):
+        database.write(lambda c: c.execute(text("SELECT * FROM nothing")).all())
 
 
 def test_two_processes_on_one_sqlite_database_wait_for_each_other_fairly(tmp_path: Path) -> None:

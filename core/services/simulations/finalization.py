@@ -142,6 +142,7 @@ class Finalization:
         self._store.put(new, bodies())
 
         def repoint(c: Connection) -> None:
+            results.move_objects(c)
             for key, shift in zip(keys, shifts, strict=True):
                 results.repoint(c, key, new, shift)
 

@@ -33,6 +33,7 @@ class Inheritance:
         Raise Conflict if the source or one of the objects has been removed since ``inherit`` read them.
         """
         simulations.hold(c, self.source)
+        results.hold_objects(c)
         for key in {segment.object for segment in self.kept}:
             if not results.needed(c, key):
                 raise Conflict("The results to inherit have been moved meanwhile. Try again.")

@@ -22,7 +22,7 @@ from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance, inherit
 from core.services.simulations.summaries import summary_of_nothing
-from core.services.uploads.models import PROJECT
+from core.services.uploads.models import PROJECT, Models
 from core.store import executors, leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -114,6 +114,7 @@ class Simulations:
                         raise IdempotencyMismatch()
                     return str(previous.simulation_id)
             self._datasets.keep(c, dataset)
+            Models.keep(c, model)
             store.add(c, row | {"created_at": now}, stage)
             if inheritance is not None:
                 inheritance.apply(c, id, f"{id}.0", total)

@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +16,16 @@ from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import models as store
-from core.store.database import Database
+from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
-from errors import DigestMismatch, InUse, Invalid, ShippedModel, TooLarge, UnknownFormat, UnknownModel
+from errors import DigestMismatch, InUse, Invalid, NotFound, ShippedModel, TooLarge, UnknownFormat, UnknownModel
 from runtimes import catalogue, formats
 
 PROJECT = "default"
+#: Lock under which bytes and rows of models are changed together.
+BYTES = "models"
+#: Seconds between two searches for bytes without a row.
+ORPHAN_INTERVAL = 3600.0
 #: Seconds in which the download of a presigned URL must begin.
 LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -52,6 +57,7 @@ class Models:
         self._store = store
         self._scratch = scratch
         self._stored: set[str] = set()  # names of the shipped models that this process has written to the object store
+        self._orphans_at = 0.0
 
     def add(
         self,
@@ -89,15 +95,25 @@ class Models:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             format = format_of(draft, filename, format, runtime)
             check_size(format, size)
+            if name is None:
+                stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
+                # a name that nobody has chosen is no reason for a refusal
+                free = stem and stem not in shipped_models.shipped()
+                name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
+            with self._database.exclusive(BYTES):
+                if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one
+                    self._store.put(key_of(actual), _pieces(draft))
+                return self._register(name, actual, format, size, filename, runtime)
         finally:
             draft.unlink(missing_ok=True)
-        if name is None:
-            stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
-            # a name that nobody has chosen is no reason for a refusal
-            free = stem and stem not in shipped_models.shipped()
-            name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
-        return self._register(name, actual, format, size, filename, runtime)
+
+    def _is_stored(self, digest: str) -> bool:
+        try:
+            self._store.size(key_of(digest))
+        except NotFound:
+            return False
+        return True
 
     def check_size(self, size: int) -> None:
         """Raise TooLarge if a model of ``size`` bytes is larger than any model may be."""
@@ -177,13 +193,53 @@ class Models:
                 raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
             raise UnknownModel(f"There is no registered model {ref[:100]!r}.")
 
-        def remove(c: Any) -> bool:
+        def remove(c: Connection) -> bool:
+            store.lock(c, row.id)
             if user := store.busy(c, row.digest):
                 raise InUse(f"Simulation {user} still needs this model. Cancel it first.", simulation=user)
             return store.delete(c, row.id)
 
-        if self._database.write(remove) and shipped_models.find(row.digest) is None:
-            self._store.delete(key_of(row.digest))
+        with self._database.exclusive(BYTES):
+            if self._database.write(remove) and shipped_models.find(row.digest) is None:
+                self._store.delete(key_of(row.digest))
+
+    @staticmethod
+    def keep(c: Connection, model: Model) -> None:
+        """Lock a model against deletion until the transaction ends. Raise UnknownModel if it was deleted."""
+        if not model.baseline and not store.hold(c, model.digest):
+            raise UnknownModel(f"The model {model.name} was deleted a moment ago.")
+
+    def sweep(self) -> int:
+        """Once an hour, remove the orphans; return their number."""
+        if time.monotonic() < self._orphans_at:
+            return 0
+        self._orphans_at = time.monotonic() + ORPHAN_INTERVAL
+        return self.remove_orphans()
+
+    def remove_orphans(self) -> int:
+        """Delete bytes that no row refers to; return the number of objects. Lists all models.
+
+        They are left by a process that was killed between bytes and row, and by the deletion of the last simulation
+        with a model that had been deleted before.
+        """
+        removed = 0
+        for key in self._store.list("models/"):
+            digest = f"sha256:{key.removeprefix('models/')}"
+            if shipped_models.find(digest) is not None:
+                continue
+            with self._database.read() as c:
+                needed = store.needed(c, digest)
+            if not needed:
+                removed += self._remove_orphan(key, digest)
+        return removed
+
+    def _remove_orphan(self, key: str, digest: str) -> int:
+        with self._database.exclusive(BYTES):
+            with self._database.read() as c:
+                if store.needed(c, digest):
+                    return 0
+            self._store.delete(key)
+        return 1
 
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield a model's bytes from ``start`` up to, but not including, ``stop``."""
