@@ -1,6 +1,5 @@
 """Flask error handlers: exceptions of the platform, of Werkzeug and of the disk become problem responses (RFC 9457)."""
 
-import errno
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -9,11 +8,8 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 from werkzeug.exceptions import NotFound as NoRoute
 
-from api.problems import FrameworkError, WrongMethod, encode, invalid, is_named_by_path
-from errors import BadRequest, NotFound, PlatformError, StorageFull, TooLarge
-
-#: Errors of a file system without free space: of the disk, or of a quota.
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+from api.problems import FrameworkError, WrongMethod, disk_full, encode, invalid, is_named_by_path
+from errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +58,9 @@ def register(app: Flask) -> None:
         return problem_response(BadRequest("The body is nested too deeply to be parsed."))
 
     def disk_error(error: OSError) -> Response:
-        if error.errno not in DISK_FULL:
+        if (full := disk_full(error)) is None:
             raise error
-        return problem_response(StorageFull())
+        return problem_response(full)
 
     app.register_error_handler(PlatformError, problem_response)
     app.register_error_handler(OSError, disk_error)

@@ -4,6 +4,7 @@ Independent of Flask, because the request guard and the runner API use it too; `
 to Flask.
 """
 
+import errno
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,6 +130,8 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
 
+#: Errors of a file system without free space: of the disk, or of a quota.
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Errors about a resource that is missing: 404 if the address names it, 422 if the body does.
 _MISSING: tuple[ErrorClass, ...] = (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload)
 
@@ -148,6 +151,11 @@ def status_of(error_class: ErrorClass, *, named_by_path: bool = False) -> int:
 def is_named_by_path(method: str, parameters: Iterable[str]) -> bool:
     """Tell whether the address of a route, with these parameters, names the resource that the request is about."""
     return method.upper() in {"GET", "HEAD", "DELETE", "PATCH"} or not {"dataset", "tag"}.isdisjoint(parameters)
+
+
+def disk_full(error: OSError) -> StorageFull | None:
+    """Return the platform's error for a file system without free space, None for another error of the system."""
+    return StorageFull() if error.errno in _DISK_FULL else None
 
 
 def title_of(slug: str) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from api.problems import retry_headers, status_of
+from api.problems import disk_full, retry_headers, status_of
 from core.domain.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
@@ -60,19 +60,26 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
             if (match := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _authenticated(leases, match[1], environ), match[2], environ, start, links=links)
             status, answer = _serve(leases, environ, wait)
-        except PlatformError as error:
-            status = status_of(type(error))
-            answer = {"status": status, "detail": error.detail}
-            extra = retry_headers(error)
-        except Exception:
-            logger.exception("runner API: %s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
-            status, answer = 500, {"status": 500, "detail": PlatformError.__doc__}
+        except Exception as error:
+            problem = _problem_of(error)
+            if problem is None:
+                logger.exception("runner API: %s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+                problem = PlatformError()
+            status = status_of(type(problem))
+            answer = {"status": status, "detail": problem.detail}
+            extra = retry_headers(problem)
         body = msgspec.json.encode(answer)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *extra.items()]
         start(f"{status} {HTTPStatus(status).phrase}", headers)
         return [body]
 
     return application
+
+
+def _problem_of(error: Exception) -> PlatformError | None:
+    if isinstance(error, OSError):
+        return disk_full(error)
+    return error if isinstance(error, PlatformError) else None
 
 
 def _serve(leases: Leases, environ: Environ, wait: float) -> tuple[int, Any]:

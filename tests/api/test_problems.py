@@ -1,8 +1,10 @@
 """Problem responses (RFC 9457): every error class has a status, a section in docs/problems.md and an address."""
 
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -10,6 +12,7 @@ from typing import cast
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import text
 
 from api import runner_api
 from api.context import EXTENSION
@@ -23,7 +26,9 @@ from api.problems import (
     problem_type,
     status_of,
 )
+from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
+from core.settings import Settings
 from errors import PlatformError, StillRunning, StoreUnavailable
 from tests.api.answers import problem
 
@@ -83,9 +88,9 @@ def test_every_problem_type_has_a_section_with_its_status_in_the_documentation()
     sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     texts = {section.partition("\n")[0].strip(): section.partition("\n")[2].strip() for section in sections}
     assert set(texts) == set(catalogue())
-    for slug, text in texts.items():
-        assert str(status_of(catalogue()[slug])) in text.partition(". ")[0], slug
-        assert len(text) > 60, slug
+    for slug, section in texts.items():
+        assert str(status_of(catalogue()[slug])) in section.partition(". ")[0], slug
+        assert len(section) > 60, slug
 
 
 def test_every_problem_type_has_a_page(client: FlaskClient) -> None:
@@ -193,6 +198,18 @@ def test_an_unexpected_exception_is_a_500_without_details(application: Flask, ca
     body = problem(response, 500, "internal")
     assert "secret" not in str(body)
     assert "the secret path" in caplog.text
+
+
+def test_a_database_that_does_not_answer_is_a_503(
+    client: FlaskClient, platform: Platform, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform.database.write(lambda c: c.execute(text("PRAGMA busy_timeout=10")) and None)  # milliseconds
+    with closing(sqlite3.connect(settings.home / "windtunnel.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        response = client.post("/v1/simulations", json={"dataset": "noop", "model": "zero", "runtime": "python"})
+        assert "database" in problem(response, 503, "store-unavailable")["detail"]
+        assert response.headers["Retry-After"] == "2"
+        other.execute("COMMIT")
 
 
 def test_a_full_disk_is_a_507(application: Flask) -> None:

@@ -2,17 +2,23 @@
 
 import io
 import json
+import sqlite3
 import struct
+from contextlib import closing
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from api import runner_api
 from core.domain.ranges import Lease
+from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
+from core.settings import Settings
+from datasets.objectstore import filesystem
 from runtimes.harness.runner.runner_api_messages import ReportHeader, pack_report, unpack_report
 from tests.api.answers import line
 from tests.api.conftest import LeasingWorker, Submit
@@ -49,6 +55,7 @@ class Reporter:
     def __init__(self, worker: LeasingWorker, launch: CachedLaunch, token: str) -> None:
         self.lease: Lease = worker.lease(launch)
         self._application = runner_api.create(worker.platform.leases)
+        self.headers: dict[str, str] = {}
         self._path, self._token = f"/v1/launches/{launch.id}/report", token
 
     def body(self, **changes: Any) -> bytes:
@@ -61,9 +68,14 @@ class Reporter:
 
     def send(self, body: bytes) -> tuple[int, Any]:
         status: list[str] = []
+
+        def start(line: str, headers: list[tuple[str, str]]) -> None:
+            status.append(line)
+            self.headers = dict(headers)
+
         environ = {"PATH_INFO": self._path, "REQUEST_METHOD": "POST", "HTTP_AUTHORIZATION": f"Bearer {self._token}"}
         request = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
-        response = b"".join(self._application(environ | request, lambda line, _: status.append(line)))
+        response = b"".join(self._application(environ | request, start))
         return int(status[0].split()[0]), json.loads(response)
 
 
@@ -111,3 +123,27 @@ def test_a_body_with_fewer_lines_than_announced_is_refused(reporter: Reporter) -
     assert (
         status == 400 and f"lines for the tasks [{reporter.lease.cursor}, {reporter.lease.stop})" in response["detail"]
     )
+
+
+def test_a_database_that_is_locked_is_an_outage_to_runners(
+    reporter: Reporter, platform: Platform, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform.database.write(lambda c: c.execute(text("PRAGMA busy_timeout=10")) and None)  # milliseconds
+    with closing(sqlite3.connect(settings.home / "windtunnel.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        status, response = reporter.send(reporter.body())
+        assert status == 503 and "try again" in response["detail"]
+        assert reporter.headers["Retry-After"] == "2"
+        other.execute("COMMIT")
+    assert reporter.send(reporter.body())[0] == 200
+
+
+def test_a_disk_that_is_full_is_named_to_runners(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(filesystem, "RESERVE", 1 << 60)
+        patch.setattr(filesystem, "RESERVE_FRACTION", 1)
+        status, response = reporter.send(reporter.body())
+    assert status == 507 and "full" in response["detail"] and "Traceback" not in caplog.text
+    assert reporter.send(reporter.body())[0] == 200
