@@ -35,6 +35,8 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds after which the leader row of a dispatcher that does not renew it may be taken over.
 TERM = 10.0
+#: Seconds by which the database's clock lags the monotonic clock when it was set back, not slowed down.
+CLOCK_STEP = 1.0
 #: Seconds between two `sweep` jobs (expired uploads, caches).
 SWEEP = 60.0
 
@@ -61,6 +63,7 @@ class Dispatcher:
         self._interval = interval
         self._ticked_at = 0.0
         self._passed_at = 0.0
+        self._clock_lag = float("-inf")  # the monotonic clock's reading minus the database's
         self._swept_at = float("-inf")
         self._expire_from = 0.0
         self._enqueued_at: dict[tuple[str, str], float] = {}
@@ -136,6 +139,10 @@ class Dispatcher:
             self._expire_from = now + self._ttl  # this process was stopped or starved, so runners may have been too
         self._passed_at = now
         snapshot = self._dispatch.snapshot()
+        clock_lag = now - snapshot.now
+        if clock_lag > self._clock_lag + CLOCK_STEP:  # the database's clock was set back, or this is the first pass
+            self._dispatch.rewind_clock()
+        self._clock_lag = clock_lag
         self._working = bool(snapshot.active or snapshot.queue)
         for managed in self._executors.values():
             self._visit(managed, snapshot)

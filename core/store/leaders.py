@@ -6,14 +6,16 @@ _TAKE = text(
     "INSERT INTO leaders(role, epoch, holder, until) VALUES(:role, 1, :holder, :until) ON CONFLICT(role) DO UPDATE"
     " SET epoch=leaders.epoch + CASE WHEN leaders.holder=excluded.holder THEN 0 ELSE 1 END,"
     " holder=excluded.holder, until=excluded.until"
-    " WHERE leaders.until<:now OR leaders.holder=excluded.holder RETURNING epoch"
+    " WHERE leaders.until<:now OR leaders.until>:longest OR leaders.holder=excluded.holder RETURNING epoch"
 )
 _HOLDS = text("SELECT 1 FROM leaders WHERE role=:role AND epoch=:epoch")
 
 
 def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> int | None:
     """Acquire or renew leadership for ``seconds``; return the epoch, or None while another process leads."""
-    epoch = c.scalar(_TAKE, {"role": role, "holder": holder, "until": now + seconds, "now": now})
+    # A term that ends later than any renewal was taken before the clock was set back: it counts as expired.
+    values = {"role": role, "holder": holder, "until": now + seconds, "now": now, "longest": now + 2 * seconds}
+    epoch = c.scalar(_TAKE, values)
     return int(epoch) if epoch is not None else None
 
 

@@ -19,7 +19,7 @@ from core.notifications.notifier import Notifier
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
-from core.store import executors, launches, leases, results, simulations
+from core.store import clock_steps, executors, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.versions import scenario_folder
@@ -68,6 +68,10 @@ class Dispatch:
         if epoch != self.epoch:
             self._snapshots.reset()
         self.epoch = epoch
+
+    def rewind_clock(self) -> None:
+        """Shorten claims, leases and pauses that a clock which was set back would keep from expiring."""
+        self._write(lambda c: clock_steps.rewind(c, self._database.now(c)))
 
     def snapshot(self) -> Snapshot:
         """Read the queue, the simulations at work and the live launches, as they have changed."""
