@@ -29,6 +29,8 @@ INITIAL_WARM_KIND = ("tensorflow", "tflite", "car_street")
 RUNNER_API_THREADS = 64
 #: Seconds after which the remaining roles are started even if /readyz does not answer 200 yet.
 READY_TIMEOUT = 10.0
+#: Age in seconds of a liveness file from which its role's loop counts as hung; the same as in the chart.
+LIVENESS_AGE = 60.0
 #: Seconds to wait for a port that processes of a killed supervisor may still hold.
 PORT_TIMEOUT = 3.0
 
@@ -45,6 +47,7 @@ def run(settings: Settings) -> int:
     from runtimes.harness import sandbox
     from server.home import close, close_folder, open_bytecode
     from server.ports import free
+    from server.probes import agent_socket_probe, file_probe, http_probe, redis_probe
     from server.supervisor import AlreadyRunning, Role, Supervisor, print_line, url_check
     from workers.executors.registry import load_executor_configs, with_node_agent
 
@@ -85,20 +88,32 @@ def run(settings: Settings) -> int:
     migrated = fingerprint(settings)
     roles = []
     if not settings.redis_url:
-        roles.append(Role(name="valkey", command=embedded_valkey.command(home, run_dir), order=2))
+        command = embedded_valkey.command(home, run_dir)
+        valkey_probe = redis_probe(run_dir / "valkey.sock", (run_dir / "valkey.password").read_text)
+        roles.append(Role(name="valkey", command=command, order=2, probe=valkey_probe, patience=10.0))
         environ["WINDTUNNEL_REDIS_URL"] = embedded_valkey.embedded(run_dir)
     if not migrated():
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"
     ready = url_check(f"{address}/readyz")
-    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "runner-api")]
+    for name, host, port in (
+        ("api", settings.host, settings.port),
+        ("runner-api", settings.runner_api_host, settings.runner_api_port),
+    ):
+        roles.append(Role(name=name, command=role(name), order=1, after=migrated, probe=http_probe(host, port)))
     # The other roles are needed only once the API answers; starting them earlier would delay that.
     api_ready = latched(lambda: ready() or time.monotonic() - started_at > READY_TIMEOUT)
     on_agent = with_node_agent(executor_configs)
-    late_roles = ["dispatch", "jobs", *(["agent"] if on_agent else [])]
-    roles += [Role(name=name, command=role(name), after=api_ready) for name in late_roles]
+    for name in ("dispatch", "jobs"):
+        liveness = file_probe(run_dir / f"{name}.beat", LIVENESS_AGE)
+        roles.append(Role(name=name, command=role(name), after=api_ready, probe=liveness))
+    if on_agent:
+        agent_probe = agent_socket_probe(home / "run" / "agent.sock")
+        roles.append(Role(name="agent", command=role("agent"), after=api_ready, probe=agent_probe))
     if cache_url is not None:
-        roles.append(Role(name="scs", command=role("scs"), after=api_ready))
+        roles.append(
+            Role(name="scs", command=role("scs"), after=api_ready, probe=http_probe("127.0.0.1", settings.scs_port))
+        )
 
     def print_summary() -> None:
         seconds = time.monotonic() - started_at
@@ -322,7 +337,10 @@ def dispatch(settings: Settings) -> int:
 def jobs(settings: Settings) -> int:
     """Run background jobs: a supervisor of RQ workers, which this process forks with all modules imported."""
     import app
+    from core.notifications.job_queue import Due
     from core.notifications.redis_notifier import embedded
+    from core.services.due_jobs import DueJobs
+    from core.store.database import Database
     from server.job_processes import JobProcesses
     from workers import liveness
     from workers.background_jobs import Jobs
@@ -334,12 +352,16 @@ def jobs(settings: Settings) -> int:
         platform = app.open_platform(settings, confinement)
         return Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
 
+    def open_due() -> Due:
+        return DueJobs(Database(settings.database)).of
+
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     heartbeat_file = settings.run_dir / "jobs.beat"
     JobProcesses(
         settings.redis_url or embedded(settings.run_dir),
         settings.job_kinds,
         open_functions,
+        open_due,
         lambda: liveness.record_iteration(heartbeat_file),
         metrics_port=settings.jobs_metrics_port,
     ).run()

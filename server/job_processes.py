@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from core.domain.job_kinds import JobKind
 from core.notifications import job_maintenance, job_workers
-from core.notifications.job_queue import Functions
+from core.notifications.job_queue import Due, Functions
 from core.notifications.job_statistics import WorkerStatistics
 from server.job_metrics import JobsCollector
 from server.restart import decide_restart
@@ -66,6 +66,7 @@ class JobProcesses:
         url: str,
         kinds: Sequence[JobKind],
         open_functions: Callable[[], Functions],
+        open_due: Callable[[], Due],
         beat: Callable[[], None],
         *,
         metrics_port: int = 0,
@@ -74,6 +75,7 @@ class JobProcesses:
         self._url = url
         self._kinds = kinds
         self._open_functions = open_functions
+        self._open_due = open_due
         self._beat = beat
         self._metrics_port = metrics_port
         self._stop_timeout = stop_timeout
@@ -144,6 +146,7 @@ class JobProcesses:
             worker.kind,
             worker.name,
             self._open_functions,
+            self._open_due,
             statistics=worker.statistics,
             prepare_fork=die_with,
         )
@@ -164,7 +167,7 @@ class JobProcesses:
 
             statistics = [worker.statistics for worker in self._workers]
             start(self._metrics_port, [JobsCollector(RedisNotifier(self._url).job_counts, statistics)])
-        maintenance = job_maintenance.JobMaintenance(self._url, self._kinds)
+        maintenance = job_maintenance.JobMaintenance(self._url, self._kinds, self._open_due())
 
         def wait(seconds: float) -> bool:
             until = time.monotonic() + seconds

@@ -1,5 +1,7 @@
 """Supervisor: starts every role on this machine, restarts roles that end with exponential back-off, leaves no orphans.
 
+It probes what it has started: a role that exists and does not answer is killed, and so restarted.
+
 It has one thread: each role asks the kernel for SIGKILL when its parent *thread* ends (PR_SET_PDEATHSIG).
 """
 
@@ -19,7 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from server import probes
 from server.logs import LogFile, terminal_text
+from server.probes import Exchange, Health, Probe
 from server.restart import decide_restart
 
 #: Seconds between SIGTERM and SIGKILL.
@@ -35,13 +39,18 @@ class AlreadyRunning(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """Process to keep running, or to run ``once``; started when ``after()`` is true, stopped by ascending ``order``."""
+    """Process to keep running, or to run ``once``; started when ``after()`` is true, stopped by ascending ``order``.
+
+    It is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included.
+    """
 
     name: str
     command: Sequence[str]
     order: int = 0
     after: Callable[[], bool] = field(default=lambda: True)
     once: bool = False
+    probe: Probe | None = None
+    patience: float = 60.0
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +66,9 @@ class SupervisedProcess:
     started_at: float = 0.0
     due_at: float = 0.0
     failures: int = 0
+    health: Health = field(default_factory=Health)
+    exchange: Exchange | None = None
+    probed_at: float = 0.0
 
 
 class Supervisor:
@@ -112,6 +124,7 @@ class Supervisor:
                 if not announced and ready():
                     announced = True
                     on_ready()
+                self._probe(time.monotonic())
                 self._poll(READY_INTERVAL if not announced else self._pause(time.monotonic()))
         finally:
             self._stop()
@@ -122,7 +135,26 @@ class Supervisor:
 
     def _pause(self, now: float) -> float:
         waiting = [child.due_at - now for child in self._children if child.process is None]
-        return max(0.01, min([*waiting, 5.0]))
+        return max(0.01, min([*waiting, 0.5 * probes.INTERVAL]))
+
+    def _probe(self, now: float) -> None:
+        """Continue the probes, begin those that are due, and kill the roles that hang."""
+        for child in self._children:
+            if child.process is None or child.role.probe is None:
+                continue
+            if child.exchange is not None:
+                answered = child.exchange.result()
+                if answered is None and now - child.probed_at < probes.ANSWER:
+                    continue
+                child.exchange.close()
+                child.exchange = None
+                child.health = child.health.after(bool(answered), child.probed_at)
+                if child.health.is_hung(now, child.role.patience):
+                    print_line(f"{child.role.name} does not answer; it is killed")
+                    signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                    child.health = Health()
+            elif now - child.probed_at >= probes.INTERVAL:
+                child.exchange, child.probed_at = child.role.probe(), now
 
     def _poll(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
@@ -149,7 +181,7 @@ class Supervisor:
         )
         os.close(writer)
         os.set_blocking(reader, False)
-        child.output, child.started_at = reader, now
+        child.output, child.started_at, child.health, child.probed_at = reader, now, Health(), now
         child.pidfd = os.pidfd_open(child.process.pid)
         self._selector.register(child.output, selectors.EVENT_READ, lambda: self._read_output(child))
         self._selector.register(child.pidfd, selectors.EVENT_READ, lambda: self._handle_exit(child))
@@ -177,6 +209,9 @@ class Supervisor:
         self._selector.unregister(child.pidfd)
         if child.output in self._selector.get_map():
             self._selector.unregister(child.output)
+        if child.exchange is not None:
+            child.exchange.close()
+            child.exchange = None
         code = child.process.wait()
         os.close(child.pidfd)
         os.close(child.output)

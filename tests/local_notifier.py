@@ -36,10 +36,11 @@ class LocalNotifier:
             self._published.clear()
             return ids
 
-    def enqueue(self, job: str, id: str) -> None:
+    def enqueue(self, job: str, id: str) -> bool:
         with self._changed:
             self.jobs.append((job, id))
             self._changed.notify_all()
+        return True
 
     def alive(self) -> bool:
         return True

@@ -14,8 +14,11 @@ from threading import Event, Thread
 from typing import Any
 
 from core.domain.admission import FreeCapacity
+from core.domain.due_jobs import due_job
+from core.domain.job_kinds import BY_NAME
 from core.domain.launches import LaunchStatus, Note, Phase
 from core.domain.states import State
+from core.services.due_jobs import SWEEP, DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
@@ -37,8 +40,6 @@ GRACE = 15.0
 TERM = 10.0
 #: Seconds by which the database's clock lags the monotonic clock when it was set back, not slowed down.
 CLOCK_STEP = 1.0
-#: Seconds between two `sweep` jobs (expired uploads, caches).
-SWEEP = 60.0
 
 
 class Dispatcher:
@@ -57,6 +58,7 @@ class Dispatcher:
         self._platform = platform
         self._dispatch = dispatch
         self._programs = Programs(platform.leases)
+        self._due_jobs = DueJobs(platform.database)
         self._executors = {managed.name: managed for managed in executors}
         self._run_dir = run_dir
         self._ttl = ttl
@@ -296,21 +298,19 @@ class Dispatcher:
 
     def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> None:
         claimed = simulation.id in snapshot.claimed
-        if simulation.ending:
-            if not claimed and not (simulation.state is State.CANCELLING and launched):
-                self._enqueue_unclaimed("collect", simulation.id)
-        elif simulation.state is State.RUNNING:
-            if self._dispatch.close(simulation.id):
-                if not claimed:
-                    self._enqueue_unclaimed("collect", simulation.id)
-            elif _late(simulation, snapshot.now):
+        running = simulation.state is State.RUNNING and not simulation.ending
+        finished = running and self._dispatch.close(simulation.id)
+        kind = due_job(simulation.state, simulation.outcome, launched=launched, finished=finished)
+        if kind is not None:
+            if not claimed:
+                self._enqueue_unclaimed(kind, simulation.id)
+        elif running:
+            if _late(simulation, snapshot.now):
                 self._dispatch.give_up(
                     simulation, State.FAILED, f"not done within its timeout of {simulation.timeout:g} s"
                 )
             elif not launched and not claimed:
                 self._dispatch.requeue_stranded(simulation)
-        elif simulation.state is State.STAGING and not claimed:
-            self._enqueue_unclaimed("stage", simulation.id)
         elif simulation.state is State.LAUNCHING and not launched:
             self._launch(simulation)
 
@@ -392,17 +392,10 @@ class Dispatcher:
 
     def _tidy(self) -> None:
         """Enqueue the jobs of datasets, of ended and of deleted simulations, and `sweep`."""
-        if time.monotonic() - self._swept_at >= SWEEP:
+        if time.monotonic() - self._swept_at >= BY_NAME["sweep"].period:
             self._swept_at = time.monotonic()
-            self._platform.notifier.enqueue("sweep", "expired")
-        registering, fetching = self._platform.datasets.waiting()
-        due = {
-            "register": registering,
-            "prefetch": fetching,
-            "collect": self._dispatch.unfinished(),
-            "delete": self._dispatch.deleted(),
-        }
-        for kind, ids in due.items():
+            self._platform.notifier.enqueue("sweep", SWEEP)
+        for kind, ids in self._due_jobs.beside_admitted().items():
             for id in ids:
                 self._enqueue_unclaimed(kind, id)
         for job in [job for job, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:

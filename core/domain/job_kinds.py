@@ -1,6 +1,6 @@
 """Kinds of background job: queue, concurrency, timeout and retries of each, and when a job is enqueued again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -18,6 +18,7 @@ LOST = 60.0
 class JobKind:
     """A kind of background job, with a queue of its own.
 
+    ``period``: seconds between two runs of a periodic job; 0: rows in SQL say when it is due.
     ``concurrency``: worker processes per jobs role. ``timeout``: seconds after which an attempt is ended. ``resident``:
     the job runs in its worker's process, which has the platform open; otherwise each attempt runs in a forked process.
     """
@@ -28,6 +29,7 @@ class JobKind:
     timeout: int
     retries: tuple[int, ...] = RETRIES
     resident: bool = False
+    period: float = 0.0
 
     @property
     def queue(self) -> str:
@@ -85,8 +87,10 @@ KINDS: tuple[JobKind, ...] = (
         concurrency=1,
         timeout=3600,
         resident=True,  # it remembers when it last searched the object store for orphans
+        period=60.0,
     ),
 )
+BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
 
 
 def configured(concurrency: Sequence[str], timeouts: Sequence[str]) -> tuple[JobKind, ...]:

@@ -1,7 +1,8 @@
 """Maintenance of the job queues: starts retries that are due, and finds the jobs of workers that were killed.
 
 RQ does this in idle workers every ten minutes, with 60 s of grace; here it is done every second, because SQL claims of
-killed jobs expire after 9 s.
+killed jobs expire after 9 s. It also enqueues what SQL shows as due, as the dispatcher does: Redis may answer here and
+not there.
 """
 
 import logging
@@ -9,8 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import redis
-from redis import Redis
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
@@ -18,7 +17,8 @@ from rq.job import Job, JobStatus
 from rq.utils import as_text
 
 from core.domain.job_kinds import JobKind
-from core.notifications.job_queue import MOST_FAILURES, BoundJob, job_class_of, queue_of
+from core.notifications.job_queue import MOST_FAILURES, BoundJob, Due, JobQueue, job_class_of, queue_of
+from core.notifications.redis_client import OUTAGES, client
 
 logger = logging.getLogger(__name__)
 
@@ -26,16 +26,21 @@ logger = logging.getLogger(__name__)
 INTERVAL = 1.0
 #: Seconds after which a job counts as lost that a worker has taken from its queue, but has not recorded as started.
 TAKEN = 10.0
+#: Seconds between two looks at what SQL shows as due.
+DUE_INTERVAL = 5.0
 #: Timeout in seconds of a Redis command.
 TIMEOUT = 5.0
-OUTAGES = (redis.ConnectionError, redis.TimeoutError)
 
 
 class JobMaintenance:
     """Passes over the queues of all kinds. Several may run at once: at worst a job that both requeue runs twice."""
 
-    def __init__(self, url: str, kinds: Sequence[JobKind]) -> None:
-        self._connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+    def __init__(self, url: str, kinds: Sequence[JobKind], due: Due = lambda kind: ()) -> None:
+        self._connection = client(url, TIMEOUT)
+        self._kinds = kinds
+        self._due = due
+        self._due_at = 0.0
+        self._jobs = JobQueue(self._connection)
         self._queues = [queue_of(kind, self._connection, job_class_of(kind)) for kind in kinds]
         self._taken: dict[tuple[str, str], float] = {}
 
@@ -63,10 +68,24 @@ class JobMaintenance:
                     raise
                 except Exception:  # a record that another client of Redis wrote
                     logger.exception("maintenance of queue %s failed", queue.name)
+        if time.monotonic() >= self._due_at:
+            self._due_at = time.monotonic() + DUE_INTERVAL
+            self._enqueue_due()
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _enqueue_due(self) -> None:
+        """Enqueue the jobs that are due; nothing happens to those that wait, run or pause already."""
+        for kind in self._kinds:
+            try:
+                ids = [] if kind.period else self._due(kind.name)
+            except Exception as error:
+                logger.warning("maintenance of jobs: the database (DATABASE_URL) does not answer: %s", error)
+                return
+            for id in ids:
+                self._jobs.enqueue(kind.name, id)
 
     def _find_abandoned(self, queue: Queue) -> None:
         """Retry or fail the jobs whose heartbeat has expired."""
@@ -120,7 +139,7 @@ class JobMaintenance:
 
 def abandon(url: str, kind: JobKind, name: str) -> None:
     """Retry or fail the job of a worker that was killed, without waiting for its heartbeat to expire."""
-    connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+    connection = client(url, TIMEOUT)
     try:
         queue = queue_of(kind, connection, job_class_of(kind))
         executions = connection.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(name))

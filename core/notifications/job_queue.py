@@ -16,7 +16,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.utils import now
 
-from core.domain.job_kinds import KINDS, JobKind, Verdict, judge
+from core.domain.job_kinds import BY_NAME, KINDS, JobKind, Verdict, judge
 
 #: Seconds that a job may wait in its queue; SQL enqueues it again if it is still due.
 WAITING = 3600
@@ -24,9 +24,10 @@ WAITING = 3600
 FAILURES_KEPT = 7 * 24 * 3600
 #: Failed jobs that are kept per kind; the oldest are deleted first.
 MOST_FAILURES = 1000
-BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
 #: The functions of jobs, by the name of their kind.
 Functions = Mapping[str, Callable[[str], None]]
+#: Returns the ids of a kind's jobs that are due and unclaimed, from SQL.
+Due = Callable[[str], Sequence[str]]
 
 
 class BoundJob(Job):

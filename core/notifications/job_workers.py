@@ -1,4 +1,7 @@
-"""RQ workers: one process per worker and kind of job, with a heartbeat, a timeout and statistics."""
+"""RQ workers: one process per worker and kind of job, with a heartbeat, a timeout and statistics.
+
+A worker that has lost Redis ends, and one that begins without Redis takes its jobs from SQL (`polling_workers`).
+"""
 
 import logging
 import os
@@ -11,41 +14,78 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from redis import Redis, RedisError
+from redis import RedisError
 from rq import Queue, SimpleWorker, Worker
+from rq.exceptions import DequeueTimeout, StopRequested
 from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.timeouts import BaseTimeoutException
 from rq.utils import now
-from rq.worker.base import BaseWorker
+from rq.worker.base import BaseWorker, WorkerStatus
 
 from core.domain.job_kinds import JobKind
-from core.notifications.job_queue import BoundQueue, Functions, job_class_of, queue_of
+from core.notifications.job_queue import BoundQueue, Due, Functions, job_class_of, queue_of
 from core.notifications.job_statistics import WorkerStatistics
+from core.notifications.polling_workers import GRACE, PollingWorker
+from core.notifications.redis_client import OUTAGES, client, ping
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two heartbeats of a running job, and seconds after the last one at which it counts as abandoned:
 #: those of claims in SQL.
 BEAT, TERM = 3, 9
-#: Seconds after a resident job's timeout at which its process is killed, if the timeout's exception did not end it.
-GRACE = 30.0
-#: RQ's ``worker_ttl`` in seconds: it waits for a job 15 s less, then writes a heartbeat.
+#: RQ's ``worker_ttl`` in seconds: after that, a worker without a heartbeat is not listed any more.
 WORKER_TTL = 35
-#: Timeout in seconds of connecting.
-CONNECT_TIMEOUT = 5.0
-#: Seconds between two attempts to reach Redis.
-RETRY = 0.5
+#: Seconds for which a worker waits for a job before it writes a heartbeat.
+WAIT = 5
+#: Timeout in seconds of a command: longer than the longest that blocks. So a worker notices dropped packets.
+TIMEOUT = WAIT + 3
 
 
 class _KindWorker(BaseWorker):
     """What both kinds of worker have in common."""
 
-    max_connection_wait_time = 1.0
     log_result_lifespan = False
     kind: JobKind
     statistics: WorkerStatistics
+
+    @property
+    def dequeue_timeout(self) -> int:
+        return WAIT
+
+    @property
+    def connection_timeout(self) -> int:
+        return TIMEOUT
+
+    def dequeue_job_and_maintain_ttl(
+        self, timeout: int | None, max_idle_time: int | None = None
+    ) -> tuple[Job, Queue] | None:
+        """Wait for a job; raise StopRequested when Redis is lost, where RQ would try to connect for ever."""
+        try:
+            self.set_state(WorkerStatus.IDLE)
+            while True:
+                self.heartbeat()
+                try:
+                    return self.queue_class.dequeue_any(
+                        self._ordered_queues,
+                        timeout,
+                        connection=self.connection,
+                        job_class=self.job_class,
+                        serializer=self.serializer,
+                        death_penalty_class=self.death_penalty_class,
+                    )
+                except DequeueTimeout:
+                    continue
+        except OUTAGES as error:
+            raise StopRequested from error
+
+    def maintain_heartbeats(self, job: Job, execution: Execution) -> None:
+        """Write heartbeats; an outage of Redis does not end a running job."""
+        try:
+            super().maintain_heartbeats(job, execution)
+        except OUTAGES as error:
+            logger.warning("no heartbeat of job %s: Redis (REDIS_URL) is unavailable: %s", job.id, error)
 
     def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:
         """Return the seconds until a job without a further heartbeat counts as abandoned."""
@@ -84,10 +124,7 @@ class ResidentWorker(_KindWorker, SimpleWorker):
 
         def beat() -> None:
             while not ended.wait(BEAT):
-                try:
-                    self.maintain_heartbeats(job, execution)
-                except RedisError as error:
-                    logger.warning("no heartbeat of job %s: Redis (REDIS_URL) is unavailable: %s", job.id, error)
+                self.maintain_heartbeats(job, execution)
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         thread.start()
@@ -131,14 +168,15 @@ def work(
     kind: JobKind,
     name: str,
     open_functions: Callable[[], Functions],
+    open_due: Callable[[], Due],
     *,
     statistics: WorkerStatistics,
     prepare_fork: Callable[[int], None],
 ) -> None:
-    """Run jobs of a kind in this process until SIGTERM, or until Redis does not answer any more.
+    """Run jobs of a kind in this process until SIGTERM, or until Redis is lost; without Redis at first, from SQL.
 
-    ``open_functions`` opens what jobs need, in the process in which they run. ``prepare_fork`` is called there with the
-    process id of the worker that forked it.
+    ``open_functions`` opens what jobs need, in the process in which they run; ``open_due`` what names those that are
+    due. ``prepare_fork`` is called in a forked process with the process id of the worker that forked it.
     """
     logging.getLogger("rq.worker").addFilter(_no_outage)
     functions: Functions | None = open_functions() if kind.resident else None
@@ -147,8 +185,10 @@ def work(
         return open_functions() if functions is None else functions
 
     job_class = job_class_of(kind, bound)
-    connection = Redis.from_url(url, socket_connect_timeout=CONNECT_TIMEOUT)
-    _wait_for(connection)
+    polling = PollingWorker(kind, functions, open_functions, open_due, statistics=statistics, prepare_fork=prepare_fork)
+    if not polling.run(lambda: _answers(url)):
+        return
+    connection = client(url, TIMEOUT)
     try:
         worker_class: type[_KindWorker] = ResidentWorker if kind.resident else ForkingWorker
         worker = worker_class(
@@ -174,19 +214,17 @@ def work(
         connection.close()
 
 
-def _wait_for(connection: Redis) -> None:
-    """Block until Redis answers; a signal ends the process meanwhile."""
-    while True:
-        try:
-            connection.ping()
-            return
-        except RedisError:
-            time.sleep(RETRY)
+def _answers(url: str) -> bool:
+    try:
+        return ping(url)
+    except RedisError:
+        return False
 
 
 def _no_outage(record: logging.LogRecord) -> bool:
-    """Drop the line that each worker logs each second of an outage; `job_maintenance` logs an outage once."""
-    return "could not connect to Redis" not in record.msg
+    """Drop the lines of each worker about an outage; `job_maintenance` logs an outage once."""
+    error = record.exc_info[1] if record.exc_info else None
+    return "Redis connection timeout" not in str(record.msg) and not isinstance(error, RedisError)
 
 
 def _seconds(job: Job) -> float:

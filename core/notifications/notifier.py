@@ -18,8 +18,11 @@ class Notifier(Protocol):
     def published(self, timeout: float) -> list[str]:
         """Block until a simulation has changed, at most ``timeout`` seconds; return the ids published meanwhile."""
 
-    def enqueue(self, job: str, id: str) -> None:
-        """Enqueue a job of a kind for the jobs role (`core/domain/job_kinds.py`), unless it waits or runs already."""
+    def enqueue(self, job: str, id: str) -> bool:
+        """Enqueue a job of a kind for the jobs role (`core/domain/job_kinds.py`), unless it waits or runs already.
+
+        Return False if the queue is unavailable.
+        """
 
     def alive(self) -> bool:
         """Return whether wake-ups are delivered at present."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select, text, update
 
@@ -42,6 +42,16 @@ _COUNTS = text(
     " coalesce(sum((SELECT sum(failed) FROM segments WHERE stage_id=s.id)), 0) AS failed"
     " FROM stages s WHERE s.simulation_id IN :ids GROUP BY s.simulation_id"
 ).bindparams(bindparam("ids", expanding=True))
+_UNCLAIMED_COLUMNS = (
+    "SELECT s.id, s.state, s.outcome,"
+    " EXISTS(SELECT 1 FROM launches l WHERE l.simulation_id=s.id AND l.state='live') AS launched,"
+    " NOT EXISTS(SELECT 1 FROM stages g WHERE g.simulation_id=s.id AND g.state='open') AS finished"
+    " FROM simulations s WHERE s.claim_until<=:now AND s.deleted_at IS NULL AND "
+)
+_UNCLAIMED = text(
+    f"{_UNCLAIMED_COLUMNS} s.state IN :states"
+    f" UNION ALL {_UNCLAIMED_COLUMNS} s.state='queued' AND s.outcome IS NOT NULL ORDER BY 1"
+).bindparams(bindparam("states", expanding=True))
 _CLAIMED = text("SELECT id FROM simulations WHERE claim IS NOT NULL AND claim_until>:now")
 
 
@@ -122,6 +132,22 @@ def unended_states(c: Connection) -> dict[str, str]:
 def claimed(c: Connection, now: float) -> list[str]:
     """Return the simulations that a job works on."""
     return list(c.scalars(_CLAIMED, {"now": now}))
+
+
+class UnclaimedSimulation(NamedTuple):
+    """What decides which job a simulation needs that no job works on (`core/domain/due_jobs.py`)."""
+
+    id: str
+    state: str
+    outcome: str | None
+    launched: bool
+    finished: bool
+
+
+def unclaimed(c: Connection, now: float) -> list[UnclaimedSimulation]:
+    """Return the simulations that are admitted or whose end is decided, have not ended, and that no job works on."""
+    rows = c.execute(_UNCLAIMED, {"states": _ADMITTED, "now": now})
+    return [UnclaimedSimulation(id, state, outcome, bool(a), bool(b)) for id, state, outcome, a, b in rows]
 
 
 def by_state(c: Connection) -> dict[str, int]:

@@ -74,6 +74,7 @@ simulations = Table(
     Index("simulations_state", "state", "id"),
     Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
     Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
+    Index("simulations_refused", "id", **_where("state = 'queued' AND outcome IS NOT NULL")),
     Index("simulations_claimed", "id", **_where("claim IS NOT NULL")),
 )
 

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.domain.states import State
+from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
 from core.services.simulations.finalization import Finalization
@@ -493,5 +494,5 @@ def test_a_dry_run_reports_whether_the_model_fits(
     response = submit(dry_run=True)
     thread.join()
     assert response.status_code == 200 and response.json == {"fits": True, "reason": None}
-    assert worker.dispatch.deleted()  # the simulation of a dry run is deleted
+    assert DueJobs(platform.database).of("delete")  # the simulation of a dry run is deleted
     assert client.get("/v1/simulations").json["items"] == []

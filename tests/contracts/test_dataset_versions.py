@@ -23,6 +23,7 @@ from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import GRACE
 from core.services.datasets.file_sources import Sources
+from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.store import datasets as store
 from core.store import simulations
@@ -113,9 +114,9 @@ def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clo
     id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     for attempt in range(6):
         platform.database.write(lambda c, attempt=attempt: store.claim(c, id, f"dead-{attempt}", 9.0, clock.now))  # type: ignore[misc]
-        assert platform.datasets.waiting() == ([], [])
+        assert DueJobs(platform.database).of("register") == []
         clock.now += 10.0
-        assert platform.datasets.waiting() == ([id], [])
+        assert DueJobs(platform.database).of("register") == [id]
     platform.dataset_registration.register(id)
     assert platform.datasets.get(id)["state"] == "failed"
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations import deletion
 from core.services.simulations.deletion import PREFIXES, Deletion
@@ -99,7 +100,7 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
             break
     assert number > 10 and objects(platform, ended) == [] and rows(platform, ended) == {}
     rig.dispatcher.step()
-    assert not rig.dispatch.deleted()
+    assert not DueJobs(rig.platform.database).of("delete")
 
 
 def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: DispatcherRig, ended: str) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
+from redis import Redis, RedisError
 from rq.exceptions import NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.utils import now
@@ -28,6 +29,7 @@ from core.notifications.job_queue import BoundJob, JobQueue, queue_of
 from server.job_processes import JobProcesses
 from server.supervisor import die_with
 from tests.ports import free_ports
+from tests.severed_connections import SeveredConnections
 from tests.valkey import Valkey
 from tests.waiting import until
 
@@ -41,6 +43,7 @@ class JobsRole:
 
     def __init__(self, server: Valkey, home: Path) -> None:
         self.server = server
+        self.url = server.url
         self.home = home / "jobs"
         self.home.mkdir()
         self.record = self.home / "record"
@@ -57,10 +60,12 @@ class JobsRole:
         code = 1
         try:
             die_with(parent)
+            logging.basicConfig(filename=self.home / "log", force=True)
             JobProcesses(
-                self.server.url,
+                self.url,
                 kinds,
                 self.functions,
+                lambda: self.due,
                 (self.home / "liveness").touch,
                 metrics_port=metrics_port,
                 stop_timeout=stop_timeout,
@@ -75,6 +80,23 @@ class JobsRole:
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.pid = 0
         return code
+
+    def due(self, kind: str) -> list[str]:
+        """Return the jobs of a kind that the test has listed as due and that have not run."""
+        path = self.home / "due"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [id for name, id in lines if name == kind and ("raises" in id or id not in self.ended(kind))]
+
+    def make_due(self, kind: str, id: str) -> None:
+        """List a job as due, as SQL does."""
+        with open(self.home / "due", "a") as file:
+            file.write(f"{kind} {id}\n")
+
+    def ended(self, name: str) -> list[str]:
+        """Return the jobs of a kind that have ended, in order."""
+        path = self.home / "ended"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [id for kind, id in lines if kind == name]
 
     def functions(self) -> Mapping[str, Callable[[str], None]]:
         return {kind.name: self._function(kind.name) for kind in KINDS}
@@ -97,6 +119,8 @@ class JobsRole:
                 library.pthread_mutex_lock(mutex)
             while "waits" in id and not (self.home / "go").exists():
                 time.sleep(0.01)
+            with open(self.home / "ended", "a") as file:
+                file.write(f"{name} {id}\n")
 
         return run
 
@@ -315,10 +339,94 @@ def test_jobs_continue_after_an_outage_of_redis_while_they_run(role: JobsRole) -
         until(lambda name=name: role.is_done(name, "later"))
 
 
+@pytest.fixture
+def proxy(role: JobsRole) -> Iterator[SeveredConnections]:
+    """A proxy between the role and Redis."""
+    proxy = SeveredConnections(role.server.run / "valkey.sock")
+    password = (role.server.run / "valkey.password").read_text()
+    role.url = f"redis://:{password}@127.0.0.1:{proxy.port}"
+    yield proxy
+    if role.pid:
+        role.release()
+        role.end(signal.SIGKILL)
+    proxy.close()
+
+
+@STAGE_AND_REGISTER
+@pytest.mark.parametrize("outage", ["killed", "severed"])
+def test_what_is_due_is_done_without_redis_and_through_it_afterwards(
+    role: JobsRole, proxy: SeveredConnections, name: str, outage: str
+) -> None:
+    role.start([kind for kind in QUICK if kind.name == name])
+    role.queue.enqueue(name, "before")
+    until(lambda: role.is_done(name, "before"))
+    if outage == "killed":
+        role.server.kill()
+    else:
+        proxy.sever()
+    for number in range(3):
+        role.make_due(name, f"during-{number}")
+    until(lambda: len(role.ended(name)) == 4)
+    if outage == "killed":
+        role.server.start()
+    else:
+        proxy.restore()
+    until(lambda: enqueued(role, name, "after"))
+    until(lambda: role.is_done(name, "after"))
+    assert all(len(role.runs(name, f"during-{number}")) <= 2 for number in range(3))  # two workers; claims keep one
+
+
+@STAGE_AND_REGISTER
+def test_a_job_that_runs_when_redis_is_lost_runs_to_its_end(
+    role: JobsRole, proxy: SeveredConnections, name: str
+) -> None:
+    role.start([replace(kind, concurrency=1) for kind in QUICK if kind.name == name])
+    role.queue.enqueue(name, "waits")
+    until(lambda: role.runs(name, "waits"))
+    proxy.sever()
+    until(lambda: "no heartbeat of job" in (role.home / "log").read_text())
+    role.release()
+    until(lambda: role.ended(name) == ["waits"])
+    assert len(role.runs(name, "waits")) == 1
+
+
+@STAGE_AND_REGISTER
+def test_without_redis_jobs_fail_time_out_and_end_as_with_it(role: JobsRole, name: str) -> None:
+    role.server.kill()
+    role.start([replace(kind, concurrency=1, timeout=1) for kind in QUICK if kind.name == name])
+    role.make_due(name, "raises")
+    until(lambda: len(role.runs(name, "raises")) == 2)  # again after the first pause, one second here
+    role.make_due(name, "waits")
+    until(lambda: len(role.runs(name, "waits")) == 2)  # ended at its timeout, and begun again
+    role.make_due(name, "last")
+    role.release()
+    until(lambda: "last" in role.ended(name))
+    assert role.end() == 0
+
+
+def test_sigterm_without_redis_lets_running_jobs_end(role: JobsRole) -> None:
+    role.server.kill()
+    role.start()
+    for name in ("stage", "register"):
+        role.make_due(name, "waits")
+        until(lambda name=name: role.runs(name, "waits"))
+    os.kill(role.pid, signal.SIGTERM)
+    role.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(role.pid, 0)[1]) == 0
+    role.pid = 0
+    assert {*role.ended("stage")} == {*role.ended("register")} == {"waits"}
+
+
+def test_what_is_due_is_enqueued_by_the_role_itself(role: JobsRole) -> None:
+    role.start()
+    role.make_due("stage", "due")
+    until(lambda: role.is_done("stage", "due"))
+
+
 def enqueued(role: JobsRole, name: str, id: str) -> bool:
     try:
         role.queue.enqueue(name, id)
-    except ConnectionError:
+    except RedisError:
         return False
     return True
 

@@ -12,8 +12,9 @@ from redis import Redis
 from core.notifications import redis_notifier
 from core.notifications.notifier import Notifier
 from tests.local_notifier import LocalNotifier
+from tests.severed_connections import SeveredConnections
 from tests.valkey import Valkey
-from tests.waiting import until
+from tests.waiting import TIMEOUT, until
 
 
 @pytest.fixture
@@ -96,17 +97,97 @@ def test_a_notifier_without_redis_raises_nothing_and_logs_one_warning(
     with caplog.at_level(logging.WARNING):
         notifier.wake("dispatch")
         notifier.publish("a")
-        notifier.enqueue("stage", "a")
+        assert not notifier.enqueue("stage", "a")
         assert not notifier.wait("dispatch", 0.1)
         assert notifier.published(0.1) == []
         assert not notifier.alive()
     assert len([record for record in caplog.records if record.name == "core.notifications.redis_notifier"]) == 1
     server.start()
+    until(notifier.alive)
     notifier.wake("dispatch")
     assert notifier.wait("dispatch", 5.0)
     notifier.published(0.05)
     notifier.publish("b")
     assert notifier.published(5.0) == ["b"]
+    notifier.close()
+
+
+@pytest.fixture
+def proxy(server: Valkey) -> Iterator[SeveredConnections]:
+    proxy = SeveredConnections(server.run / "valkey.sock")
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def remote(server: Valkey, proxy: SeveredConnections) -> Iterator[redis_notifier.RedisNotifier]:
+    """A notifier whose packets a test may drop; every kind of its connections is open."""
+    password = (server.run / "valkey.password").read_text()
+    notifier = redis_notifier.RedisNotifier(f"redis://:{password}@127.0.0.1:{proxy.port}")
+    assert notifier.alive() and notifier.enqueue("stage", "a")
+    assert not notifier.wait("dispatch", 0.01)
+    assert notifier.published(0.01) == []
+    yield notifier
+    notifier.close()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda notifier: notifier.wait("dispatch", 600.0),
+        lambda notifier: notifier.published(600.0),
+        lambda notifier: notifier.wake("dispatch"),
+        lambda notifier: notifier.publish("a"),
+        lambda notifier: notifier.enqueue("stage", "b"),
+        lambda notifier: notifier.job_counts(),
+        lambda notifier: notifier.alive(),
+    ],
+    ids=["wait", "published", "wake", "publish", "enqueue", "job_counts", "alive"],
+)
+def test_nothing_hangs_on_connections_whose_packets_are_dropped_and_all_recovers(
+    remote: redis_notifier.RedisNotifier,
+    proxy: SeveredConnections,
+    use: Callable[[redis_notifier.RedisNotifier], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    proxy.sever()
+    user = threading.Thread(target=use, args=(remote,))
+    user.start()
+    until(lambda: "unavailable; consumers poll instead" in caplog.text)
+    proxy.restore()
+    until(remote.alive)
+    user.join(60)  # `wait` and `published` return after the outage
+    assert not user.is_alive()
+    remote.wake("dispatch")
+    assert remote.wait("dispatch", 30.0)
+    remote.published(0.05)
+    remote.publish("b")
+    assert remote.published(30.0) == ["b"]
+
+
+def test_during_an_outage_no_command_is_sent(
+    remote: redis_notifier.RedisNotifier, proxy: SeveredConnections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.sever()
+    remote.wake("dispatch")  # begins the outage
+    sent: list[object] = []
+    monkeypatch.setattr(Redis, "execute_command", lambda *command, **options: sent.append(command))
+    monkeypatch.setattr(redis_notifier, "ping", lambda url: time.sleep(TIMEOUT))
+    for _ in range(1000):
+        remote.wake("dispatch")
+        remote.publish("a")
+        assert not remote.enqueue("stage", "a")
+    assert not sent
+
+
+def test_a_notifier_whose_server_has_lost_its_socket_is_not_alive(server: Valkey) -> None:
+    notifier = redis_notifier.RedisNotifier(server.url)
+    assert notifier.alive()
+    (server.run / "valkey.sock").unlink()
+    assert not notifier.alive()
+    server.kill()
+    server.start()
+    until(notifier.alive)
     notifier.close()
 
 

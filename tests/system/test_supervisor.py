@@ -106,6 +106,40 @@ def test_a_role_that_dies_repeatedly_is_restarted_with_exponential_back_off(supe
     assert "see " in supervisor.output()
 
 
+#: Supervises one role that touches its liveness file until it is stopped.
+PROBED = """
+import sys
+from pathlib import Path
+from server import probes
+from server.supervisor import Role, Supervisor, print_line
+home = Path(sys.argv[1])
+probes.INTERVAL = 0.05
+loop = "import os, pathlib, sys, time; print(os.getpid(), file=open(sys.argv[1] + '/pids', 'a'), flush=True); "
+loop += "[(pathlib.Path(sys.argv[1], 'beat').touch(), time.sleep(0.02)) for _ in iter(int, 1)]"
+role = Role(name="loops", command=[sys.executable, "-c", loop, str(home)],
+            probe=probes.file_probe(home / "beat", 1.0), patience=0.5)
+Supervisor(home=home, run_dir=home / "run").run([role], {}, lambda: True, lambda: print_line("ready"))
+"""
+
+
+def test_a_role_that_stops_answering_its_probe_is_killed_and_restarted(tmp_path: Path) -> None:
+    with open(tmp_path / "output", "w") as output:
+        process = subprocess.Popen([sys.executable, "-c", PROBED, str(tmp_path)], cwd=ROOT, stderr=output)
+    pids = tmp_path / "pids"
+    try:
+        until(lambda: (tmp_path / "beat").exists())
+        [first] = [int(line) for line in pids.read_text().split()]
+        os.kill(first, signal.SIGSTOP)
+        until(lambda: len(pids.read_text().split()) == 2)
+        assert "loops does not answer; it is killed" in (tmp_path / "output").read_text()
+        assert not Path(f"/proc/{first}").exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_one_shot_role_is_not_restarted(supervisor: SupervisorProcess) -> None:
     until(lambda: "once: warning: once is enough" in supervisor.output())
     (pid,) = supervisor.pids("once")

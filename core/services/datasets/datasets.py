@@ -342,12 +342,6 @@ class Datasets:
             **json.loads(prefetch.progress),
         }
 
-    def waiting(self) -> tuple[list[str], list[str]]:
-        """Return the ids of registrations and prefetches that no job has claimed."""
-        with self._database.read() as c:
-            now = self._database.now(c)
-            return store.registering(c, now), store.fetching(c, now)
-
     def in_use(self) -> list[dict[str, Any]]:
         """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:

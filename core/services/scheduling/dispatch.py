@@ -353,16 +353,6 @@ class Dispatch:
         else:
             self.collect(simulation.id)
 
-    def unfinished(self) -> list[str]:
-        """Return simulations that an earlier version ended early and did not finalize."""
-        with self._database.read() as c:
-            return simulations.unsummed(c)
-
-    def deleted(self) -> list[str]:
-        """Return deleted simulations whose objects and rows still exist, and that no job removes at present."""
-        with self._database.read() as c:
-            return simulations.deleted(c, self._database.now(c))
-
     def tick(self, running: list[ActiveSimulation], now: float) -> None:
         """Sum up arrived segments, and write at most one progress event for each simulation that advanced."""
         for id in self._progress.keys() - {simulation.id for simulation in running}:

@@ -16,7 +16,7 @@ from core.store import datasets, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
 from datasets.objectstore.base import ObjectStore
-from errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
+from errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
 
 #: Artifact with the action trace: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"
@@ -32,7 +32,10 @@ class Replays:
         self._results = results
 
     def get(self, id: str, task: int) -> Download | None:
-        """Return the replay as JSON, or None while it is made. Raise NoReplay if it cannot be made."""
+        """Return the replay as JSON, or None while it is made. Raise NoReplay if it cannot be made.
+
+        Raise StoreUnavailable while no job can be enqueued: no row in SQL asks for a replay, its client does.
+        """
         self._results.artifact(id, task, TRACE)
         key = _key(id, task)
         try:
@@ -40,7 +43,10 @@ class Replays:
         except NotFound:
             self._raise_refusal(key)
             self._check_dataset(id)
-            self._notifier.enqueue("replay", f"{id}:{task}")
+            if not self._notifier.enqueue("replay", f"{id}:{task}"):
+                raise StoreUnavailable(
+                    "Replays are made by jobs, whose queue (REDIS_URL) does not answer. Try again shortly."
+                ) from None
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Download(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))

@@ -11,3 +11,5 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("simulations", sa.Column("outcome", sa.Text))
+    condition = sa.text("state = 'queued' AND outcome IS NOT NULL")
+    op.create_index("simulations_refused", "simulations", ["id"], sqlite_where=condition, postgresql_where=condition)

@@ -1,0 +1,50 @@
+"""Due jobs in SQL: what no job has claimed, by kind. Redis only carries them faster."""
+
+from collections.abc import Callable, Mapping
+
+from core.domain.due_jobs import due_job
+from core.domain.states import State
+from core.store import datasets, simulations
+from core.store.database import Connection, Database
+
+#: The id of the periodic job `sweep`.
+SWEEP = "expired"
+#: Maximum of ids that are returned at once.
+MOST = 100
+
+
+class DueJobs:
+    """Reads which jobs are due. Replays are not among them: no row asks for one, its client does so again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, kind: str) -> list[str]:
+        """Return the ids of a kind's jobs that are due and unclaimed, at most MOST; `sweep` always is."""
+        if kind == "sweep":
+            return [SWEEP]
+        with self._database.read() as c:
+            now = self._database.now(c)
+            due = []
+            if kind in {"stage", "collect"}:
+                due = [row.id for row in simulations.unclaimed(c, now) if _kind_of(row) == kind]
+            return [*due, *(_READ[kind](c, now) if kind in _READ else ())][:MOST]
+
+    def beside_admitted(self) -> Mapping[str, list[str]]:
+        """Return the due jobs that are not for simulations between admission and end, by kind."""
+        with self._database.read() as c:
+            now = self._database.now(c)
+            return {kind: read(c, now) for kind, read in _READ.items()}
+
+
+_READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
+    "register": datasets.registering,
+    "prefetch": datasets.fetching,
+    "collect": lambda c, now: simulations.unsummed(c),
+    "delete": simulations.deleted,
+}
+
+
+def _kind_of(row: simulations.UnclaimedSimulation) -> str | None:
+    outcome = State(row.outcome) if row.outcome else None
+    return due_job(State(row.state), outcome, launched=row.launched, finished=row.finished)
