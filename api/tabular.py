@@ -2,18 +2,24 @@
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from core.domain.result_columns import (
+    FIXED_COLUMNS,
+    FIXED_KINDS,
+    NESTED_COLUMNS,
+    common_kind,
+    kind_of,
+    ordered_kinds,
+)
+
 #: Returns chunks of whole result lines from the first task on; called once for each pass.
 Lines = Callable[[], Iterable[bytes]]
 
-FIXED_COLUMNS = ("task", "status", "error")
 PARQUET = "application/vnd.apache.parquet"
-NESTED_COLUMNS = ("scenario", "metrics", "timing")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -41,27 +47,9 @@ def rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             yield flat(_decode(line))
 
 
-def kind_of(value: Any) -> str:
-    """Return the kind of a column for a value: `bool`, `int` (64 bits), `float` or `str`."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        if -(2**63) <= value < 2**63:
-            return "int"
-        return "float" if abs(value) <= sys.float_info.max else "str"
-    return "float" if isinstance(value, float) else "str"
-
-
-def common_kind(kind: str, other: str) -> str:
-    """Return the kind of a column for values of both kinds."""
-    if kind == other:
-        return kind
-    return "float" if {kind, other} == {"int", "float"} else "str"
-
-
 def columns(table_rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the kinds of all columns by name: fixed columns, then nested columns in order of first appearance."""
-    kinds: dict[str, str | None] = {"task": "int", "status": "str", "error": "str"}
+    kinds: dict[str, str | None] = dict(FIXED_KINDS)
     for row in table_rows:
         for name, value in row.items():
             if value is None:
@@ -69,10 +57,7 @@ def columns(table_rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             else:
                 known_kind = kinds.get(name)
                 kinds[name] = kind_of(value) if known_kind is None else common_kind(known_kind, kind_of(value))
-    ordered = sorted(
-        kinds, key=lambda name: -1 if name in FIXED_COLUMNS else NESTED_COLUMNS.index(name.partition(".")[0])
-    )
-    return {name: kinds[name] or "str" for name in ordered}
+    return ordered_kinds(kinds)
 
 
 def fitted(value: Any, kind: str) -> Any:

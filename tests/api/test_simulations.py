@@ -441,6 +441,7 @@ def test_a_summary_has_failures_first_and_two_means(client: FlaskClient, finishe
     summary = client.get(f"/v1/simulations/{finished}/summary").json
     assert summary["tasks"]["failed"] == 2
     assert {"mean_ok", "mean_penalised"} <= summary["metrics"]["steps"].keys()
+    assert len(summary["worst"]) == 2 and {task["status"] for task in summary["worst"]}.isdisjoint({"ok"})
 
 
 def test_a_summary_exists_only_after_the_end(client: FlaskClient, submit: Submit) -> None:

@@ -2,7 +2,8 @@
 
 import json
 
-from core.domain.statistics import MetricTally
+from core.domain.result_columns import TaskResult
+from core.domain.result_tally import ResultTally
 from core.services.scheduling.reports import crashed_line
 from runtimes.harness.evaluator.tasks import locate
 
@@ -19,9 +20,10 @@ def test_a_crashed_task_of_a_sweep_names_its_parameter_value() -> None:
 
 def test_a_crashed_task_is_in_the_groups_of_its_scenario() -> None:
     line = json.loads(crashed_line(locate(PLAN, 0), 0, "it ended", {"street": "ring", "name": "a"}))
-    tally = MetricTally([], ("street", "density"))
-    tally.add("ok", {"street": "ring", "density": "low"}, {})
-    tally.add(line["status"], line["scenario"], line["metrics"])
+    tally = ResultTally([], ("street", "density"))
+    succeeded = TaskResult(task=0, status="ok", scenario={"street": "ring", "density": "low"}, metrics={})
+    crashed = TaskResult(task=1, status=line["status"], scenario=line["scenario"], metrics=line["metrics"])
+    tally.add([succeeded, crashed])
     groups = tally.summary()["groups"]
     assert groups["street"]["ring"]["tasks"] == {"total": 2, "done": 2, "failed": 1}
     assert list(groups["density"]) == ["low"]  # the scenario has no density that is known

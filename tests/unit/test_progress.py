@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 
 from core.domain.outcomes import too_many
-from core.domain.statistics import MetricTally
+from core.domain.result_columns import TaskResult
+from core.domain.result_tally import ResultTally
 from core.services.scheduling.progress import Progress
 from core.store.leases import Segment
 
@@ -47,10 +48,10 @@ def test_an_undeclared_metric_is_penalised_in_any_order_of_results() -> None:
     results = [("failed", {}), ("ok", {"x": 1.0}), ("ok", {"x": 3.0, "late": 5.0}), ("crashed", {})]
     summaries = []
     for order in permutations(results):
-        tally = MetricTally([{"name": "score", "worst": 0.0}], ("street",))
+        tally = ResultTally([{"name": "score", "worst": 0.0}], ("street",))
         for status, metrics in order:
-            tally.add(status, {"street": "ramp"}, metrics)
-        summaries.append(tally.summary(interval=False))
+            tally.add([TaskResult(task=0, status=status, scenario={"street": "ramp"}, metrics=metrics)])
+        summaries.append(tally.summary())
     assert all(summary == summaries[0] for summary in summaries)
     for metrics in (summaries[0]["metrics"], summaries[0]["groups"]["street"]["ramp"]["metrics"]):
         assert (metrics["x"]["mean_ok"], metrics["x"]["mean_penalised"]) == (2.0, None)
@@ -58,7 +59,7 @@ def test_an_undeclared_metric_is_penalised_in_any_order_of_results() -> None:
 
 
 def test_an_undeclared_metric_has_its_plain_mean_when_no_task_failed() -> None:
-    tally = MetricTally([], ())
+    tally = ResultTally([], ())
     for value in (1.0, 3.0):
-        tally.add("ok", {}, {"x": value})
+        tally.add([TaskResult(task=0, status="ok", scenario={}, metrics={"x": value})])
     assert tally.summary()["metrics"]["x"]["mean_penalised"] == 2.0

@@ -3,26 +3,21 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from core.domain.outcomes import ErrorTally
-from core.domain.statistics import MetricTally
+from core.domain.result_columns import TaskResult
+from core.domain.result_tally import BLOCK, ResultTally
+from core.domain.worst_tasks import worst_tasks_of
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
+from runtimes.harness.evaluator.tasks import TaskPlan
 
-
-class _TimedResult(msgspec.Struct):
-    status: str
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
-    error: str | None = None
-    timing: dict[str, Any] = {}
-
-
-_result_decoder = msgspec.json.Decoder(_TimedResult)
+_result_decoder = msgspec.json.Decoder(TaskResult)
 
 
 def summarize(
@@ -33,27 +28,46 @@ def summarize(
     ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of tasks, if not all have
     a result.
     """
-    definition = played(json.loads(row.provenance)["dataset"]).definition
-    tally = MetricTally(definition["metrics"], definition.get("group_by", ()))
+    provenance = json.loads(row.provenance)
+    definition = played(provenance["dataset"]).definition
+    tally = tally_of(provenance)
+    worst = worst_tasks_of(definition)
     errors = ErrorTally()
     digest = hashlib.sha256()
     crc = size = 0
     for body in bodies:
         crc = zlib.crc32(body, crc)
         size += len(body)
-        for line in body.splitlines():
-            result = _result_decoder.decode(line)
-            tally.add(result.status, result.scenario, result.metrics)
-            tally.clock(result.timing)
-            if result.status != "ok":
-                errors.add(result.status, result.error)
+        for block in blocks_of(body):
+            task_results = list(map(_result_decoder.decode, block))
+            tally.add(task_results)
+            worst.add(task_results)
+            for result in task_results:
+                if result.status != "ok":
+                    errors.add(result.status, result.error)
             # Without `timing`, the last member of a line and the only one that may differ between two runs.
-            digest.update(line[: line.rindex(b',"timing":')] + b"}\n")
-    summary = tally.summary() | {"results_digest": "sha256:" + digest.hexdigest()}
+            digest.update(b"".join([line[: line.rindex(b',"timing":')] + b"}\n" for line in block]))
+    summary = tally.summary() | {"worst": worst.described(), "results_digest": "sha256:" + digest.hexdigest()}
     summary["score"] = definition.get("score")
     if total is not None:
         summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, size, crc)}, errors
+
+
+def tally_of(provenance: dict[str, Any]) -> ResultTally:
+    """Return the empty tally of a simulation."""
+    definition = played(provenance["dataset"]).definition
+    plan = (provenance.get("play") or {}).get("tasks") or {}
+    swept = tuple(plan.get("sweep") or ())
+    per_combination = TaskPlan(plan).per_combination if swept else 1
+    return ResultTally(definition["metrics"], definition.get("group_by", ()), swept, per_combination)
+
+
+def blocks_of(body: bytes) -> Iterator[list[bytes]]:
+    """Yield lines in blocks: decoded results take several times the memory of their lines."""
+    lines = iter(body.splitlines())
+    while block := list(islice(lines, BLOCK)):
+        yield block
 
 
 def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]:
@@ -61,8 +75,11 @@ def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]
 
     It reads no object, so a simulation can be cancelled while the object store is away.
     """
-    definition = played(json.loads(row.provenance)["dataset"]).definition
-    summary = MetricTally(definition["metrics"], definition.get("group_by", ())).summary()
-    summary |= {"results_digest": "sha256:" + hashlib.sha256().hexdigest(), "score": definition.get("score")}
+    provenance = json.loads(row.provenance)
+    summary = tally_of(provenance).summary() | {"worst": []}
+    summary |= {
+        "results_digest": "sha256:" + hashlib.sha256().hexdigest(),
+        "score": played(provenance["dataset"]).definition.get("score"),
+    }
     summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, 0, 0, ())}

@@ -53,6 +53,11 @@ class TaskPlan:
         self._swept: Mapping[str, Any] = {}
         self._all_params: Mapping[str, Any] = self._params
 
+    @property
+    def per_combination(self) -> int:
+        """Number of consecutive tasks with the same values of the swept parameters."""
+        return self.scenarios * self._repeat
+
     def locate(self, task: int) -> Located:
         """Resolve a task number in constant time; raise IndexError if there is no such task."""
         if not 0 <= task < self.count:

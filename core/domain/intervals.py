@@ -1,0 +1,49 @@
+"""Confidence intervals of 95 %: Wilson for rates, percentile bootstrap or normal approximation for means.
+
+Wilson: J. Am. Stat. Assoc. 22, 1927. Bootstrap: Efron 1979; its random numbers are seeded, so equal results give equal
+bytes.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Resamples of the bootstrap, and the maximum of values for it; beyond it the normal approximation is as good.
+RESAMPLES, BOOTSTRAPPED = 1000, 20_000
+Z = 1.959963984540054
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Return the interval of a rate: 0 of 288 still means up to 1.3 %."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, z2 = hits / trials, Z * Z
+    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = Z / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def normal_interval(count: int, mean: float, m2: float) -> tuple[float, float]:
+    """Return the interval of a mean by the normal approximation; ``m2`` is the sum of squared deviations."""
+    if count < 2:
+        return mean, mean
+    half = Z * math.sqrt(m2 / (count - 1) / count)
+    return mean - half, mean + half
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the interval of the mean of values, all of which are here."""
+    n = len(values)
+    if n < 2:
+        only = float(values[0]) if n else 0.0
+        return only, only
+    if n > BOOTSTRAPPED:
+        mean = float(values.mean())
+        return normal_interval(n, mean, float(((values - mean) ** 2).sum()))
+    generator = np.random.Generator(np.random.PCG64(0))
+    means = np.empty(RESAMPLES)
+    for at in range(RESAMPLES):
+        means[at] = values[generator.integers(0, n, n)].mean()
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)

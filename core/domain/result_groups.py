@@ -1,0 +1,154 @@
+"""Groups of results: statuses, outcomes and statistics of metrics for each group, in bounded memory.
+
+A group or an outcome beyond its limit is not listed.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.domain.grouped_column import Codes, Floats, GroupedColumn, sorted_by_group
+
+#: Most outcomes of a metric. Further outcomes count together, as OTHERS.
+OUTCOMES = 1000
+OTHERS = "(others)"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive results. ``statuses``: positions in ``names``, whose first is `ok`. ``succeeded``: the ``ok`` tasks.
+
+    ``numbers`` and ``texts``: metrics of the ``ok`` tasks; NaN or None for no value.
+    """
+
+    names: Sequence[str]
+    statuses: NDArray[np.int64]
+    succeeded: NDArray[np.int64]
+    numbers: Mapping[str, Floats]
+    texts: "Mapping[str, NumberedTexts]"
+
+
+class OutcomeNames:
+    """Numbers the values of a text metric, for all groups."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def numbered(self, values: Sequence[Any]) -> "NumberedTexts":
+        """Return the numbers of values; OUTCOMES for further ones, -1 for what is not a text."""
+        numbers = self._numbers
+        for value in dict.fromkeys(value for value in values if type(value) is str):
+            if value not in numbers and len(numbers) < OUTCOMES:
+                numbers[value] = len(numbers)
+        codes = [numbers.get(value, OUTCOMES) if type(value) is str else -1 for value in values]
+        return NumberedTexts(self, np.array(codes, np.int64))
+
+    def counts(self, numbered: Mapping[int, int]) -> dict[str, int]:
+        """Return counts by value, in alphabetical order, from counts by number."""
+        counts = {name: numbered[number] for name, number in self._numbers.items() if number in numbered}
+        if OUTCOMES in numbered:
+            counts[OTHERS] = counts.get(OTHERS, 0) + numbered[OUTCOMES]
+        return dict(sorted(counts.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedTexts:
+    """A block's values of a text metric."""
+
+    names: OutcomeNames
+    numbers: NDArray[np.int64]
+
+
+class Grouping:
+    """Results by group. ``limit``: most groups."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        #: Numbers of the groups by key, in order of first appearance.
+        self.groups: dict[Any, int] = {}
+        #: Results that belong to no listed group.
+        self.unlisted = 0
+        self._statuses: dict[int, dict[str, int]] = {}
+        self._columns: dict[str, GroupedColumn] = {}
+        self._outcomes: dict[str, tuple[OutcomeNames, dict[int, dict[int, int]]]] = {}
+
+    def add(self, block: Block, keys: Sequence[Hashable] | None, room: int) -> None:
+        """Add a block. ``keys``: the group of each result, None for no group; None if all belong to one group.
+
+        ``room``: most values that each metric keeps for quantiles, in all groups together.
+        """
+        codes = self._codes(keys) if keys is not None else np.zeros(len(block.statuses), np.int64)
+        self._count_statuses(codes, block)
+        codes = codes[block.succeeded]
+        order, ordered = sorted_by_group(codes) if keys is not None else (None, codes)
+        for name, values in block.numbers.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = GroupedColumn()
+            column.add(ordered, values if order is None else values[order], room)
+        for name, texts in block.texts.items():
+            self._count_outcomes(name, codes, texts)
+
+    def _codes(self, keys: Sequence[Hashable]) -> Codes:
+        """Return the number of each result's group; -1 for the key None, and beyond the limit."""
+        for key in dict.fromkeys(keys):
+            if key is not None and key not in self.groups and len(self.groups) < self._limit:
+                self.groups[key] = len(self.groups)
+        get = self.groups.get
+        codes = np.array([get(key, -1) for key in keys], np.int64)
+        self.unlisted += int((codes < 0).sum()) - sum(key is None for key in keys)
+        return codes
+
+    def _count_outcomes(self, name: str, codes: Codes, texts: NumberedTexts) -> None:
+        counted = (codes >= 0) & (texts.numbers >= 0)
+        pairs = codes[counted] * (OUTCOMES + 1) + texts.numbers[counted]
+        _, groups = self._outcomes.setdefault(name, (texts.names, {}))
+        for pair, count in zip(*(array.tolist() for array in np.unique(pairs, return_counts=True)), strict=True):
+            group, number = divmod(pair, OUTCOMES + 1)
+            counts = groups.setdefault(group, {})
+            counts[number] = counts.get(number, 0) + count
+
+    def _count_statuses(self, codes: Codes, block: Block) -> None:
+        listed = codes >= 0
+        kinds = len(block.names)
+        keys, counts = np.unique(codes[listed] * kinds + block.statuses[listed], return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            statuses = self._statuses.setdefault(key // kinds, {})
+            name = block.names[key % kinds]
+            statuses[name] = statuses.get(name, 0) + count
+
+    def statuses(self, group: int) -> dict[str, int]:
+        """Return the number of a group's results by status, failures first."""
+        statuses = self._statuses.get(group, {})
+        return dict(sorted(statuses.items(), key=lambda item: (item[0] == "ok", item[0])))
+
+    def summary(
+        self, group: int, worst: Mapping[str, float | None], *, interval: bool, bootstrap: bool = False
+    ) -> dict[str, Any]:
+        """Return a group's statuses, outcomes and statistics.
+
+        ``worst``: by declared metric, the value that a task counts which is not ``ok``.
+        """
+        statuses = self.statuses(group)
+        done = sum(statuses.values())
+        failed = done - statuses.get("ok", 0)
+        metrics = {}
+        for name in dict.fromkeys((*worst, *self._columns)):
+            column = self._columns.get(name) or GroupedColumn()
+            if column.count(group) or (failed and name in worst):
+                metrics[name] = column.summary(group, penalties=failed, worst=worst.get(name))
+                if interval:
+                    metrics[name] |= column.interval(group, bootstrap=bootstrap)
+        return {
+            "tasks": {"total": done, "done": done, "failed": failed},
+            "statuses": statuses,
+            "outcomes": {
+                name: names.counts(groups[group])
+                for name, (names, groups) in sorted(self._outcomes.items())
+                if group in groups
+            },
+            "metrics": metrics,
+        }
