@@ -1,10 +1,13 @@
 """Schemas of a simulation's outputs: results, events, logs, artifacts, summary; and of the health checks."""
 
-from marshmallow import fields
+from marshmallow import fields, validate
 
 from api.schemas.fields import Choice, Flag, Headers, Open, Strict, Text, Whole
 from api.schemas.pages import PageQuery, PageSchema
+from core.domain.result_selection import PAGE
 
+#: Statuses of tasks.
+STATUSES = ("ok", "failed", "crashed", "timed_out", "invalid")
 SIMULATION_ID = r"^[0-9a-z]{26}$"
 
 
@@ -15,7 +18,7 @@ class ResultSchema(Open):
     status = fields.String(
         required=True,
         metadata={
-            "enum": ["ok", "failed", "crashed", "timed_out", "invalid"],
+            "enum": list(STATUSES),
             "description": "Outcome of the task.",
         },
     )
@@ -35,6 +38,26 @@ class ResultsQuery(Strict):
 
     format = Choice("ndjson", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
     start = Whole(0, text=True, data_key="from", metadata={"description": "First task; not with `follow`."})
+    status = fields.List(
+        Choice(*STATUSES),
+        validate=validate.Length(1, len(STATUSES)),
+        metadata={"description": "Only results with this status; may be repeated. Not with `follow`."},
+    )
+    sort = Text(
+        r"^-?[^\x00-\x1f\x7f]+$",
+        longest=300,
+        metadata={
+            "description": "Column to sort by, such as `metrics.score`; with `-` in front, the largest first. Numbers "
+            "precede texts, and results without the value are last. More than 10,000 results need a `limit`."
+        },
+    )
+    limit = Whole(
+        1,
+        PAGE,
+        text=True,
+        metadata={"description": "Most results; the header `Link` has the address of the next ones."},
+    )
+    after = Text(r"^[A-Za-z0-9_-]+$", longest=8000, metadata={"description": "Cursor, from the header `Link`."})
     follow = Flag(
         text=True,
         load_default=False,

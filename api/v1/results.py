@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
-from flask import Response
+from flask import Response, request
 from flask.views import MethodView
 
 from api.blueprint import BINARY, EVENT, TEXT, Blueprint, Success, empty_response
@@ -12,6 +13,7 @@ from api.context import context, services
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose
+from api.paging import LINK
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
 from api.streams import (
     NDJSON,
@@ -24,7 +26,8 @@ from api.streams import (
     require_free_stream,
     stream,
 )
-from api.tabular import PARQUET, as_csv
+from api.tabular import PARQUET, Lines, as_csv
+from core.domain.result_selection import Selection
 from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
@@ -34,6 +37,8 @@ blueprint = Blueprint(
 CSV = "text/csv"
 FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
 STREAM_FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
+#: Headers that only a file whose size is known can answer.
+CONDITIONS = ("Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
 
 
 def follow(id: str, skip: int, format: str) -> Response:
@@ -43,28 +48,57 @@ def follow(id: str, skip: int, format: str) -> Response:
     return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), STREAM_FORMATS[format])
 
 
-def table(id: str, start: int, format: str) -> Response:
-    """Answer with the present results in task order, from task ``start`` on."""
+def table(id: str, selection: Selection, format: str) -> Response:
+    """Answer with the present results in task order, or with a selection of them."""
     results = services().results
+    headers: dict[str, str] = {}
+    if selection.pages:
+        page, cursor = results.page(id, selection)
+        if cursor is not None:
+            headers["Link"] = next_page(cursor)
+
+        def lines() -> Iterable[bytes]:
+            return page
+
+    else:
+
+        def lines() -> Iterable[bytes]:
+            return results.selected(id, selection)
+
     if format == "ndjson":
-        return Response(
-            mark_incomplete(read_ahead(results.lines(id, start=start))), content_type=NDJSON, direct_passthrough=True
-        )
-    if start:
-        raise Invalid("`from` is for NDJSON only; CSV and Parquet files contain all results.")
-    attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
-    services().simulations.get(id)  # raises before the first byte is sent
-
-    def lines() -> Iterable[bytes]:
-        return results.lines(id)
-
+        body = mark_incomplete(read_ahead(lines()))
+        return Response(body, headers=headers, content_type=NDJSON, direct_passthrough=True)
+    headers["Content-Disposition"] = f'attachment; filename="{id}.{format}"'
+    kinds, version = results.columns(id)  # raises before the first byte is sent
     if format == "csv":
-        body = read_ahead(as_csv(lines))
-        return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
-    from api.parquet import as_parquet  # imported at the first use: pyarrow is large
+        body = read_ahead(as_csv(lines, kinds))
+        return Response(body, headers=headers, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
+    return parquet(lines, kinds, f"{version} {selection}", headers)
 
-    blob = as_parquet(lines, context().spool)
-    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=attachment)
+
+def parquet(lines: Lines, kinds: Mapping[str, str] | None, version: str, headers: Mapping[str, str]) -> Response:
+    """Answer with a Parquet file: a GET of the whole file is streamed if the columns are known, else it is spooled.
+
+    Both are equal to the byte. ``version``: of the results and their selection.
+    """
+    from api.parquet import as_parquet, etag_of, stream_parquet  # imported at the first use: pyarrow is large
+
+    if kinds is None:
+        blob = as_parquet(lines, context().spool)
+        return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=headers)
+    etag = etag_of(version, kinds)
+    if request.method == "GET" and not any(name in request.headers for name in CONDITIONS):
+        headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache", **headers}
+        body = read_ahead(stream_parquet(lines(), kinds))
+        return Response(body, headers=headers, content_type=PARQUET, direct_passthrough=True)
+    blob = as_parquet(lines, context().spool, kinds, etag)
+    return serve(blob.read, size=blob.size, etag=etag, media_type=PARQUET, headers=headers)
+
+
+def next_page(cursor: str) -> str:
+    """Return the Link header of the next page of this request's results."""
+    query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
+    return f'<{request.path}?{urlencode([*query, ("after", cursor)])}>; rel="next"'
 
 
 @blueprint.at("/results")
@@ -78,6 +112,7 @@ class ResultsView(MethodView):
         Success(
             description="Results, a line or row for each task.",
             media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
+            headers=LINK,
         ),
         other_responses={
             204: {"description": "The stream has delivered all results already: do not reconnect."},
@@ -89,12 +124,15 @@ class ResultsView(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
 
-        The present results in task order; or with `follow`, in order of arrival until the simulation ends. A stream of
-        lines that cannot be completed ends with a line `{"incomplete": reason}`.
+        The present results in task order, or a selection of them by `status`, `sort` and `limit`; or with `follow`, in
+        order of arrival until the simulation ends. A stream of lines that cannot be completed ends with a line
+        `{"incomplete": reason}`.
         """
         if query["follow"]:
             if "start" in query:
                 raise Invalid("`from` is for results in task order; resume a followed stream with `skip`.")
+            if selecting := sorted(query.keys() & {"status", "sort", "limit", "after"}):
+                raise Invalid(f"`{selecting[0]}` selects present results; leave it out, or leave out `follow`.")
             format = choose(STREAM_FORMATS, query.get("format"))
             if format not in STREAM_FORMATS:
                 raise Invalid(f"The format {format} cannot be streamed; leave out `follow` or `format`.")
@@ -107,7 +145,16 @@ class ResultsView(MethodView):
             return follow(id, query.get("skip", 0), format)
         if "skip" in query:
             raise Invalid("`skip` is for a followed stream; use `from` for results in task order.")
-        return table(id, query.get("start", 0), choose(FORMATS, query.get("format")))
+        selection = Selection(
+            start=query.get("start", 0),
+            statuses=frozenset(query.get("status", ())),
+            sort=query.get("sort"),
+            limit=query.get("limit"),
+            after=query.get("after"),
+        )
+        if selection.after is not None and not selection.pages:
+            raise Invalid("`after` is the cursor of a page; add the `limit` and `sort` of the page before.")
+        return table(id, selection, choose(FORMATS, query.get("format")))
 
 
 @blueprint.at("/events")

@@ -5,17 +5,22 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pandas
+import pyarrow.parquet as pq
 import pytest
 from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.parquet import as_parquet
+from api import parquet
+from api.parquet import LineParser, as_parquet, stream_parquet
 from api.streams import frame
 from api.tabular import as_csv, columns, escape_formula, flat
+from core.domain.result_selection import Selection, page_of
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
@@ -118,7 +123,10 @@ def test_a_stream_of_lines_is_resumed_by_its_query(client: FlaskClient, finished
 
 @pytest.mark.parametrize(
     "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=2", "from=-1", "from=x",
-              "format=xml", "format=csv&from=3", "folow=true"],
+              "format=xml", "folow=true", "status=good", "limit=0",
+              "limit=10001", "sort=score", "sort=metrics.scroe", "sort=metrics", "after=x", "limit=2&after=%",
+              "limit=2&after=x",
+              "sort=-task&limit=2&after=NQ", "follow=true&sort=task", "follow=true&status=ok", "follow=true&limit=3"],
 )  # fmt: skip
 def test_an_invalid_query_is_refused(client: FlaskClient, finished: str, query: str) -> None:
     problem(client.get(f"/v1/simulations/{finished}/results?{query}"), 422, "invalid")
@@ -232,6 +240,134 @@ def test_an_integer_beyond_every_float_is_text() -> None:
 def test_results_that_arrive_between_the_passes_do_not_break_a_table() -> None:
     passes = iter([[line(0, a=1)], [line(0, a=1), line(1, a="later", z=3)]])
     assert b"".join(as_csv(lambda: next(passes))).count(b"\r\n") == 3
+
+
+OBJECTS = st.recursive(
+    st.dictionaries(st.sampled_from(["a", "b", "a.b", "c"]), VALUES | st.lists(st.integers(), max_size=2), max_size=4),
+    lambda inner: st.dictionaries(st.sampled_from(["a", "b", "d"]), VALUES | inner, max_size=4),
+    max_leaves=4,
+)
+
+
+@given(st.lists(OBJECTS | st.fixed_dictionaries({"x": st.floats(allow_nan=False, allow_infinity=False)}), max_size=8))
+def test_both_parsers_give_the_same_table(metrics: list[dict[str, Any]]) -> None:
+    lines = [line(task, **members) for task, members in enumerate(metrics)]
+    kinds = columns(flat(json.loads(text)) for text in lines)
+    parser = LineParser(kinds)
+    expected = parser.parse_slowly(b"".join(lines))
+    if lines:
+        assert parser.parse(b"".join(lines)).equals(expected)
+    file = b"".join(stream_parquet(lines, kinds))
+    assert pq.read_table(io.BytesIO(file)).equals(expected)
+    blob = as_parquet(lambda: lines, None)
+    assert b"".join(blob.read(0, blob.size)) == file
+
+
+def test_ordinary_lines_take_the_fast_parser() -> None:
+    lines = line(0, score=1.5, steps=3, word="x") + line(1, "crashed") + line(2, score=2, steps=4, word=None)
+    inference = lines.replace(b'"seconds":0.5', b'"seconds":0.5,"inference":{"p50":0.1}', 1).replace(
+        b'"seconds":0.5}', b'"seconds":0.5,"inference":null}', 1
+    )
+    for text in (lines, inference):
+        parser = LineParser(columns(flat(json.loads(part)) for part in text.splitlines()))
+        assert parser.parse_fast(text).equals(parser.parse_slowly(text))
+
+
+def test_row_groups_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROWS", 7)
+    monkeypatch.setattr(parquet, "PARSED", 500)
+    lines = [line(task, word=f"w{task % 3}") for task in range(50)]
+    kinds = columns(flat(json.loads(text)) for text in lines)
+    files = {
+        b"".join(stream_parquet([b"".join(lines[at : at + size]) for at in range(0, 50, size)], kinds))
+        for size in (1, 3, 50)
+    }
+    assert len(files) == 1 and pq.ParquetFile(io.BytesIO(files.pop())).num_row_groups == 8
+
+
+# -- selections
+
+
+def tasks_of(response: Any) -> list[int]:
+    assert response.status_code == 200, response.data
+    return [result["task"] for result in lines_of(response.data)]
+
+
+def pages(client: FlaskClient, path: str) -> Iterator[list[int]]:
+    while True:
+        response = client.get(path)
+        yield tasks_of(response)
+        if "Link" not in response.headers:
+            return
+        path = response.headers["Link"].partition("<")[2].partition(">")[0]
+
+
+def test_results_are_selected_by_status(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results"
+    failed = [result["task"] for result in lines_of(client.get(path).data) if result["status"] != "ok"]
+    statuses = "&".join(f"status={status}" for status in ("failed", "crashed", "timed_out", "invalid"))
+    assert len(failed) == 2 and tasks_of(client.get(f"{path}?{statuses}")) == failed
+    assert len(tasks_of(client.get(f"{path}?status=ok"))) == 18
+    assert client.get(f"{path}?status=ok&format=csv").data.count(b"\r\n") == 19
+    frame = pandas.read_parquet(io.BytesIO(client.get(f"{path}?{statuses}&format=parquet").data))
+    assert list(frame["task"]) == failed
+
+
+def test_results_are_sorted_and_read_by_pages(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results"
+    assert tasks_of(client.get(f"{path}?sort=-metrics.return&limit=3")) == [19, 18, 17]
+    found = list(pages(client, f"{path}?sort=-metrics.return&limit=6"))
+    assert [len(page) for page in found] == [6, 6, 6, 2] and [*chain(*found)] == list(range(19, -1, -1))
+    assert list(pages(client, f"{path}?limit=8&from=3")) == [[*range(3, 11)], [*range(11, 19)], [19]]
+    assert tasks_of(client.get(f"{path}?sort=scenario.name"))[:3] == [0, 1, 10]
+    table = client.get(f"{path}?sort=-metrics.return&limit=2&format=parquet")
+    assert list(pandas.read_parquet(io.BytesIO(table.data))["task"]) == [19, 18] and "Link" in table.headers
+    assert client.get(f"{path}?sort=task&limit=2&format=csv").data.count(b"\r\n") == 3
+
+
+def test_more_sorted_results_than_a_page_need_a_limit(
+    client: FlaskClient, finished: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.services.simulations.results.PAGE", 19)
+    refused = problem(client.get(f"/v1/simulations/{finished}/results?sort=task"), 422, "invalid")
+    assert "limit=19" in refused["detail"]
+
+
+def test_a_conditional_request_knows_the_streamed_file(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results?format=parquet"
+    whole = client.get(path)
+    assert client.get(path, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
+    ranges = [{"Range": f"bytes={span}", "If-Range": whole.headers["ETag"]} for span in ("0-99", "100-")]
+    parts = [client.get(path, headers=headers) for headers in ranges]
+    assert b"".join(part.data for part in parts) == whole.data
+    assert client.get(f"{path}&status=ok").headers["ETag"] != whole.headers["ETag"]
+
+
+SORTED = st.lists(
+    st.tuples(
+        st.sampled_from(["ok", "failed"]), st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["a", "b", None])
+    )
+)
+
+
+@given(SORTED, st.integers(1, 4), st.sampled_from(["metrics.x", "-metrics.x"]))
+def test_pages_of_any_results_are_one_sorted_list(tasks: list[tuple[str, Any]], limit: int, sort: str) -> None:
+    lines = [line(number, status, x=value) for number, (status, value) in enumerate(tasks)]
+    selection = Selection(sort=sort, limit=limit, statuses=frozenset({"ok"}))
+    found: list[int] = []
+    while True:
+        page, cursor = page_of(lines, selection)
+        found += [json.loads(text)["task"] for text in page]
+        if cursor is None:
+            break
+        selection = replace(selection, after=cursor)
+    chosen = [number for number, (status, _) in enumerate(tasks) if status == "ok"]
+    numbers = [number for number in chosen if isinstance(tasks[number][1], int | float)]
+    texts = [number for number in chosen if isinstance(tasks[number][1], str)]
+    missing = [number for number in chosen if tasks[number][1] is None]
+    for group in (numbers, texts):
+        group.sort(key=lambda number: tasks[number][1], reverse=sort.startswith("-"))
+    assert found == numbers + texts + missing
 
 
 # -- streamed by the submission
