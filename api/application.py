@@ -21,6 +21,7 @@ from api.v1 import (
     results,
     runtimes,
     simulations,
+    sweeps,
     transfers,
     uploads,
 )
@@ -33,6 +34,7 @@ their `type` is the address of a description. Lists are paginated: pass `next` a
 BLUEPRINTS = (
     simulations,
     results,
+    sweeps,
     artifacts,
     models,
     runtimes,

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class LineParser:
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
-        self.schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
+        self.schema = schema_of(kinds)
         members: dict[str, Any] = {}
         for name, kind in kinds.items():
             *parents, last = name.split(".")
@@ -78,12 +78,20 @@ class LineParser:
 
     def parse_slowly(self, lines: bytes) -> pa.Table:
         """Return any lines as a table; a value that does not fit its column is null."""
-        parsed = list(rows([lines]))
-        arrays = [
-            pa.array([fitted(row.get(name), kind) for row in parsed], type=_KINDS[kind])
-            for name, kind in self._kinds.items()
-        ]
-        return pa.table(arrays, schema=self.schema)
+        return table_of(list(rows([lines])), self._kinds)
+
+
+def schema_of(kinds: Mapping[str, str]) -> pa.Schema:
+    """Return the schema of a table."""
+    return pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
+
+
+def table_of(table_rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> pa.Table:
+    """Return rows as a table."""
+    arrays = [
+        pa.array([fitted(row.get(name), kind) for row in table_rows], type=_KINDS[kind]) for name, kind in kinds.items()
+    ]
+    return pa.table(arrays, schema=schema_of(kinds))
 
 
 def _type_of(member: Any) -> pa.DataType:
@@ -145,10 +153,14 @@ class _Pieces:
 
 def stream_parquet(lines: Iterable[bytes], kinds: Mapping[str, str]) -> Iterator[bytes]:
     """Yield a Parquet file, a row group at a time, in one pass and constant memory."""
-    parser = LineParser(kinds)
+    return written(row_groups(lines, LineParser(kinds)), schema_of(kinds))
+
+
+def written(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[bytes]:
+    """Yield the Parquet file of tables of at most ROWS rows, a table at a time."""
     pieces = _Pieces()
-    with pq.ParquetWriter(pieces, parser.schema, compression="zstd") as writer:
-        for table in row_groups(lines, parser):
+    with pq.ParquetWriter(pieces, schema, compression="zstd") as writer:
+        for table in tables:
             writer.write_table(table, row_group_size=ROWS)
             yield pieces.take()
     yield pieces.take()

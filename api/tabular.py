@@ -40,6 +40,17 @@ def _flatten(row: dict[str, Any], prefix: str, members: Mapping[str, Any]) -> No
             row[path] = msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
+def flat_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return any document as a row: nested members have dotted names, lists become JSON."""
+    row: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            _flatten(row, name, value)
+        else:
+            row[name] = value
+    return row
+
+
 def rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield a row for each result line."""
     for chunk in lines:
@@ -49,7 +60,12 @@ def rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 def columns(table_rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the kinds of all columns by name: fixed columns, then nested columns in order of first appearance."""
-    kinds: dict[str, str | None] = dict(FIXED_KINDS)
+    return ordered_kinds(kinds_of(table_rows, FIXED_KINDS))
+
+
+def kinds_of(table_rows: Iterable[Mapping[str, Any]], known: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the kinds of all columns by name in order of first appearance, after known ones; None without a value."""
+    kinds: dict[str, str | None] = dict(known)
     for row in table_rows:
         for name, value in row.items():
             if value is None:
@@ -57,7 +73,7 @@ def columns(table_rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             else:
                 known_kind = kinds.get(name)
                 kinds[name] = kind_of(value) if known_kind is None else common_kind(known_kind, kind_of(value))
-    return ordered_kinds(kinds)
+    return kinds
 
 
 def fitted(value: Any, kind: str) -> Any:
@@ -83,10 +99,15 @@ def as_csv(lines: Lines, kinds: Mapping[str, str] | None = None) -> Iterator[byt
     """Yield the results as CSV (RFC 4180). ``kinds``: of the columns; None to find them by a pass over all lines."""
     if kinds is None:
         kinds = columns(rows(lines()))
+    return csv_of(rows(lines()), kinds)
+
+
+def csv_of(table_rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield rows as CSV."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(escape_formula(name) for name in kinds)
-    for number, row in enumerate(rows(lines()), 1):
+    for number, row in enumerate(table_rows, 1):
         writer.writerow(escape_formula(fitted(row.get(name), kind)) for name, kind in kinds.items())
         if number % 500 == 0:
             yield text.getvalue().encode()

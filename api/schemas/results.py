@@ -68,6 +68,29 @@ class ResultsQuery(Strict):
     skip = Whole(0, text=True, metadata={"description": "Number of results to skip when resuming a followed stream."})
 
 
+class SweepQuery(Strict):
+    """Format of a sweep's rows."""
+
+    format = Choice("json", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
+
+
+class SweepRowSchema(Open):
+    """One combination of the swept parameters."""
+
+    params = fields.Dict(required=True, metadata={"description": "Values of the swept parameters, by name."})
+    tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
+    statuses = fields.Dict(required=True, metadata={"description": "Number of tasks by status, failures first."})
+    outcomes = fields.Dict(required=True, metadata={"description": "Number of tasks by value, of each text metric."})
+    metrics = fields.Dict(required=True, metadata={"description": "Statistics by metric, with the 95 % interval."})
+
+
+class SweepSchema(Open):
+    """All combinations of the swept parameters, in the order of their tasks."""
+
+    parameters = fields.List(fields.String(), required=True, metadata={"description": "Names of the parameters."})
+    rows = fields.List(fields.Nested(SweepRowSchema), required=True)
+
+
 class EventsQuery(Strict):
     """Position in a simulation's events."""
 
@@ -170,6 +193,17 @@ class SummarySchema(Open):
         required=True,
         metadata={"description": "By metric: `mean_ok` over tasks that are `ok`, `mean_penalised` over all tasks."},
     )
+    worst = fields.List(
+        fields.Dict(),
+        metadata={"description": "The ten worst tasks: those that are not `ok` first, then the worst scores."},
+    )
+    groups = fields.Dict(
+        metadata={"description": "The same statistics by scenario field, and by swept parameter as `params.NAME`."}
+    )
+    sweep = fields.Dict(
+        metadata={"description": "`rows`: the statistics by combination; `complete`: whether these are all."}
+    )
+    columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
 
 
 class ComparisonSchema(Open):

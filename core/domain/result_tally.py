@@ -131,9 +131,7 @@ class ResultTally:
 
     def summary(self) -> dict[str, Any]:
         """Return totals, `timing`, `groups` and `sweep`; complete the last block."""
-        if self._waiting:
-            block, self._waiting = self._waiting, []
-            self._fold(block)
+        self._fold_rest()
         result = self._total.summary(0, self._worst, interval=True, bootstrap=True)
         if self._timing:
             result["timing"] = {
@@ -148,16 +146,28 @@ class ResultTally:
                 for name, (grouping, items) in groups.items()
             }
         if self._sweep:
-            result["sweep"] = {
-                "rows": [
-                    {"params": self._combinations[combination]} | self._sweep.summary(group, self._worst, interval=True)
-                    for combination, group in self._sweep.groups.items()
-                ],
-                "complete": not self._sweep.unlisted,
-            }
+            result["sweep"] = self.sweep()
         if (columns := self._kinds.by_name()) is not None:
             result["columns"] = columns
         return result
+
+    def sweep(self) -> dict[str, Any]:
+        """Return a row for each listed combination, in task order, and whether these are all; complete the last block.
+
+        Intervals are of Wilson and of the normal approximation.
+        """
+        self._fold_rest()
+        combinations = self._sweep or Grouping(0)
+        rows = [
+            {"params": self._combinations[combination]} | combinations.summary(group, self._worst, interval=True)
+            for combination, group in combinations.groups.items()
+        ]
+        return {"rows": rows, "complete": not combinations.unlisted}
+
+    def _fold_rest(self) -> None:
+        if self._waiting:
+            block, self._waiting = self._waiting, []
+            self._fold(block)
 
 
 def floats(values: Sequence[Any], types: set[type]) -> Floats:

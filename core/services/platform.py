@@ -24,6 +24,7 @@ from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
+from core.services.simulations.sweeps import Sweeps
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
@@ -49,6 +50,7 @@ class Platform:
     simulations: Simulations
     results: Results
     comparison: Comparison
+    sweeps: Sweeps
     replays: Replays
     leases: Leases
     staging: Staging
@@ -128,6 +130,7 @@ def build(
         simulations=simulations,
         results=results,
         comparison=Comparison(simulations, results),
+        sweeps=Sweeps(simulations, results),
         replays=Replays(database, store, notifier, results),
         leases=Leases(
             database,

@@ -1,0 +1,63 @@
+"""Sweeps: the statistics of each combination of swept parameters, for any number of combinations."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from core.domain.result_columns import TaskResult
+from core.domain.result_tally import SWEPT, ResultTally
+from core.services.datasets.catalogue import played
+from core.services.simulations.results import Results
+from core.services.simulations.simulations import Simulations
+from core.services.simulations.summaries import blocks_of
+from runtimes.harness.evaluator.tasks import TaskPlan
+
+_result_decoder = msgspec.json.Decoder(TaskResult)
+#: Members of a row that are those of a summary.
+_MEMBERS = ("tasks", "statuses", "outcomes", "metrics")
+
+
+class Sweeps:
+    """Reads the combinations of simulations that have ended."""
+
+    def __init__(self, simulations: Simulations, results: Results) -> None:
+        self._simulations = simulations
+        self._results = results
+
+    def sweep(self, id: str) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+        """Return the swept parameters, and a row for each combination in task order.
+
+        A simulation without a sweep has one combination. Rows that the summary does not have are computed from the
+        results as they are read. Raise NotFinished until the simulation has ended.
+        """
+        summary = self._simulations.summary(id)
+        provenance = self._simulations.get(id).provenance
+        plan = provenance["play"]["tasks"]
+        parameters = list(plan.get("sweep") or ())
+        if not parameters:
+            return [], iter([{"params": {}} | {name: summary[name] for name in _MEMBERS}])
+        sweep = summary.get("sweep")
+        if sweep is not None and sweep["complete"]:
+            return parameters, iter(sweep["rows"])
+        metrics = played(provenance["dataset"]).definition["metrics"]
+        return parameters, self._computed(id, metrics, parameters, TaskPlan(plan).per_combination)
+
+    def _computed(
+        self, id: str, metrics: list[Mapping[str, Any]], parameters: list[str], per_combination: int
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of all combinations, of which SWEPT at a time are in memory."""
+        window = SWEPT * per_combination
+        tally, current = ResultTally(metrics, (), parameters, per_combination), 0
+        for body in self._results.lines(id):
+            for block in blocks_of(body):
+                results = list(map(_result_decoder.decode, block))
+                while results:
+                    number = results[0].task // window
+                    if number != current:
+                        yield from tally.sweep()["rows"]
+                        tally, current = ResultTally(metrics, (), parameters, per_combination), number
+                    inside = [result for result in results if result.task < (number + 1) * window]
+                    tally.add(inside)
+                    results = results[len(inside) :]
+        yield from tally.sweep()["rows"]
