@@ -21,6 +21,7 @@ from api.v1 import (
     results,
     runtimes,
     simulations,
+    submissions,
     sweeps,
     transfers,
     uploads,
@@ -33,6 +34,7 @@ Times are RFC 3339 in UTC, durations are in seconds, sizes in bytes. Errors are 
 their `type` is the address of a description. Lists are paginated: pass `next` as `after` to get the next page."""
 BLUEPRINTS = (
     simulations,
+    submissions,
     results,
     sweeps,
     artifacts,

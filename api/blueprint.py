@@ -16,7 +16,7 @@ from werkzeug.routing import BaseConverter
 
 from api import problem_responses, problems
 from api.schemas.problems import ProblemSchema
-from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
+from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, TooLarge, Unauthorized
 
 View = Callable[..., Any]
 ViewClass = TypeVar("ViewClass", bound=type[MethodView])
@@ -30,11 +30,18 @@ INVALID_ARGUMENTS = "UNPROCESSABLE_ENTITY"
 METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
-#: A server-sent event; ``data`` is JSON.
-EVENT: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
-}
+#: Schemas of the lines of NDJSON; OpenAPI 3.1 cannot attach them to a response.
+LINE_SCHEMAS: set[type[Schema]] = set()
+
+
+def lines_of(schema: type[Schema]) -> Mapping[str, Any]:
+    """Return the OpenAPI schema of NDJSON whose lines have a schema, which the document then has as a component.
+
+    The content is declared as bytes: generated clients refuse to decode a content type that they do not know.
+    """
+    LINE_SCHEMAS.add(schema)
+    name = schema.__name__.removesuffix("Schema")
+    return {**BINARY, "description": f"Lines of JSON, each a `{name}`."}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +154,8 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         responses = {str(status): document for status, document in (other_responses or {}).items()}
         responses = {str(success.status): success.documented()} | responses
         error_classes = {*GUARD_ERRORS, *errors}
+        if body and "application/json" in body:
+            error_classes.add(TooLarge)  # of every JSON text: too many bytes or values
         operation: dict[str, Any] = {"operationId": name}
         if body:
             contents = {media_type: {"schema": schema} for media_type, schema in body.items()}
@@ -186,6 +195,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
 
     def _register_responses(self) -> None:
         self.spec.components.schema("Problem", schema=ProblemSchema)
+        for schema in sorted(LINE_SCHEMAS, key=lambda schema: schema.__name__):
+            self.spec.components.schema(schema.__name__.removesuffix("Schema"), schema=schema)
         self.spec.components.response(INVALID_ARGUMENTS, problem_documents([Invalid])["422"])
 
     def _register_etag_headers(self) -> None:
@@ -206,8 +217,6 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         for key, name in self.ma_plugin.converter.refs.items():
             schema = components["schemas"][name]
             schema.setdefault("description", cleandoc(key[0].__doc__ or ""))
-            if schema.get("additionalProperties") is True:
-                del schema["additionalProperties"]  # the default
         operations = [
             operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
         ]
@@ -232,22 +241,27 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         components["responses"].pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))
-        declare_integer_width(document)
+        declare_number_widths(document)
         return document
 
 
-def declare_integer_width(node: Any) -> None:
-    """Add `format: int64` to every integer of an OpenAPI document: a generator may use 32 bits for others.
+#: Formats of numbers without a format: generators would use 32 bits for integers, and Go's also for other numbers.
+NUMBER_FORMATS = {"integer": "int64", "number": "double"}
 
-    Sizes, offsets and numbers of events need more; no integer exceeds 2^53 - 1.
+
+def declare_number_widths(node: Any) -> None:
+    """Add a format of 64 bits to every number of an OpenAPI document.
+
+    Sizes, offsets and numbers of events need more than 32; no integer exceeds 2^53 - 1.
     """
     if isinstance(node, dict):
-        kinds = node.get("type")
-        if kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds):
-            node.setdefault("format", "int64")
+        types = node.get("type")
+        for kind, format in NUMBER_FORMATS.items():
+            if types == kind or (isinstance(types, list) and kind in types):
+                node.setdefault("format", format)
         for key, value in node.items():
             if key not in {"example", "examples", "default", "enum"}:  # values, not schemas
-                declare_integer_width(value)
+                declare_number_widths(value)
     elif isinstance(node, list):
         for value in node:
-            declare_integer_width(value)
+            declare_number_widths(value)

@@ -17,7 +17,7 @@ from api.body import base_name, chunks_of, json_object, parse_json, raw_body
 from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
-from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionOfUpload, SubmissionSchema
+from api.schemas.simulations import LONGEST_WAIT, AcceptedSubmission, SimulationSchema
 from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
@@ -27,8 +27,8 @@ from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation,
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 #: Most seconds of a dry run; the first dry run of a runtime installs its environment.
 LONGEST_DRY_RUN = 300
-_SCHEMA = SubmissionSchema()
-_UPLOAD_SCHEMA = SubmissionOfUpload()
+_SCHEMA = AcceptedSubmission(exclude=("upload",))
+_UPLOAD_SCHEMA = AcceptedSubmission(exclude=("model",))
 _SIMULATION_SCHEMA = SimulationSchema()
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
 
@@ -99,16 +99,28 @@ def upload(file: FileStorage, submission: Submission) -> Model:
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime)
 
 
+def receive_json() -> tuple[Submission, Model | None]:
+    """Return the submission of this request's JSON, and its model if it refers to an upload."""
+    if request.mimetype != "application/json":
+        raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`; or a form to /v1/forms/simulations.")
+    document = json_object(raw_body())
+    return from_upload(document) if "upload" in document else (from_json(document), None)
+
+
+def receive_form() -> tuple[Submission, Model | None]:
+    """Return the submission of this request's form, and its model if the form has one."""
+    if request.mimetype != "multipart/form-data":
+        raise UnsupportedMedia("Send a multipart form: `curl -F model=@policy.onnx -F dataset=car_street`.")
+    submission, file = from_form()
+    return submission, upload(file, submission) if file else None
+
+
 def receive() -> tuple[Submission, Model | None]:
     """Return the submission of this request, and its model if the request has the model's bytes."""
     if request.mimetype == "application/json":
-        document = json_object(raw_body())
-        if "upload" not in document:
-            return from_json(document), None
-        return from_upload(document)
+        return receive_json()
     if request.mimetype == "multipart/form-data":
-        submission, file = from_form()
-        return submission, upload(file, submission) if file else None
+        return receive_form()
     raise UnsupportedMedia(
         "Send `Content-Type: application/json`, or a form (`curl -F model=@policy.onnx -F dataset=car_street`)."
     )
@@ -182,6 +194,7 @@ def submit(
 def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     """Run one real step of a submission and return whether the model fits; the simulation is deleted."""
     require_free_stream()
+    submission = replace(submission, dry_run=True)
     simulations = services().simulations
     simulation, _ = simulations.submit(submission, model=model)
     simulation = simulations.wait(simulation.id, LONGEST_DRY_RUN)

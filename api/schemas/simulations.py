@@ -160,6 +160,10 @@ class SubmissionSchema(Strict):
             "example": "idm",
         },
     )
+    upload = Text(
+        longest=2000,
+        metadata={"description": "Id or address of a finished upload whose bytes are the model; excludes `model`."},
+    )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
     params = ObjectField(
         keys=Text(longest=100),
@@ -196,30 +200,47 @@ class SubmissionSchema(Strict):
     max_failures = Whole(
         allow_none=True, metadata={"description": "The simulation fails when more tasks than this have failed."}
     )
-    dry_run = Flag(metadata={"description": "Only check with one real step that the model loads and fits the dataset."})
     placement = fields.Nested(PlacementSchema, metadata={"description": "Executor and resources."})
     gang = fields.Nested(
         GangSchema, allow_none=True, metadata={"description": "Run a program as a gang of replicas (docs/gangs.md)."}
     )
 
 
-class SubmissionOfUpload(SubmissionSchema):
-    """Submission whose model is a finished upload."""
+class AcceptedSubmission(SubmissionSchema):
+    """Submission as it is parsed: with `dry_run`, which `POST /v1/checks` has replaced, for earlier clients.
 
-    upload = Text(longest=2000, required=True, metadata={"description": "Id or address of a finished upload."})
+    The document does not have it: the response of a dry run is of another kind, and clients that are generated from
+    the document decode one kind of response per operation.
+    """
 
-    class Meta(SubmissionSchema.Meta):
-        exclude = ("model",)
+    dry_run = Flag(metadata={"description": "Only check whether the model loads and fits the dataset."})
+
+
+def json_text(description: str) -> Any:
+    """Return a field of a form that contains JSON, documented as text.
+
+    Generated clients encode objects in forms in different ways, and text in one.
+    """
+    return fields.String(allow_none=True, metadata={"description": description})
 
 
 class SubmissionForm(SubmissionSchema):
-    """Submission as a multipart form, with the model binary in it. Fields that are not strings contain JSON."""
+    """Submission as a multipart form, with the model binary in it."""
 
     model = Binary(
         metadata={
             "description": "The model binary as a file; or, as a plain field, a name, `name@version`, id or digest."
         }
     )
+    scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out.')
+    params = json_text("Parameters of the dataset, by name, as JSON.")
+    sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated.")
+    labels = json_text('Your labels, for filtering the list, as JSON, such as `{"branch": "main"}`.')
+    placement = json_text("A `Placement` as JSON.")
+    gang = json_text("A `Gang` as JSON.")
+
+    class Meta(SubmissionSchema.Meta):
+        exclude = ("upload",)
 
 
 class WorkersSchema(Strict):

@@ -8,7 +8,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import BINARY, Blueprint, Success, header, json_response
+from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
 from api.body import json_body
 from api.context import services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, download
@@ -214,7 +214,7 @@ class DiffView(MethodView):
         "compare_dataset_versions",
         Success(
             description="One line of JSON for each file that was added, removed or changed, by path.",
-            media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
+            media={NDJSON: lines_of(ChangeSchema), TEXT: BINARY},
         ),
         errors=(*VERSION_ERRORS, NotAcceptable),
     )

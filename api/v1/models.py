@@ -15,7 +15,6 @@ from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
 from api.schemas.models import (
     ModelFields,
-    ModelForm,
     ModelFromUpload,
     ModelPageSchema,
     ModelPutQuery,
@@ -117,11 +116,14 @@ class ModelsView(MethodView):
     @blueprint.operation(
         "create_model",
         Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
-        body={"multipart/form-data": ModelForm, "application/json": ModelFromUpload},
+        body={"application/json": ModelFromUpload},
         errors=(*CREATION_ERRORS, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
     )
     def post(self) -> Response:
-        """Create a model from a form, from a finished upload or from a transfer"""
+        """Create a model from a finished upload or from a transfer
+
+        The forms of `/v1/forms/models` are accepted here too.
+        """
         return created(from_upload() if request.mimetype == "application/json" else from_form())
 
 

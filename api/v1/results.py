@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from flask import Response, request
 from flask.views import MethodView
 
-from api.blueprint import BINARY, EVENT, TEXT, Blueprint, Success, empty_response
+from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, lines_of
 from api.byte_ranges import read_ahead, serve
 from api.context import context, services
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
@@ -111,7 +111,7 @@ class ResultsView(MethodView):
         "get_simulation_results",
         Success(
             description="Results, a line or row for each task.",
-            media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
+            media={NDJSON: lines_of(ResultSchema), CSV: BINARY, PARQUET: BINARY, SSE: BINARY},
             headers=LINK,
         ),
         other_responses={
@@ -165,7 +165,7 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        Success(description="Events as they happen, until the simulation has ended.", media={SSE: EVENT}),
+        Success(description="Events as they happen, until the simulation has ended.", media={SSE: TEXT}),
         other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
         errors=[UnknownSimulation, TooManyStreams],
     )

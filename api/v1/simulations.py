@@ -6,26 +6,21 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import EVENT, Blueprint, Success, header
+from api.blueprint import Blueprint, Success, header
 from api.body import json_body
 from api.context import services
 from api.paging import LINK, page
 from api.problems import invalid
-from api.schemas.results import ComparisonQuery, ComparisonSchema, ResultSchema, SummarySchema
+from api.schemas.results import ComparisonQuery, ComparisonSchema, SummarySchema
 from api.schemas.simulations import (
-    DryRunSchema,
-    RerunSchema,
     RetrySchema,
     SimulationPageSchema,
     SimulationQuery,
     SimulationSchema,
-    SubmissionForm,
     SubmissionHeaders,
-    SubmissionOfUpload,
     SubmissionSchema,
     WorkersSchema,
 )
-from api.streams import NDJSON, SSE
 from api.submissions import created, receive, submit
 from core.domain.records import Simulation
 from errors import (
@@ -89,6 +84,12 @@ CREATED = {
     "Idempotency-Replayed": header("`true` if this is the response of the first request with the key."),
     "Preference-Applied": header("`wait=N` if the request has waited for the end."),
 }
+#: Operations that a client may call next.
+NEXT = {
+    "get_simulation": {"id": "$response.body#/id"},
+    "cancel_simulation": {"id": "$response.body#/id"},
+    "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
+}
 
 
 def requested_workers() -> int:
@@ -128,32 +129,19 @@ class SimulationsView(MethodView):
         Success(
             status=201,
             headers=CREATED,
-            description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, a stream of its "
-            "results.",
-            media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: EVENT},
-            links={
-                "get_simulation": {"id": "$response.body#/id"},
-                "cancel_simulation": {"id": "$response.body#/id"},
-                "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
-            },
+            description="Accepted.",
+            schema=SimulationSchema,
+            links=NEXT,
         ),
-        other_responses={
-            200: {
-                "description": "Result of a dry run; no simulation is kept.",
-                "content": {"application/json": {"schema": DryRunSchema}},
-            }
-        },
-        body={
-            "application/json": {"anyOf": [SubmissionSchema, SubmissionOfUpload, RerunSchema]},
-            "multipart/form-data": SubmissionForm,
-        },
+        body={"application/json": SubmissionSchema},
         errors=SUBMISSION_ERRORS,
     )
     def post(self, headers: dict[str, Any]) -> Response:
         """Submit a simulation
 
-        As JSON; as a form that contains the model; or as the `simulation.json` of an archive, to repeat its simulation.
-        Closing the connection does not stop the simulation.
+        With `Accept: application/x-ndjson` or `text/event-stream` the response is a stream of its results. Closing the
+        connection does not stop the simulation. The forms of `/v1/forms/simulations` and the documents of `/v1/reruns`
+        are accepted here too, and so is `dry_run`, which `/v1/checks` has replaced.
         """
         return submit(*receive(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 

@@ -23,6 +23,7 @@ content_type_overrides:
   application/zip: application/octet-stream
   application/offset+octet-stream: application/octet-stream
   application/vnd.apache.parquet: application/octet-stream
+  application/x-ndjson: application/octet-stream
   "*/*": application/octet-stream
 """
 
@@ -94,10 +95,11 @@ def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client
         payload=io.BytesIO(b"class Model:\n    def act(self, observation):\n        return [0.5] * 4\n"),
         file_name="half.py",
     )
-    form = model("SubmissionForm")(
-        dataset="noop", model=file, scenarios=model("Scenarios")(tasks=[3, 5]), repeat=2, dry_run=False
-    )
-    created = operation("simulations.create_simulation").sync(client=client, body=form, prefer="wait=60")
+    form = model("SubmissionForm")(dataset="noop", model=file, scenarios='{"tasks": [3, 5]}', repeat=2)
+    check = operation("submissions.check_form").sync(client=client, body=form)
+    assert check.fits is True and check.reason is None
+    file.payload.seek(0)
+    created = operation("submissions.submit_form").sync(client=client, body=form, prefer="wait=60")
     assert created.state == "succeeded" and created.tasks.done == 4 and created.model.name == "half"
     stored = operation("models.get_model").sync("half", client=client)
     assert stored.digest == created.model.digest

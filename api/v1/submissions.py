@@ -1,0 +1,94 @@
+"""Routes /v1/checks, /v1/reruns and /v1/forms: dry runs, repetitions, and the forms that contain a model.
+
+Each has one kind of body and one kind of response, because clients that are generated from the OpenAPI document encode
+one and decode one per operation. `POST /v1/simulations` and `POST /v1/models` accept the same bodies without that.
+"""
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+
+from api.blueprint import Blueprint, Success, json_response
+from api.body import json_body
+from api.schemas.models import ModelForm, ModelSchema
+from api.schemas.simulations import (
+    DryRunSchema,
+    RerunSchema,
+    SimulationSchema,
+    SubmissionForm,
+    SubmissionHeaders,
+    SubmissionSchema,
+)
+from api.submissions import dry_run, receive_form, receive_json, rerun, submit
+from api.v1.models import CREATED as MODEL_CREATED
+from api.v1.models import CREATION_ERRORS, created, from_form
+from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
+from errors import IdempotencyMismatch, NotAcceptable, StillRunning
+
+blueprint = Blueprint(
+    "submissions", __name__, url_prefix="/v1", description="Checks, repetitions, and forms that contain a model."
+)
+
+CHECK_ERRORS = tuple(set(SUBMISSION_ERRORS) - {IdempotencyMismatch, NotAcceptable, StillRunning})
+CHECKED = Success(schema=DryRunSchema, plain=True, description="Whether the model fits; no simulation is kept.")
+ACCEPTED = Success(status=201, schema=SimulationSchema, description="Accepted.", headers=CREATED, links=NEXT)
+
+
+@blueprint.at("/checks")
+class ChecksView(MethodView):
+    """Checks of submissions."""
+
+    @blueprint.operation("check_submission", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS)
+    def post(self) -> Response:
+        """Check with one real step whether a model loads and fits a dataset (dry run)"""
+        return json_response(dry_run(*receive_json()))
+
+
+@blueprint.at("/reruns")
+class RerunsView(MethodView):
+    """Repetitions of archived simulations."""
+
+    @blueprint.takes(SubmissionHeaders, location="headers")
+    @blueprint.operation("rerun_simulation", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS)
+    def post(self, headers: dict[str, Any]) -> Response:
+        """Repeat a simulation from the `simulation.json` of its archive"""
+        return submit(rerun(json_body()), None, key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+
+
+@blueprint.at("/forms/simulations")
+class SimulationFormView(MethodView):
+    """Submissions as forms."""
+
+    @blueprint.takes(SubmissionHeaders, location="headers")
+    @blueprint.operation(
+        "submit_form", ACCEPTED, body={"multipart/form-data": SubmissionForm}, errors=SUBMISSION_ERRORS
+    )
+    def post(self, headers: dict[str, Any]) -> Response:
+        """Submit a simulation as a form that contains the model"""
+        return submit(*receive_form(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+
+
+@blueprint.at("/forms/checks")
+class CheckFormView(MethodView):
+    """Checks of submissions as forms."""
+
+    @blueprint.operation("check_form", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS)
+    def post(self) -> Response:
+        """Check with one real step whether the model in a form loads and fits a dataset (dry run)"""
+        return json_response(dry_run(*receive_form()))
+
+
+@blueprint.at("/forms/models")
+class ModelFormView(MethodView):
+    """Models as forms."""
+
+    @blueprint.operation(
+        "upload_model",
+        Success(schema=ModelSchema, status=201, description="The model is created.", headers=MODEL_CREATED),
+        body={"multipart/form-data": ModelForm},
+        errors=CREATION_ERRORS,
+    )
+    def post(self) -> Response:
+        """Create a model from a form that contains it"""
+        return created(from_form())
