@@ -21,6 +21,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
         "test_kill_9_never_loses_or_duplicates_bytes[sqlite]": "several API processes run on PostgreSQL",
     },
+    "tests/system/test_generated_clients.py": {
+        "*": "needs openapi-generator and oapi-codegen; another generator is in every run"
+    },
     "tests/system/test_demo_platform.py": {
         "[silent]": "a server that answers is in every run",
         "[ipv6]": "a server that answers is in every run",
