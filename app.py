@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from datasets.scs_client.client import CacheClient
 
 
+#: Seconds that /readyz waits for the object store.
+STORE_WAIT = 2.0
+
+
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open the database, stores and notifier of the settings, and build the services; the schema must be current."""
     from core.notifications.redis_notifier import RedisNotifier, embedded
@@ -136,7 +140,7 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     def notifier() -> str | None:
         return None if platform.notifier.alive() else "Redis (REDIS_URL) does not answer; every consumer polls instead"
 
-    return {"database": database, "notifier": notifier}
+    return {"database": database, "notifier": notifier, "store": lambda: platform.store_health.problem(STORE_WAIT)}
 
 
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":

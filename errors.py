@@ -288,6 +288,12 @@ class OriginFailed(PlatformError):
     slug = "origin-failed"
 
 
+class OriginRefused(OriginFailed):
+    """The bucket refuses to be read, or the object is not there any more; the detail names bucket and key."""
+
+    slug = "origin-refused"
+
+
 class OriginChanged(Conflict):
     """An object was changed since it was registered. Register a new version of the dataset."""
 

@@ -32,6 +32,23 @@ class CannotPrepare(Exception):
     """The packages could not be downloaded, or do not match the lock's hashes."""
 
 
+class IndexUnavailable(CannotPrepare):
+    """The package index did not answer, or answered with a server error; a later attempt may succeed."""
+
+
+#: What uv (0.9) writes about an index that it cannot reach.
+_OUTAGE = re.compile(
+    r"error sending request|error trying to connect|dns error|connection (refused|reset|closed)|timed? ?out"
+    r"|network (is unreachable|connectivity is disabled)|network was disabled|server error \(5\d\d|\b(429|50[0234])\b",
+    re.IGNORECASE,
+)
+
+
+def preparation_error(output: str) -> CannotPrepare:
+    """Return the error for uv's output."""
+    return (IndexUnavailable if _OUTAGE.search(output) else CannotPrepare)(output[:1000])
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The packages of a runtime's format or of a simulator. ``lock`` is the text of a requirements file with hashes."""
@@ -107,7 +124,7 @@ def _install(environment: Environment, draft: Path, lock: int, progress: Progres
             progress(line, None)
     if process.returncode:
         lines = [line for line in output if not line.startswith("sha256:")]  # a mismatch lists every accepted hash
-        raise CannotPrepare(" ".join(lines[-8:])[:1000])
+        raise preparation_error(" ".join(lines[-8:]))
 
 
 def _lines(descriptor: int) -> Iterator[str]:

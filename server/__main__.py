@@ -42,7 +42,8 @@ def run(settings: Settings) -> int:
     """Supervise every role, and print the addresses that they serve."""
     from app import eviction_policy
     from core.notifications import embedded_valkey
-    from datasets.objectstore import connections, open_store
+    from datasets.objectstore import connections, prepare_store
+    from errors import StoreUnavailable
     from runtimes import harness
     from runtimes.harness import sandbox
     from server.home import close, close_folder, open_bytecode
@@ -60,10 +61,12 @@ def run(settings: Settings) -> int:
     environ = dict(os.environ)
     try:  # a configuration error that every role would fail with is reported once, here
         connections.load(settings.connections_file)
-        open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
         executor_configs = load_executor_configs(settings.executors, settings.max_workers)
         eviction_policy(settings)
         cache_url = _configure_cache(settings, environ)
+        prepare_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
+    except StoreUnavailable as error:  # it may answer later
+        print_line(f"{error.detail} What needs it waits.")
     except (ValueError, OSError) as error:
         print_line(str(error))
         return 2

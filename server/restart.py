@@ -1,5 +1,7 @@
 """Restart of processes that end: the pause before a process is started again, which doubles with each early end."""
 
+from core.domain.backoff import pause
+
 #: Seconds before a process is started again: first pause, longest pause, and the uptime after which the pause is reset.
 FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME = 0.1, 15.0, 10.0
 
@@ -10,5 +12,4 @@ def decide_restart(failures: int, *, uptime: float) -> tuple[int, float]:
     ``failures`` counts the ends before this one; an ``uptime`` in seconds above STABLE_UPTIME resets it.
     """
     failures = 1 if uptime > STABLE_UPTIME else failures + 1
-    # 15 s are reached at the ninth end; the power itself would overflow a float after a thousand.
-    return failures, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
+    return failures, pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)

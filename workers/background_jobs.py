@@ -3,14 +3,18 @@
 A function that raises is tried again, then listed as failed. A claim in SQL makes a duplicate run harmless.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from core.services.platform import Platform
+from errors import StoreUnavailable
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
 from workers.warm_runners import HARNESS, base_interpreter
+
+logger = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -29,15 +33,27 @@ class Jobs:
             "prefetch": self._platform.staging.prefetch,
             "register": self._platform.dataset_registration.register,
             "collect": self.collect,
-            "delete": self._platform.deletion.remove,
+            "delete": self.delete,
             "replay": self.replay,
             "sweep": self.sweep,
         }
 
     def collect(self, id: str) -> None:
         """Finalize a simulation and release its cache entries."""
-        self._platform.finalization.collect(id)
+        try:
+            self._platform.finalization.collect(id)
+        except StoreUnavailable as error:
+            # Not a failure of the job: it is due again once its claim in SQL has expired, without end.
+            self._platform.finalization.explain(id, f"its summary waits: {error.detail}")
+            return
         self._platform.staging.release(id)
+
+    def delete(self, id: str) -> None:
+        """Remove a deleted simulation; while the object store is away, the next attempt goes on."""
+        try:
+            self._platform.deletion.remove(id)
+        except StoreUnavailable as error:
+            logger.warning("the deletion of simulation %s is tried again: %s", id, error.detail)
 
     def sweep(self, what: str) -> None:
         """Delete expired uploads, unreferenced objects and unused cache entries."""

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 TICK = 0.5
 #: Seconds for which an executor may not know a new launch before it counts as vanished.
 GRACE = 15.0
+#: Seconds before a simulation is launched again whose launch ended while the object store was away.
+STORE_PAUSE = 10.0
 #: Seconds after which the leader row of a dispatcher that does not renew it may be taken over.
 TERM = 10.0
 #: Seconds by which the database's clock lags the monotonic clock when it was set back, not slowed down.
@@ -145,6 +147,8 @@ class Dispatcher:
         if clock_lag > self._clock_lag + CLOCK_STEP:  # the database's clock was set back, or this is the first pass
             self._dispatch.rewind_clock()
         self._clock_lag = clock_lag
+        if snapshot.launches:
+            self._platform.store_health.problem()  # asks, so that the answer is there when a launch ends
         self._working = bool(snapshot.active or snapshot.queue)
         for managed in self._executors.values():
             self._visit(managed, snapshot)
@@ -276,7 +280,10 @@ class Dispatcher:
                 return  # the next pass finds every task done
             reason = status.reason if status is not None and status.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            self._dispatch.requeue(launch, reason)
+            if (problem := self._platform.store_health.problem()) is None:
+                self._dispatch.requeue(launch, reason)
+            else:  # without the store no launch gets its inputs or stores a result
+                self._dispatch.requeue(launch, f"{reason}; {problem}", counted=False, pause=STORE_PAUSE)
             managed.executor.cancel(launch.id)
 
     def _resize(self, managed: ManagedExecutor, launch: LiveLaunch, workers: int) -> None:
@@ -385,7 +392,9 @@ class Dispatcher:
                 simulation = self._dispatch.simulation(id)
             except UnknownSimulation:  # cancelled and deleted since the snapshot
                 continue
-            ready = self._platform.staging.ready(dict(simulation.provenance), executor)
+            ready = not simulation.staging_failures and self._platform.staging.ready(
+                dict(simulation.provenance), executor
+            )
             if self._dispatch.admit(simulation, executor, ready=ready) and ready:
                 workers = self._executors[executor].config.workers_for(simulation.requested)
                 self._launch(replace(simulation, executor=executor, workers=workers))

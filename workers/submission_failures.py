@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
+from errors import ClusterFull, NotGranted, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
 from workers.executors.base import Missed
 
 
@@ -28,8 +28,9 @@ class SubmissionFailure:
 #: The first row that matches an error and an attempt decides. The order matters: PlatformError is a base class.
 FAILURES: tuple[SubmissionFailure, ...] = (
     SubmissionFailure(errors=(Missed,), counted=False),
+    SubmissionFailure(errors=(OriginRefused,)),
     # The store may recover.
-    SubmissionFailure(errors=(StoreUnavailable, OriginFailed)),
+    SubmissionFailure(errors=(StoreUnavailable, OriginFailed), counted=False, pause=5.0),
     # Until other launches release capacity.
     SubmissionFailure(errors=(ClusterFull,), counted=False, pause=5.0),
     # It was permitted before: probably a change in progress, e.g. a namespace is being recreated.

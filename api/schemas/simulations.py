@@ -359,6 +359,12 @@ class SimulationSchema(Open):
     position = fields.Integer(
         required=True, allow_none=True, metadata={"description": "Position in the queue, from 1."}
     )
+    next_attempt_at = fields.AwareDateTime(
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "After a failed attempt: the earliest time of the next."},
+    )
     eta = fields.Float(required=True, allow_none=True, metadata={"description": "Estimated remaining seconds."})
     created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was submitted."})
     started_at = fields.AwareDateTime(

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from core.domain import backoff
+
 #: Seconds between two attempts of a job that fails. The first is longer than a claim in SQL (9 s): an attempt that
 #: finds the claim of a killed attempt would end at once as if all were done.
 RETRIES = (10, 30, 90)
@@ -137,4 +139,4 @@ def judge(status: str, *, age: float, failures: int) -> Verdict:
 
 def pause(failures: int) -> float:
     """Seconds between the end of a job's last retry and its next attempt."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(max(failures, 0), 10))
+    return backoff.pause(failures + 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE)

@@ -90,6 +90,7 @@ class Simulation:
     approximate: bool  # while it runs: metrics of the results so far, in order of arrival
     reason: str | None
     position: int | None
+    next_attempt_at: datetime | None
     eta: float | None
     created_at: datetime
     started_at: datetime | None

@@ -25,6 +25,7 @@ from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.sweeps import Sweeps
+from core.services.store_health import StoreHealth
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
@@ -61,6 +62,7 @@ class Platform:
     datasets: Datasets
     dataset_registration: DatasetRegistration
     disk_floor: DiskFloor
+    store_health: StoreHealth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,4 +166,5 @@ def build(
             RegistrationLimits(largest=options.max_dataset, floor=floor),
         ),
         disk_floor=floor,
+        store_health=StoreHealth(store),
     )

@@ -200,6 +200,12 @@ def conclude(c: Connection, id: str, current: State, outcome: State, reason: str
     c.execute(_CHANGED, {"i": id})
 
 
+def explain(c: Connection, id: str, reason: str) -> None:
+    """Store what a running simulation waits for; an end that was decided has its own reason."""
+    running = and_(simulations.c.id == id, simulations.c.state == State.RUNNING.value, simulations.c.outcome.is_(None))
+    c.execute(update(simulations).where(running).values(reason=_storable(reason)))
+
+
 def _check(current: State, following: State) -> None:
     if not may_follow(current, following):
         raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))

@@ -65,6 +65,8 @@ simulations = Table(
     Column("claim", Text),
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("not_before", Float(53), nullable=False, server_default="0"),
+    # Attempts to stage that failed in a row because a store or the package index did not answer.
+    Column("staging_failures", Integer, nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
     Column("bundle", Text),  # JSON: the evaluator's bundle, for executors that share no folder
     Column("created_at", Float(53), nullable=False),

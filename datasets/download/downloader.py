@@ -25,7 +25,7 @@ from datasets.objectstore.connections import Connection, check
 from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits, S3Connection
 from datasets.scs_client.client import CacheClient
 from datasets.versions.manifest import ManifestEntry
-from errors import Corrupt, Invalid, NotFound, OriginFailed
+from errors import Corrupt, Invalid, NotFound, OriginRefused
 
 __all__ = ["PROGRESS_INTERVAL", "THREADS", "DownloadCounts", "DownloadProgress", "Downloader", "RetryLimits", "pause"]
 
@@ -129,9 +129,9 @@ class ObjectLocator:
         name, _, rest = rest.partition("/")
         bucket, _, key = rest.partition("/")
         if kind != "s3" or not key:
-            raise OriginFailed(f"{source} does not name an object.")
+            raise OriginRefused(f"{source} does not name an object.")
         if name not in self._connections:
-            raise OriginFailed(f"s3://{bucket}/{key}: there is no connection {name} on this node.")
+            raise OriginRefused(f"s3://{bucket}/{key}: there is no connection {name} on this node.")
         if (name, bucket) not in self._checked:
             self._check(name, bucket, key)
         return ObjectLocation(self._connections[name], bucket, key)
@@ -141,7 +141,7 @@ class ObjectLocator:
         try:
             check(self._connections[name], bucket, own=self._own)
         except Invalid as error:
-            raise OriginFailed(f"s3://{bucket}/{key}: no connection may read it. {error.detail}") from None
+            raise OriginRefused(f"s3://{bucket}/{key}: no connection may read it. {error.detail}") from None
         self._checked.add((name, bucket))
 
 
@@ -317,7 +317,7 @@ class Downloader:
             for chunk in self._store.get(location, start, stop - start):
                 write(chunk)
         except NotFound:
-            raise OriginFailed(f"{location} is not in the object store any more.") from None
+            raise OriginRefused(f"{location} is not in the object store any more.") from None
 
 
 def _report_progress(

@@ -2,6 +2,7 @@
 
 import logging
 
+from core.domain import backoff
 from datasets.download.partial_tree import CorruptDownload, ExcessBytes, RangeWriter
 from datasets.download.range_coalescing import CoalescedRange
 from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits
@@ -17,7 +18,7 @@ LONGEST_WAIT = 60.0
 
 def pause(failures: int, retry_limits: RetryLimits, jitter: float) -> float:
     """Return the exponential back-off in seconds after so many failures in a row; ``jitter`` in [0, 1)."""
-    return min(retry_limits.longest, retry_limits.first * 2.0 ** (failures - 1)) * (0.5 + jitter / 2)
+    return backoff.pause(failures, first=retry_limits.first, longest=retry_limits.longest) * (0.5 + jitter / 2)
 
 
 class RangeFetch:

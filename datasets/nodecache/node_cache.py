@@ -29,7 +29,16 @@ from datasets.objectstore.connections import Connection
 from datasets.scs_client.client import CacheClient
 from datasets.versions import manifest
 from datasets.versions.manifest import ManifestEntry
-from errors import BadName, Corrupt, NodeFull, OriginChanged, OriginFailed, PlatformError, StoreUnavailable
+from errors import (
+    BadName,
+    Corrupt,
+    NodeFull,
+    OriginChanged,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StoreUnavailable,
+)
 
 __all__ = ["DownloadProgress", "NodeCache"]
 
@@ -37,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 #: Errors of a failed download that are also raised to the callers that waited for it, so that they do not repeat it.
 SHARED_ERRORS = {
-    error.slug: error for error in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)
+    error.slug: error
+    for error in (OriginFailed, OriginRefused, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)
 }
 
 

@@ -1,17 +1,21 @@
 """Object stores: the port and its adapters, selected by URL."""
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 
-__all__ = ["ObjectStore", "open_store"]
+if TYPE_CHECKING:
+    from datasets.objectstore.s3 import S3Store
+
+__all__ = ["ObjectStore", "open_store", "prepare_store"]
 
 AMAZON = "https://s3.amazonaws.com"
 
 
-def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> ObjectStore:
+def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> "FilesystemStore | S3Store":
     """Open the store of a URL: ``file:///path``, or ``s3://bucket/prefix?endpoint=https://host&region=name``.
 
     ``credentials``: access key and secret key. A URL must not contain them, because URLs are logged. Raise ValueError.
@@ -20,7 +24,10 @@ def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> ObjectStore
     if parts.scheme == "file":
         return FilesystemStore(parts.path)
     if parts.scheme == "s3":
-        from datasets.objectstore.s3 import S3Store  # its client takes a quarter of a second to import
+        from datasets.objectstore.s3 import (  # its client takes a quarter of a second to import
+            S3Store,
+            check_bucket_name,
+        )
 
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"endpoint", "region"}):
@@ -36,5 +43,13 @@ def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> ObjectStore
             access_key=credentials[0],
             secret_key=credentials[1],
         )
+        check_bucket_name(parts.netloc)
         return S3Store(connection, parts.netloc, parts.path.strip("/"))
     raise ValueError(f"unsupported object store URL scheme {parts.scheme}://; use file:///path or s3://bucket")
+
+
+def prepare_store(url: str, credentials: tuple[str, str] = ("", "")) -> None:
+    """Create the bucket of a URL unless it exists. Raise ValueError if it can never be used, else StoreUnavailable."""
+    store = open_store(url, credentials)
+    if not isinstance(store, FilesystemStore):
+        store.create_bucket()

@@ -12,7 +12,7 @@ from urllib3.exceptions import TimeoutError as TimeoutError_
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
 from datasets.objectstore.s3_client import CLIENT_ERRORS, LIMITS, MISSING, client, connection_pools
-from errors import OriginChanged, OriginFailed
+from errors import OriginChanged, OriginFailed, OriginRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BucketReader:
             yield
         except S3Error as error:
             if error.code in MISSING:
-                raise OriginFailed(f"There is no {location}.", bucket=bucket, key=key) from None
+                raise OriginRefused(f"There is no {location}.", bucket=bucket, key=key) from None
             if error.code == "PreconditionFailed":
                 raise OriginChanged(
                     f"{location} was changed since it was registered.", bucket=bucket, key=key

@@ -1,6 +1,7 @@
 """Filesystem object store: each object is written to a temporary file, fsynced, renamed; the folder is fsynced."""
 
 import errno
+import logging
 import os
 import secrets
 import time
@@ -9,9 +10,13 @@ from io import FileIO
 from pathlib import Path
 
 from datasets.objectstore.base import check_key
-from errors import NotFound
+from errors import NotFound, StoreUnavailable
+
+logger = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
+#: Errors of a full disk, which callers tell from a store that is away.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Seconds after which a partial object counts as abandoned.
 ABANDONED = 86_400.0
 #: Bytes of the disk that are left free (on a small disk, the fraction 1 / RESERVE_FRACTION): a database on the same
@@ -32,6 +37,15 @@ class FilesystemStore:
 
     def put(self, key: str, chunks: Iterable[bytes]) -> int:
         """Store an object; a crash leaves at most a file in ``.partial``, swept after a day."""
+        source = _Source(chunks)
+        try:
+            return self._put(key, source)
+        except OSError as error:
+            if source.failed or error.errno in FULL:
+                raise
+            raise self._unavailable(error) from None
+
+    def _put(self, key: str, chunks: Iterable[bytes]) -> int:
         target = self._path(key)
         draft = self._partial / f"{os.getpid()}-{secrets.token_hex(8)}"
         size = checked_at = 0
@@ -59,17 +73,19 @@ class FilesystemStore:
         """Yield the bytes; the file is opened at once, so that a missing object raises before the first chunk."""
         try:
             file = open(self._path(key), "rb", buffering=0)
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"There is no object {key}.") from None
+        except OSError as error:
+            raise self._missing(key, error) from None
         return self._read(file, start, length)
 
-    @staticmethod
-    def _read(file: FileIO, start: int, length: int | None) -> Iterator[bytes]:
+    def _read(self, file: FileIO, start: int, length: int | None) -> Iterator[bytes]:
         with file:
             file.seek(start)
             remaining = length
             while remaining is None or remaining > 0:
-                chunk = file.read(CHUNK if remaining is None else min(CHUNK, remaining))
+                try:
+                    chunk = file.read(CHUNK if remaining is None else min(CHUNK, remaining))
+                except OSError as error:
+                    raise self._unavailable(error) from None
                 if not chunk:
                     return
                 if remaining is not None:
@@ -80,12 +96,17 @@ class FilesystemStore:
         """Return the size in bytes."""
         try:
             return self._path(key).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"There is no object {key}.") from None
+        except OSError as error:
+            raise self._missing(key, error) from None
 
     def delete(self, key: str) -> None:
         """Remove the file; empty folders stay."""
-        self._path(key).unlink(missing_ok=True)
+        try:
+            self._path(key).unlink()
+        except OSError as error:
+            missing = self._missing(key, error)
+            if isinstance(missing, StoreUnavailable):
+                raise missing from None
 
     def list(self, prefix: str) -> Iterator[str]:
         """Yield keys; walks only the prefix's folder, with the names of one folder per level in memory."""
@@ -99,7 +120,10 @@ class FilesystemStore:
             with os.scandir(folder) as entries:
                 # A folder is sorted with its slash, like its keys: "/" comes after "-" and "." and before letters.
                 names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            missing = self._missing(parent, error)
+            if isinstance(missing, StoreUnavailable):
+                raise missing from None
             return
         for name in names:
             key = parent + name
@@ -116,6 +140,16 @@ class FilesystemStore:
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
+
+    def _missing(self, key: str, error: OSError) -> NotFound | StoreUnavailable:
+        """Return the error for a file that cannot be opened; without the store's folder, no object is missing."""
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and self._partial.is_dir():
+            return NotFound(f"There is no object {key}.")
+        return self._unavailable(error)
+
+    def _unavailable(self, error: OSError) -> StoreUnavailable:
+        logger.warning("object store: %s: %s", self.root, error)
+        return StoreUnavailable(f"The object store's folder (OBJECT_STORE_URL) cannot be used: {error.strerror}.")
 
     def _check_free_space(self, size: int) -> None:
         disk = os.statvfs(self._partial)
@@ -145,3 +179,18 @@ class FilesystemStore:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class _Source:
+    """The chunks of a ``put``; keeps whether they raised an error, which is not the store's."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.failed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._chunks
+        except Exception:
+            self.failed = True
+            raise

@@ -5,6 +5,7 @@ hosts, and are dropped.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +31,18 @@ ABANDONED = timedelta(days=1)
 #: Seconds between two sweeps for unfinished multipart uploads.
 SWEEP_INTERVAL = 3600.0
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_NUMBERS = re.compile(r"\d+(\.\d+){3}")
 _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
+
+
+def check_bucket_name(name: str) -> None:
+    """Raise ValueError if a bucket cannot have this name (Amazon S3, "Bucket naming rules")."""
+    if not _BUCKET.fullmatch(name) or ".." in name or _NUMBERS.fullmatch(name):
+        raise ValueError(
+            f"OBJECT_STORE_URL: {name!r} is not the name of a bucket: 3 to 63 lower-case letters, digits, dots and"
+            " dashes, beginning and ending with a letter or digit"
+        )
 
 
 class S3Store:
@@ -81,8 +93,15 @@ class S3Store:
 
     def size(self, key: str) -> int:
         """Return the size in bytes."""
-        with self._translated(key):
-            size = self._client.stat_object(self.bucket, self.prefix + check_key(key)).size
+        name = self.prefix + check_key(key)
+        try:
+            with self._translated(key):
+                size = self._client.stat_object(self.bucket, name).size
+        except NotFound:  # the answer to HEAD has no body that would tell a missing object from a missing bucket
+            with self._translated(""):
+                if self._client.bucket_exists(self.bucket):
+                    raise
+            raise self._no_bucket() from None
         if size is None:
             raise StoreUnavailable(f"The object store did not return the size of {key}.")
         return size
@@ -96,8 +115,12 @@ class S3Store:
         """Yield keys page by page."""
         objects = self._client.list_objects(self.bucket, prefix=self.prefix + prefix, recursive=True)
         with suppress(NotFound), self._translated(prefix):
-            for object in objects:
-                yield str(object.object_name).removeprefix(self.prefix)
+            try:
+                for object in objects:
+                    yield str(object.object_name).removeprefix(self.prefix)
+            except S3Error as error:
+                if error.code != "NoSuchBucket" or self._bucket_exists:  # before the first object is put
+                    raise
 
     def link(self, key: str, *, seconds: int, verb: str = "GET", filename: str | None = None) -> str | None:
         """Return a presigned URL; for GET, no request is sent."""
@@ -121,6 +144,19 @@ class S3Store:
             self._pools.pools[key].close()
 
     # -- the bucket
+
+    def create_bucket(self) -> None:
+        """Create the bucket unless it exists. Raise ValueError if the server refuses name, keys or access."""
+        try:
+            self._create_bucket()
+        except S3Error as error:
+            raise ValueError(f"the bucket {self.bucket} cannot be used: the server answers {error.code}") from None
+        except CLIENT_ERRORS as error:
+            raise StoreUnavailable(f"The object store does not answer ({type(error).__name__}).") from None
+
+    def _no_bucket(self) -> StoreUnavailable:
+        logger.warning("object store: there is no bucket %s (OBJECT_STORE_URL)", self.bucket)
+        return StoreUnavailable(f"The object store has no bucket {self.bucket} (OBJECT_STORE_URL).")
 
     def _create_bucket(self) -> None:
         if self._bucket_exists:
@@ -159,6 +195,8 @@ class S3Store:
         try:
             yield
         except S3Error as error:
+            if error.code == "NoSuchBucket":
+                raise self._no_bucket() from None
             if error.code in MISSING:
                 raise NotFound(f"There is no object {key}.") from None
             if error.code in _FULL:

@@ -15,7 +15,7 @@ import pycurl  # type: ignore[import-untyped]
 
 from datasets.objectstore.connections import Connection, permitted
 from datasets.objectstore.sigv4 import Signer, quoted
-from errors import OriginChanged, OriginFailed
+from errors import OriginChanged, OriginFailed, OriginRefused
 
 #: Bytes that libcurl reads from a connection at once; it does so ten times between two progress callbacks.
 BUFFER = 32 << 10
@@ -207,7 +207,7 @@ class S3Connection:
     def _curl_error(self, code: int, status: int) -> Exception:
         if code == pycurl.E_HTTP_RETURNED_ERROR:
             if status in PERMANENT_ERRORS:
-                return OriginFailed(f"{self._location}: {PERMANENT_ERRORS[status]}.")
+                return OriginRefused(f"{self._location}: {PERMANENT_ERRORS[status]}.")
             if status in CHANGED:
                 return OriginChanged(f"{self._location} was changed since it was registered. Register a new version.")
             return ReadError(f"it answered {status}", float(self.curl.getinfo(pycurl.RETRY_AFTER)))

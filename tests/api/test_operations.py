@@ -24,7 +24,7 @@ def test_health_and_readiness(client: FlaskClient) -> None:
     assert ready.status_code == 200
     assert ready.json == {
         "ready": True,
-        "checks": {"database": "ok", "notifier": "ok"},
+        "checks": {"database": "ok", "notifier": "ok", "store": "ok"},
         "sandbox": {"level": 3, "missing": []},
     }
 

@@ -1,4 +1,4 @@
-"""Staging with an unavailable store or package index: the simulation waits in the queue, and finally fails."""
+"""Staging with an unavailable store or package index: the simulation waits in the queue, without end."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
 from errors import UnknownDataset
+from runtimes import environments
 from tests.archives import tar
 from tests.ports import free_ports
 from tests.system.platform_process import share_environments
@@ -45,32 +46,34 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
     )
 
 
-def staged_until_failure(platform: Platform, staging: Staging, model: str) -> Simulation:
-    """Stage a simulation until it fails; assert that it is queued after each earlier attempt."""
+def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
+    """Stage a simulation more often than a refusal would allow; assert that it is queued after each attempt."""
     simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
-    for attempt in range(1, ATTEMPTS + 1):
-        with platform.database.read() as c:
-            row = simulations.find(c, simulation.id)
-            now = platform.database.now(c)
-        assert (row.state, row.attempt) == ("queued", attempt)
-        assert attempt == 1 or row.not_before > now - 1.0
+    for _ in range(ATTEMPTS + 2):
         platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
         staging.stage(simulation.id)
-    platform.finalization.collect(simulation.id)
+        with platform.database.read() as c:
+            row = simulations.find(c, simulation.id)
+            assert row.not_before > platform.database.now(c)
+        assert (row.state, row.attempt) == ("queued", 1)
     return platform.simulations.get(simulation.id)
 
 
-def test_staging_is_retried_and_finally_fails(platform: Platform, unreachable_staging: Staging, model: str) -> None:
-    ended = staged_until_failure(platform, unreachable_staging, model)
-    assert ended.state is State.ERRORED
-    assert ended.reason and "does not answer" in ended.reason
+def test_staging_is_tried_again_without_end_while_the_store_is_away(
+    platform: Platform, unreachable_staging: Staging, model: str, client: FlaskClient
+) -> None:
+    waiting = stage_often(platform, unreachable_staging, model)
+    body = client.get(f"/v1/simulations/{waiting.id}").json
+    assert body["state"] == "queued" and body["next_attempt_at"] is not None
+    assert body["reason"].startswith("tried again in ") and "does not answer" in body["reason"]
 
 
-def test_an_unavailable_package_index_is_not_blamed_on_the_model(
+def test_staging_waits_for_an_unavailable_package_index_and_says_so(
     platform: Platform, settings: Settings, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
-    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_INDEX_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     staging = Staging(
         platform.database,
         platform.notifier,
@@ -79,9 +82,25 @@ def test_an_unavailable_package_index_is_not_blamed_on_the_model(
         home=tmp_path,
         objects=platform.store,
     )
-    ended = staged_until_failure(platform, staging, model)
-    assert ended.state is State.ERRORED
-    assert ended.reason and ended.reason.startswith("the environment could not be prepared: ")
+    waiting = stage_often(platform, staging, model)
+    assert waiting.reason and "the environment could not be prepared: " in waiting.reason
+
+
+def test_packages_that_the_index_refuses_end_a_simulation(
+    platform: Platform, settings: Settings, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise environments.preparation_error("Hash mismatch for `numpy==2.3.4`")
+
+    monkeypatch.setattr(environments, "ready", lambda *arguments: None)
+    monkeypatch.setattr(environments, "prepare", refuse)
+    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    for _ in range(ATTEMPTS):
+        platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
+        platform.staging.stage(simulation.id)
+    platform.finalization.collect(simulation.id)
+    ended = platform.simulations.get(simulation.id)
+    assert ended.state is State.ERRORED and ended.reason and "Hash mismatch" in ended.reason
 
 
 @pytest.fixture

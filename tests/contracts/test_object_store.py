@@ -66,6 +66,7 @@ def test_objects_of_many_parts_are_read_back_unchanged(store: ObjectStore, size:
 
 
 def test_a_missing_object_is_an_error_before_the_first_chunk(store: ObjectStore) -> None:
+    store.put("something/else", [b"creates the bucket"])
     with pytest.raises(NotFound):
         store.get("nothing/here")
     with pytest.raises(NotFound):

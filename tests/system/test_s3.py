@@ -131,7 +131,7 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
 ) -> None:
     undisturbed = platform.run(**LOAD)
     assert undisturbed["state"] == "succeeded", undisturbed["reason"]
-    id = platform.submit(**LOAD)["id"]
+    id = platform.submit(**LOAD, workers=1)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no task is done")
     server.kill()
     response = platform.http.get(f"/v1/simulations/{undisturbed['id']}/results")
@@ -142,6 +142,13 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
     assert server.endpoint not in response.text and str(server.port) not in response.text
     assert platform.post(**LOAD).status_code == 503  # a model that cannot be stored is not accepted
     assert platform.get(id)["state"] == "running"
+    # A model that is stored, or shipped, is accepted; its simulation waits as long as the outage lasts.
+    waiting = [platform.submit(runtime="python", dataset="cartpole", scenarios={"range": [0, 2]}, workers=1)]
+    until(lambda: platform.get(waiting[0]["id"])["next_attempt_at"], message="it does not wait")
+    assert "object store" in platform.get(waiting[0]["id"])["reason"]
+    model = undisturbed["model"]["digest"]
+    waiting.append(platform.submit(model=model, dataset="noop", scenarios={"range": [0, 20]}, workers=1))
+    until(lambda: platform.http.get("/readyz").json()["checks"]["store"] != "ok")
     server.start()
     ended = platform.wait_for_end(id, 150.0)
     assert ended["state"] == "succeeded", ended["reason"]
@@ -150,6 +157,9 @@ def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
         untimed(line) for line in platform.lines(undisturbed["id"])
     ]
     assert platform.summary(id)["results_digest"] == platform.summary(undisturbed["id"])["results_digest"]
+    for simulation in waiting:
+        ended = platform.wait_for_end(simulation["id"], 150.0)
+        assert ended["state"] == "succeeded", ended["reason"]
 
 
 def test_the_keys_of_the_store_are_in_no_output(platform: PlatformProcess, server: S3Server) -> None:

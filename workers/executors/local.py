@@ -10,7 +10,7 @@ from typing import Any
 
 from core.domain.allowed_options import OPTIONS
 from core.domain.launches import Launch, LaunchStatus, Phase
-from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
+from errors import OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from workers.executors.base import ExecutorKind, LocalPaths
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
@@ -18,7 +18,9 @@ TIMEOUT = 60.0
 #: Seconds between reads of a log that is still written.
 LOG_POLL = 0.2
 
-REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (OriginFailed, StoreUnavailable, Unsafe)}
+REFUSALS: Mapping[str, type[PlatformError]] = {
+    kind.slug: kind for kind in (OriginFailed, OriginRefused, StoreUnavailable, Unsafe)
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class ActiveSimulation:
     project: str
     bundle: Mapping[str, Any]
     outcome: State | None = None  # the state in which it ends, once that is decided
+    staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
 
     @property
     def ending(self) -> bool:
@@ -225,6 +226,7 @@ class SnapshotReader:
             project=row.project,
             bundle=json.loads(row.bundle) if row.bundle else {},
             outcome=State(row.outcome) if row.outcome else None,
+            staging_failures=row.staging_failures,
         )
 
 

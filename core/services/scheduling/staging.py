@@ -9,28 +9,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from core.domain.backoff import pause
 from core.domain.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
-from core.services.uploads.models import key_of
+from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
-from errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
+from errors import Conflict, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two progress events of one download.
 PROGRESS_INTERVAL = 0.5
-#: Attempts after which a simulation whose object store does not answer ends as ERRORED.
+#: Attempts after which a simulation ends as ERRORED whose files or packages are refused, rather than out of reach.
 ATTEMPTS = 5
+#: Seconds between two attempts to stage a simulation while a store or the package index is away: first, longest pause.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 #: Seconds between two searches for orphans: objects that no dataset refers to.
 ORPHAN_INTERVAL = 3600.0
 
@@ -99,6 +102,12 @@ class Staging:
             state, progress = "ready", {}
             try:
                 progress = self._fetch(id)
+            except OriginRefused as error:
+                state, progress = "failed", {"reason": error.detail}
+            except (StoreUnavailable, OriginFailed) as error:
+                # The claim expires, which is the pause before the next attempt.
+                logger.warning("the prefetch of %s is retried: %s", id, error.detail)
+                state, progress = "fetching", {"reason": error.detail}
             except PlatformError as error:
                 state, progress = "failed", {"reason": error.detail}
             self._database.write(lambda c: store.tell_prefetch(c, id, state, progress))
@@ -159,6 +168,8 @@ class Staging:
         model = provenance["model"]["digest"]
         apart = row.executor in self._own_environments
         try:
+            if row.staging_failures:  # it may have been accepted when its model could not be stored
+                store_shipped(self._objects, model)
             for spec in () if apart else _specs(provenance):
                 self._prepare(id, spec)
             built_in(provenance["dataset"]).verify()
@@ -168,20 +179,31 @@ class Staging:
                 self._pack(id, provenance["dataset"], folder, model)
             else:
                 self._cache.object(key_of(model), model, holder=id)
+        except environments.IndexUnavailable as error:
+            self._wait(row, f"the environment could not be prepared: {error}")
         except environments.CannotPrepare as error:  # the platform's own requirements, from an external index
             self._retry(id, row.attempt, f"the environment could not be prepared: {error}")
-        except (StoreUnavailable, OriginFailed) as error:  # the store may recover
+        except OriginRefused as error:
             self._retry(id, row.attempt, error.detail)
+        except (StoreUnavailable, OriginFailed) as error:
+            self._wait(row, error.detail)
         except PlatformError as error:
             self._give_up(id, error.detail or "staging failed")
         else:
-            self._move(id, State.LAUNCHING, None)
+            self._move(id, State.LAUNCHING, None, staging_failures=0)
+
+    def _wait(self, row: Any, reason: str | None) -> None:
+        """Queue a simulation again, without end, while a store or the package index is away; not an attempt."""
+        failures = row.staging_failures + 1
+        seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        logger.warning("staging of simulation %s is tried again in %.0f s: %s", row.id, seconds, reason)
+        self._move(row.id, State.QUEUED, reason, pause=seconds, attempt=row.attempt, staging_failures=failures)
 
     def _retry(self, id: str, attempt: int, reason: str | None) -> None:
         if attempt >= ATTEMPTS:
             self._give_up(id, reason or "staging failed")
         else:
-            self._move(id, State.QUEUED, reason, pause=0.5 * 2.0**attempt)
+            self._move(id, State.QUEUED, reason, pause=pause(attempt, first=1.0, longest=LONGEST_PAUSE))
 
     def _give_up(self, id: str, reason: str) -> None:
         def write(c: Connection) -> None:
@@ -234,8 +256,8 @@ class Staging:
 
         return throttled
 
-    def _move(self, id: str, following: State, reason: str | None, *, pause: float = 0.0) -> None:
-        changes: dict[str, Any] = {"reason": reason} if reason else {}
+    def _move(self, id: str, following: State, reason: str | None, *, pause: float = 0.0, **values: Any) -> None:
+        changes: dict[str, Any] = values | ({"reason": reason} if reason else {})
 
         def write(c: Connection) -> None:
             now = self._database.now(c)

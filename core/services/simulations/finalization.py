@@ -60,6 +60,12 @@ class Finalization:
                 if acquired:
                     self._collect(id, state)
 
+    def explain(self, id: str, reason: str) -> None:
+        """Record why a simulation that runs no more has not ended yet."""
+        logger.warning("simulation %s: %s", id, reason)
+        self._database.write(lambda c: simulations.explain(c, id, reason))
+        self._notifier.publish(id)
+
     def _collect(self, id: str, state: State) -> None:
         with self._database.read() as c:
             row = simulations.find(c, id)

@@ -32,6 +32,8 @@ class Resolved:
     runtime: catalogue.Runtime
     model: Model
     provenance: dict[str, Any]
+    #: Whether the model's bytes are in the object store; if not, staging puts them there.
+    stored: bool
 
 
 class Resolver:
@@ -62,7 +64,8 @@ class Resolver:
         plan = self._plan(submission, dataset)
         if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
-        return Resolved(dataset, runtime, model, self._provenance(submission, dataset, runtime, model, plan))
+        provenance = self._provenance(submission, dataset, runtime, model, plan)
+        return Resolved(dataset, runtime, model, provenance, self._models.is_stored(model))
 
     def _check_placement(self, submission: Submission) -> None:
         """Raise Invalid for a placement that no executor can satisfy."""

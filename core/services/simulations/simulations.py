@@ -95,6 +95,8 @@ class Simulations:
             "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
             "retry_of": retry_of,
             "dry_run": int(submission.dry_run),
+            "staging_failures": 0 if resolved.stored else 1,
+            "reason": None if resolved.stored else "the object store does not answer",
         }
         stage = {
             "id": f"{id}.0",
@@ -237,6 +239,7 @@ class Simulations:
             approximate=summary is None,
             reason=reason,
             position=position,
+            next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,
             eta=progress.get("eta") if state is State.RUNNING else None,
             created_at=_moment(row.created_at),
             started_at=row.started_at and _moment(row.started_at),

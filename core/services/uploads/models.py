@@ -18,7 +18,17 @@ from core.services.uploads.disk_floor import DiskFloor
 from core.store import models as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
-from errors import DigestMismatch, InUse, Invalid, NotFound, ShippedModel, TooLarge, UnknownFormat, UnknownModel
+from errors import (
+    DigestMismatch,
+    InUse,
+    Invalid,
+    NotFound,
+    ShippedModel,
+    StoreUnavailable,
+    TooLarge,
+    UnknownFormat,
+    UnknownModel,
+)
 from runtimes import catalogue, formats
 
 PROJECT = "default"
@@ -156,9 +166,16 @@ class Models:
     def _ship(self, model: Model) -> Model:
         """Write the bytes of a shipped model to the object store, from which they are served and staged."""
         if model.name not in self._stored:
-            self._store.put(key_of(model.digest), (shipped_models.shipped()[model.name].read_bytes(),))
+            try:
+                store_shipped(self._store, model.digest)
+            except StoreUnavailable:  # staging stores it again: what is shipped cannot be lost
+                return model
             self._stored.add(model.name)
         return model
+
+    def is_stored(self, model: Model) -> bool:
+        """Return whether a model's bytes are in the object store, as far as this process knows."""
+        return not model.baseline or model.name in self._stored
 
     def list(
         self,
@@ -269,6 +286,12 @@ def check_size(format: str, size: int) -> None:
     most = formats.formats()[format].max_size
     if most is not None and size > most:
         raise TooLarge(f"The model has {size:,} bytes; a model of the format {format} has at most {most:,}.")
+
+
+def store_shipped(store: ObjectStore, digest: str) -> None:
+    """Store the shipped model with this digest, if there is one."""
+    if (model := shipped_models.find(digest)) is not None:
+        store.put(key_of(digest), (shipped_models.shipped()[model.name].read_bytes(),))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

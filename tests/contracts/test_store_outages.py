@@ -1,0 +1,196 @@
+"""Outages of the object store: simulations wait without end and go on afterwards, on a real S3 server and a folder."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from core.domain.records import Submission
+from core.domain.states import State
+from core.services.due_jobs import DueJobs
+from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS
+from core.services.scheduling.staging import ATTEMPTS, FIRST_PAUSE, LONGEST_PAUSE, Staging
+from core.services.simulations.finalization import Finalization
+from core.services.simulations.results import Results
+from core.services.store_health import StoreHealth
+from core.services.uploads.models import Models
+from core.store import simulations
+from datasets.download.downloader import RetryLimits
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore import open_store, prepare_store
+from datasets.objectstore.base import ObjectStore
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.objectstore.s3 import S3Store
+from errors import NotFound, StoreUnavailable
+from tests.contracts.test_dispatcher import DispatcherRig
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
+from tests.s3_servers import S3Server, fresh_bucket
+from tests.system.platform_process import share_environments
+from tests.waiting import until
+from workers.background_jobs import Jobs
+
+
+@dataclass
+class Outage:
+    """A store that a test takes away and brings back."""
+
+    store: ObjectStore
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+@pytest.fixture(params=["server killed", "bucket removed", "folder removed"])
+def outage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outage]:
+    if request.param == "folder removed":
+        folder, away = tmp_path / "objects-of-test", tmp_path / "away"
+        yield Outage(FilesystemStore(folder), lambda: folder.rename(away), lambda: away.rename(folder))
+        return
+    server: S3Server = request.getfixturevalue("own_minio")
+    store = open_store(server.url(fresh_bucket()), (server.access_key, server.secret_key))
+    assert isinstance(store, S3Store)
+    if request.param == "server killed":
+        yield Outage(store, server.kill, server.start)
+    else:
+        disk, away = server.folder / "disk" / store.bucket, tmp_path / "away"
+        yield Outage(store, lambda: shutil.move(disk, away), lambda: shutil.move(away, disk))
+    store.close()
+
+
+def test_an_object_is_never_said_to_be_missing_while_the_store_is_away(outage: Outage) -> None:
+    outage.store.put("models/a", [b"alpha"])
+    health = StoreHealth(outage.store)
+    assert health.problem(30.0) is None
+    outage.begin()
+    for use in (
+        lambda: outage.store.size("models/a"),
+        lambda: b"".join(outage.store.get("models/a")),
+        lambda: outage.store.put("models/b", [b"beta"]),
+        lambda: list(outage.store.list("models/")),
+    ):
+        with pytest.raises(StoreUnavailable):
+            use()
+    assert "OBJECT_STORE_URL" in str(StoreHealth(outage.store).problem(30.0))
+    outage.end()
+    until(lambda: StoreHealth(outage.store).problem(30.0) is None)
+    assert b"".join(outage.store.get("models/a")) == b"alpha"
+    with pytest.raises(NotFound):
+        outage.store.size("models/b")
+
+
+def staging_on(rig: DispatcherRig, store: ObjectStore, folder: Path) -> Staging:
+    platform = rig.platform
+    limits = RetryLimits(connect=1.0, tries=1, first=0.01)
+    cache = NodeCache(folder / "node", store, retry_limits=limits)
+    folder.mkdir()
+    share_environments(folder)
+    return Staging(platform.database, platform.notifier, platform.datasets, cache, home=folder, objects=store)
+
+
+def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
+    rig: DispatcherRig, outage: Outage, tmp_path: Path
+) -> None:
+    platform = rig.platform
+    id = rig.submit()
+    digest = platform.simulations.get(id).model.digest
+    key = f"models/{digest.removeprefix('sha256:')}"
+    outage.store.put(key, platform.store.get(key))
+    staging = staging_on(rig, outage.store, tmp_path / "other-node")
+    pauses = []
+    outage.begin()
+    for _ in range(2 * ATTEMPTS):
+        platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
+        staging.stage(id)
+        waiting = platform.simulations.get(id)
+        assert (waiting.state, waiting.attempt) == (State.QUEUED, 1)
+        assert waiting.reason and "object store" in waiting.reason
+        with platform.database.read() as c:
+            pauses.append(simulations.find(c, id).not_before - platform.database.now(c))
+    assert waiting.next_attempt_at is not None and waiting.reason.startswith("tried again in ")
+    assert pauses[0] <= FIRST_PAUSE and LONGEST_PAUSE / 2 < pauses[-1] <= LONGEST_PAUSE
+    outage.end()
+    platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
+    staging.stage(id)
+    assert platform.simulations.get(id).state is State.LAUNCHING
+    with platform.database.read() as c:
+        assert simulations.find(c, id).staging_failures == 0
+
+
+@pytest.mark.parametrize("outage", ["folder removed"], indirect=True)
+def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherRig, outage: Outage) -> None:
+    id = rig.submit()
+    rig.play(rig.launch(id)[1])
+    rig.dispatcher.step()
+    platform = rig.platform
+    results = Results(platform.database, outage.store, platform.changes)
+    finalization = Finalization(platform.database, outage.store, platform.notifier, results)
+    outage.begin()
+    jobs = Jobs(replace(platform, finalization=finalization), environments_folder=Path(), sandbox=None)
+    jobs.table["collect"](id)  # does not fail
+    waiting = platform.simulations.get(id)
+    assert waiting.state is State.RUNNING and waiting.reason and "its summary waits" in waiting.reason
+    release = text("UPDATE simulations SET claim=NULL, claim_until=0")  # the claim expires
+    platform.database.write(lambda c: c.execute(release) and None)
+    assert DueJobs(platform.database).of("collect") == [id]
+    platform.finalization.collect(id)
+    ended = platform.simulations.get(id)
+    assert (ended.state, ended.reason) == (State.SUCCEEDED, None)
+
+
+def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
+    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = rig.platform.store_health
+    problems = ["the object store does not answer"] * (MAX_BARREN_ATTEMPTS + 2)
+    monkeypatch.setattr(StoreHealth, "problem", lambda self, wait=0.0: problems[0] if problems else None)
+    id = rig.submit()
+    while problems:
+        executor, launch = rig.launch(id)
+        executor.end(launch.id, 1, "its inputs cannot be downloaded")
+        rig.until(lambda: rig.state(id) is State.QUEUED)
+        waiting = rig.platform.simulations.get(id)
+        assert waiting.reason is not None and problems[0] in waiting.reason
+        problems.pop()
+        rig.platform.database.write(lambda c: c.execute(text("UPDATE simulations SET not_before=0")) and None)
+    assert health.problem() is None
+    rig.play(rig.launch(id)[1])
+    rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
+
+
+class AwayStore(FilesystemStore):
+    """A folder that takes and gives nothing."""
+
+    def put(self, key: str, chunks: object) -> int:
+        raise StoreUnavailable("The object store does not answer.")
+
+
+def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and_staged_afterwards(
+    rig: DispatcherRig, tmp_path: Path
+) -> None:
+    platform = rig.platform
+    away = Models(platform.database, AwayStore(tmp_path / "away"), tmp_path / "scratch")
+    resolver = platform.simulations._resolver
+    resolver._models, present = away, resolver._models
+    try:
+        accepted, _ = platform.simulations.submit(Submission(dataset="car_street", runtime="python"))
+    finally:
+        resolver._models = present
+    assert accepted.state is State.QUEUED
+    assert rig.dispatch.simulation(accepted.id).staging_failures == 1
+    store = FilesystemStore(tmp_path / "objects-of-test")
+    staging = staging_on(rig, store, tmp_path / "other-node")
+    platform.database.write(lambda c: simulations.move(c, accepted.id, State.QUEUED, State.STAGING, 0.0))
+    staging.stage(accepted.id)
+    assert platform.simulations.get(accepted.id).state is State.LAUNCHING
+    assert list(store.list("models/")) == [f"models/{accepted.model.digest.removeprefix('sha256:')}"]
+
+
+def test_a_bucket_that_can_never_be_used_is_refused_with_a_sentence(minio: S3Server) -> None:
+    for name in ("Not_A_Bucket", "ab", "192.168.0.1"):
+        with pytest.raises(ValueError, match=r"OBJECT_STORE_URL: .* is not the name of a bucket"):
+            open_store(f"s3://{name}?endpoint={minio.endpoint}")
+    with pytest.raises(ValueError, match="cannot be used: the server answers"):
+        prepare_store(minio.url(fresh_bucket()), (minio.access_key, "wrong"))
+    prepare_store(minio.url(fresh_bucket()), (minio.access_key, minio.secret_key))
