@@ -39,7 +39,7 @@ class IndexUnavailable(CannotPrepare):
 #: What uv (0.9) writes about an index that it cannot reach.
 _OUTAGE = re.compile(
     r"error sending request|error trying to connect|dns error|connection (refused|reset|closed)|timed? ?out"
-    r"|network (is unreachable|connectivity is disabled)|network was disabled|server error \(5\d\d|\b(429|50[0234])\b",
+    r"|network (is unreachable|connectivity is disabled)|network was disabled|server error \(5\d\d|client error \(429",
     re.IGNORECASE,
 )
 

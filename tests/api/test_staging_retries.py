@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import text
 
 from core.domain.records import Simulation, Submission
 from core.domain.states import State
 from core.services.datasets.datasets import Datasets
+from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
@@ -112,6 +114,19 @@ def drives(platform: Platform, client: FlaskClient) -> str:
     response = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
     platform.dataset_registration.register(response.json["id"])
     return str(response.json["id"])
+
+
+def test_a_prefetch_waits_for_a_store_that_is_away(
+    platform: Platform, settings: Settings, client: FlaskClient, drives: str, unreachable_staging: Staging
+) -> None:
+    assert client.post("/v1/datasets/drives/prefetch").status_code == 202
+    release = text("UPDATE dataset_prefetches SET claim=NULL, claim_until=0")  # the claim expires
+    for _ in range(ATTEMPTS + 1):
+        unreachable_staging.prefetch(drives)
+        platform.database.write(lambda c: c.execute(release) and None)
+        assert DueJobs(platform.database).of("prefetch") == [drives]
+    platform.staging.prefetch(drives)
+    assert DueJobs(platform.database).of("prefetch") == []
 
 
 class SlowStore(FilesystemStore):

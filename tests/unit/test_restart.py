@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.backoff import pause
 from server.restart import FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME, decide_restart
 
 
@@ -23,3 +24,10 @@ def test_a_process_that_ran_long_is_started_again_after_the_first_pause(failures
 def test_the_pause_doubles_from_a_tenth_of_a_second_to_fifteen() -> None:
     pauses = [decide_restart(failures, uptime=0.0)[1] for failures in range(10)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
+
+
+@given(failures=st.integers(1, 100_000), first=st.floats(0.01, 10), factor=st.floats(1, 1000))
+def test_a_pause_doubles_up_to_the_longest(failures: int, first: float, factor: float) -> None:
+    longest = first * factor
+    pauses = [pause(number, first=first, longest=longest) for number in (failures, failures + 1)]
+    assert first <= pauses[0] <= pauses[1] <= min(longest, 2 * pauses[0])
