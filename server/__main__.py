@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
+from datasets.objectstore import check_url
 from server.home import UMASK
 
 if TYPE_CHECKING:
@@ -461,6 +462,7 @@ def main() -> int:
         return 2
     try:
         settings = Settings.from_env(os.environ)
+        check_url(settings.objects)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -5,7 +5,6 @@ hosts, and are dropped.
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,18 +30,7 @@ ABANDONED = timedelta(days=1)
 #: Seconds between two sweeps for unfinished multipart uploads.
 SWEEP_INTERVAL = 3600.0
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_NUMBERS = re.compile(r"\d+(\.\d+){3}")
 _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
-
-
-def check_bucket_name(name: str) -> None:
-    """Raise ValueError if a bucket cannot have this name (Amazon S3, "Bucket naming rules")."""
-    if not _BUCKET.fullmatch(name) or ".." in name or _NUMBERS.fullmatch(name):
-        raise ValueError(
-            f"OBJECT_STORE_URL: {name!r} is not the name of a bucket: 3 to 63 lower-case letters, digits, dots and"
-            " dashes, beginning and ending with a letter or digit"
-        )
 
 
 class S3Store:

@@ -269,6 +269,22 @@ def test_an_error_that_prevents_every_role_is_printed_once(
     assert completed.returncode == 2 and message in completed.stdout + completed.stderr, completed
 
 
+@pytest.mark.parametrize("name", ["run", "migrate", "api", "dispatch", "jobs"])
+def test_an_invalid_bucket_ends_the_start_of_every_role_with_a_sentence(tmp_path: Path, name: str) -> None:
+    environment = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_OBJECT_STORE_URL": "s3://My_Bucket"}
+    completed = subprocess.run(
+        [sys.executable, "-m", "server", name],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("OBJECT_STORE_URL: 'My_Bucket' is not the name of a bucket")
+    assert "Traceback" not in completed.stderr
+
+
 @pytest.mark.parametrize("name", ["PORT", "RUNNER_API_PORT", "OBJECT_STORE_URL"])
 def test_an_invalid_setting_is_an_error_instead_of_restarts(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
