@@ -6,6 +6,7 @@ import pytest
 
 from core.domain.states import State
 from core.services.claims import claimed
+from core.services.due_jobs import DueJobs
 from core.store import simulations
 from core.store.database import Database
 from tests.conftest import Clock
@@ -52,3 +53,16 @@ def test_the_claim_of_a_killed_job_expires_after_its_term(queued: Database, cloc
 def test_a_simulation_in_another_state_cannot_be_claimed(queued: Database) -> None:
     with claimed(queued, "s1", State.RUNNING) as has_claim:
         assert not has_claim
+
+
+def test_a_job_is_due_until_it_is_claimed_and_again_when_the_claim_has_expired(queued: Database, clock: Clock) -> None:
+    due = DueJobs(queued)
+    assert due.of("stage") == []
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.STAGING, queued.now(c)))
+    assert due.of("stage") == ["s1"] and due.of("collect") == []
+    assert queued.write(lambda c: simulations.claim(c, "s1", State.STAGING, "killed", 9.0, queued.now(c)))
+    assert due.of("stage") == []
+    clock.now += 9.1
+    assert due.of("stage") == ["s1"]
+    queued.write(lambda c: simulations.conclude(c, "s1", State.STAGING, State.ERRORED, "it cannot be staged"))
+    assert due.of("stage") == [] and due.of("collect") == ["s1"]
