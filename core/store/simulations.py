@@ -255,6 +255,8 @@ def counts(c: Connection, id: str) -> tuple[int, int, int]:
 
 def counts_of(c: Connection, ids: Sequence[str]) -> dict[str, tuple[int, int, int]]:
     """Return ``counts`` of several simulations."""
+    if not ids:  # PostgreSQL does not compare text with the empty list
+        return {}
     return {row.id: (int(row.total), int(row.done), int(row.failed)) for row in c.execute(_COUNTS, {"ids": ids})}
 
 
@@ -347,4 +349,6 @@ def unsummed(c: Connection) -> list[str]:
 
 def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
     """Return the number of the newest event of each simulation."""
+    if not ids:
+        return {}
     return {id: seq for id, seq in c.execute(_VERSIONS, {"ids": ids})}

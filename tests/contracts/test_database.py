@@ -121,6 +121,11 @@ def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database)
         assert simulations.find(c, "s1").spec == '{"workers": 2}'
 
 
+def test_counts_and_versions_of_no_simulations_are_empty(database: Database) -> None:
+    with database.read() as c:
+        assert simulations.counts_of(c, []) == {} and simulations.versions(c, []) == {}
+
+
 def test_a_pinned_row_exists_and_a_deleted_row_cannot_be_pinned(queued: Database) -> None:
     queued.write(lambda c: simulations.hold(c, "s1"))
     queued.write(lambda c: simulations.delete(c, "s1", 1.0))

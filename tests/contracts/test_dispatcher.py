@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
 from core.store import simulations
+from core.store.database import Database
+from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
@@ -193,17 +196,24 @@ class DispatcherRig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
-    database = sqlite_database(tmp_path / "platform.db")
+    with dispatcher_rig(tmp_path, sqlite_database(tmp_path / "platform.db")) as rig:
+        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        yield rig
+
+
+@contextmanager
+def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None = None) -> Iterator[DispatcherRig]:
+    """Open a platform in a home, with a dispatcher; the database is closed at the end."""
     allowed = {"queue": ["team-*"], "runtime_ref": ["torch-*"], "image": ["site/*"]}
     executor_configs = [
         ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4, allowed=allowed) for name in ("east", "west")
     ]
     platform = build(
         database,
-        FilesystemStore(tmp_path / "objects"),
+        objects or FilesystemStore(home / "objects"),
         LocalNotifier(),
         PlatformOptions(
-            home=tmp_path,
+            home=home,
             executor_configs=executor_configs,
             sandbox={"level": 3},
             own_environments=["east", "west"],  # nothing is prepared on this machine
@@ -211,10 +221,9 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
             lease_ttl=1.0,
         ),
     )
-    platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = ControllableExecutor("east"), ControllableExecutor("west")
     managed = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
-    (tmp_path / "run").mkdir()
+    (home / "run").mkdir()
     enqueue = platform.notifier.enqueue
 
     def run_or_enqueue(job: str, id: str) -> None:
@@ -234,7 +243,7 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     platform.notifier.enqueue = run_or_enqueue  # type: ignore[method-assign]
     yield DispatcherRig(
         platform=platform,
-        run_dir=tmp_path / "run",
+        run_dir=home / "run",
         east=east,
         west=west,
         managed={executor.name: executor for executor in managed},
