@@ -430,3 +430,16 @@ def test_a_scenario_of_any_dataset_has_the_labels_that_an_evaluator_adds(
     [packed] = platform.store.list("packs/")
     platform.store.delete(packed)
     assert specs.labels(mine, 3) == {}
+
+
+def test_a_range_of_a_damaged_pack_is_refused(client: FlaskClient, platform: Platform, register: Register) -> None:
+    register("drives", {"a.txt": b"alpha", "b.bin": b"0123456789"})
+    [packed] = platform.store.list("packs/")
+    whole = b"".join(platform.store.get(packed))
+    ranges = {"Range": "bytes=2-4"}
+    assert client.get("/v1/datasets/drives/files/b.bin", headers=ranges).data == b"234"
+    platform.store.put(packed, [whole.replace(b"3", b"X")])
+    problem(client.get("/v1/datasets/drives/files/b.bin", headers=ranges), 500, "corrupt-object")
+    assert client.get("/v1/datasets/drives/files/a.txt", headers=ranges).data == b"pha"
+    platform.store.put(packed, [whole])
+    assert client.get("/v1/datasets/drives/files/b.bin", headers=ranges).data == b"234"

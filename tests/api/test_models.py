@@ -155,6 +155,7 @@ def test_a_model_that_is_corrupt_in_the_object_store_is_never_served_completely(
     client.put("/v1/models/m.py", data=MODEL, headers=BYTES)
     platform.store.put(key_of(digest(MODEL)), [MODEL.replace(b"a", b"b", 1)])
     problem(client.get("/v1/models/m.py/content"), 500, "corrupt-object")
+    problem(client.get("/v1/models/m.py/content", headers={"Range": "bytes=0-9"}), 500, "corrupt-object")
     assert client.put("/v1/models/m.py", data=MODEL, headers=BYTES).status_code == 201
     assert client.get("/v1/models/m.py/content").data == MODEL
 

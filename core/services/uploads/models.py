@@ -12,6 +12,7 @@ from typing import Any
 
 from core.domain.ids import new_id
 from core.domain.records import Model
+from core.services.block_checksums import BlockChecksums
 from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
@@ -67,6 +68,7 @@ class Models:
         self._store = store
         self._scratch = scratch
         self._stored: set[str] = set()  # names of the shipped models that this process has written to the object store
+        self._checksums = BlockChecksums()
         self._orphans_at = 0.0
 
     def add(
@@ -260,8 +262,18 @@ class Models:
 
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield a model's bytes from ``start`` up to, but not including, ``stop``."""
-        chunks = self._store.get(key_of(model.digest), start, None if stop is None else stop - start)
-        return verified(chunks, model.digest, model.name) if start == 0 and stop in {None, model.size} else chunks
+        key = key_of(model.digest)
+        if start == 0 and stop in {None, model.size}:
+            return verified(self._store.get(key), model.digest, model.name)
+        end = model.size if stop is None else stop
+        return self._checksums.read(
+            lambda first, last: self._store.get(key, first, last - first),
+            model.digest,
+            model.size,
+            start,
+            end,
+            model.name,
+        )
 
     def link(self, model: Model) -> str | None:
         """Return a presigned URL of a model's bytes; None if the object store has no such URLs."""
