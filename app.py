@@ -143,6 +143,17 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     return {"database": database, "notifier": notifier, "store": lambda: platform.store_health.problem(STORE_WAIT)}
 
 
+def disk_problem(home: Path) -> str | None:
+    """Return the problem if the disk of ``home`` is too full for new objects and rows, else None."""
+    from datasets.objectstore.filesystem import reserve_of
+
+    disk = os.statvfs(home)
+    free, reserve = disk.f_bavail * disk.f_frsize, reserve_of(disk)
+    if free >= reserve:
+        return None
+    return f"the disk of {home} (HOME) is full: {free >> 20} MiB are free, {reserve >> 20} MiB are kept free"
+
+
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
     """Build the public application on open services."""
     from api import application
@@ -160,7 +171,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             sandbox=confinement or {},
             token=settings.token,
             proxies=networks(settings.trusted_proxies),
-            checks=checks(platform),
+            checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
 

@@ -153,7 +153,7 @@ class FilesystemStore:
 
     def _check_free_space(self, size: int) -> None:
         disk = os.statvfs(self._partial)
-        reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // RESERVE_FRACTION)
+        reserve = reserve_of(disk)
         if reserve and disk.f_bavail * disk.f_frsize < size + reserve:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -194,3 +194,8 @@ class _Source:
         except Exception:
             self.failed = True
             raise
+
+
+def reserve_of(disk: os.statvfs_result) -> int:
+    """Return the bytes of a disk that are left free."""
+    return min(RESERVE, disk.f_blocks * disk.f_frsize // RESERVE_FRACTION)

@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.services.platform import Platform
+from datasets.objectstore import filesystem
 from tests.api.conftest import Submit
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def test_health_and_readiness(client: FlaskClient) -> None:
     assert ready.status_code == 200
     assert ready.json == {
         "ready": True,
-        "checks": {"database": "ok", "notifier": "ok", "store": "ok"},
+        "checks": {"database": "ok", "notifier": "ok", "store": "ok", "disk": "ok"},
         "sandbox": {"level": 3, "missing": []},
     }
 
@@ -37,6 +38,14 @@ def test_an_unavailable_database_makes_the_process_unready(client: FlaskClient, 
     response = client.get("/readyz")
     assert response.status_code == 503 and response.json["ready"] is False
     assert response.json["checks"]["database"] == "the database (DATABASE_URL) does not answer (OSError)"
+
+
+def test_a_full_disk_is_named_by_the_readiness_check(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "RESERVE", 1 << 60)
+    monkeypatch.setattr(filesystem, "RESERVE_FRACTION", 1)  # the whole disk is kept free
+    response = client.get("/readyz")
+    assert response.status_code == 200, "what is stored can be read, and deleting frees space"
+    assert "(HOME) is full" in response.json["checks"]["disk"] and "MiB are free" in response.json["checks"]["disk"]
 
 
 def test_metrics_are_labelled_by_route_and_not_by_id(client: FlaskClient, submit: Submit) -> None:
