@@ -5,7 +5,7 @@ import struct
 import subprocess
 import sys
 
-FLOAT = 1
+FLOAT, BOOL = 1, 9
 
 
 def python(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
@@ -73,7 +73,21 @@ def onnx_of(kind: str, inputs: list[str]) -> bytes:
     return _field(1, 8) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, 17))
 
 
-TFLITE = """
+def onnx_dropout() -> bytes:
+    """Return an ONNX model of a Dropout in training mode, without a seed."""
+    training = _field(2, BOOL) + _field(8, "training") + _field(9, b"\x01")
+    graph = (
+        _field(1, _node("Dropout", ["observation", "ratio", "training"], "action"))
+        + _field(2, "node")
+        + _field(5, _field(2, FLOAT) + _field(8, "ratio") + _field(9, struct.pack("<f", 0.5)))
+        + _field(5, training)
+        + _field(11, _value("observation", 4, None))
+        + _field(12, _value("action", 4, None))
+    )
+    return _field(1, 8) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, 17))
+
+
+TFLITE_COMMON = """
 import importlib.util, struct, sys
 site, width, scale, offset = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 sys.path.insert(0, site)
@@ -100,6 +114,10 @@ def operator(index, inputs, outputs, kind, options):
     o = s.OperatorT()
     o.opcodeIndex, o.inputs, o.outputs, o.builtinOptionsType, o.builtinOptions = index, inputs, outputs, kind, options
     return o
+"""
+TFLITE = (
+    TFLITE_COMMON
+    + """
 graph = s.SubGraphT()
 graph.tensors = [tensor("observation", [1, width], 0), tensor("scale", [1], 1), tensor("scaled", [1, width], 0),
                  tensor("offset", [1], 2), tensor("action", [1, width], 0)]
@@ -113,10 +131,73 @@ builder = flatbuffers.Builder(1024)
 builder.Finish(model.Pack(builder), b"TFL3")
 sys.stdout.buffer.write(bytes(builder.Output()))
 """
+)
+#: A counter in a resource variable, or random numbers without a seed.
+STATEFUL_TFLITE = (
+    TFLITE_COMMON
+    + """
+codes, options = s.BuiltinOperator, s.BuiltinOptions
+def resource():
+    o = s.VarHandleOptionsT()
+    o.container, o.sharedName = "", "count"
+    return o
+graph = s.SubGraphT()
+shape = tensor("shape", [2], 2)
+shape.type = s.TensorType.INT32
+handle = tensor("handle", [1], 0)
+handle.type, handle.shapeSignature = s.TensorType.RESOURCE, None
+graph.tensors = [tensor("observation", [1, width], 0), tensor("one", [1], 1), shape, handle,
+                 tensor("read", [1], 0), tensor("counted", [1], 0), tensor("drawn", [1, width], 0),
+                 tensor("action", [1, width], 0)]
+for item in graph.tensors[4:6]:
+    item.shapeSignature = None
+graph.inputs, graph.outputs = [0], [7]
+model = s.ModelT()
+if sys.argv[5] == "counter":
+    kinds = [codes.VAR_HANDLE, codes.READ_VARIABLE, codes.ADD, codes.ASSIGN_VARIABLE]
+    graph.operators = [operator(0, [], [3], options.VarHandleOptions, resource()),
+                       operator(1, [3], [4], options.ReadVariableOptions, s.ReadVariableOptionsT()),
+                       operator(2, [4, 1], [5], options.AddOptions, s.AddOptionsT()),
+                       operator(3, [3, 5], [], options.AssignVariableOptions, s.AssignVariableOptionsT()),
+                       operator(2, [0, 5], [7], options.AddOptions, s.AddOptionsT())]
+    # Run once: the variable begins with 1.
+    first = s.SubGraphT()
+    first.tensors = [graph.tensors[1], handle]
+    first.inputs, first.outputs = [], []
+    first.operators = [operator(0, [], [1], options.VarHandleOptions, resource()),
+                       operator(3, [1, 0], [], options.AssignVariableOptions, s.AssignVariableOptionsT())]
+    once = s.CallOnceOptionsT()
+    once.initSubgraphIndex = 1
+    kinds.append(codes.CALL_ONCE)
+    graph.operators.insert(0, operator(4, [], [], options.CallOnceOptions, once))
+    model.subgraphs = [graph, first]
+else:
+    kinds = [codes.RANDOM_UNIFORM, codes.ADD]
+    graph.operators = [operator(0, [2], [6], options.RandomOptions, s.RandomOptionsT()),
+                       operator(1, [0, 6], [7], options.AddOptions, s.AddOptionsT())]
+    model.subgraphs = [graph]
+model.version, model.operatorCodes = VERSION, [code(kind) for kind in kinds]
+numbers = buffer([])
+numbers.data = list(struct.pack("<2i", 1, width))
+model.buffers = [buffer([]), buffer([1.0]), numbers]
+for item in model.operatorCodes:
+    item.deprecatedBuiltinCode = min(item.builtinCode, 127)
+builder = flatbuffers.Builder(1024)
+builder.Finish(model.Pack(builder), b"TFL3")
+sys.stdout.buffer.write(bytes(builder.Output()))
+"""
+)
 
 
 @functools.cache
 def tflite(site: str, width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
     """Return a TensorFlow Lite model, written with the schema of LiteRT's environment."""
     command = [sys.executable, "-S", "-c", TFLITE, site, str(width), str(scale), str(offset)]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+@functools.cache
+def stateful_tflite(site: str, kind: str) -> bytes:
+    """Return a TensorFlow Lite model that counts its calls ("counter") or draws random numbers ("draws")."""
+    command = [sys.executable, "-S", "-c", STATEFUL_TFLITE, site, "4", "0", "0", kind]
     return subprocess.run(command, check=True, capture_output=True).stdout

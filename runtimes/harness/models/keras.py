@@ -13,7 +13,15 @@ from .base import (
     check_batched,
     select_node,
 )
-from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+from .tensorflow_function import (
+    ENVIRONMENT,
+    PACKAGES,
+    FunctionModel,
+    LoadedFunction,
+    import_tensorflow,
+    start_tensorflow,
+)
+from .tensorflow_graph import Remedy, operations, remedy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +54,22 @@ def load(assignment: Assignment) -> LoadedModel:
             "observes",
             assignment.batch,
         )
+    function = _function(model, assignment)
+    return FunctionModel(lambda seed: function, assignment, f"keras {tf.keras.__version__}")
+
+
+def _function(model: Any, assignment: Assignment) -> LoadedFunction:
+    tf = import_tensorflow()
+    # Without training, no layer draws random numbers, also those that were called with `training=True`.
     compiled = tf.function(lambda observations: model(observations, training=False))
+    space = assignment.interface.observation
+    try:
+        traced = compiled.get_concrete_function(tf.TensorSpec((assignment.batch, *space.shape), space.dtype))
+    except Exception as error:
+        shape = ",".join(map(str, ("n", *space.shape)))
+        raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
+    if remedy(operations(traced.graph)) == Remedy.RELOAD:
+        raise Misfit("the model has operations that only a SavedModel can be reset with; export it as one")
 
     def call(observations: "NDArray[Any]") -> Any:
         answer = compiled(tf.constant(observations))
@@ -54,7 +77,7 @@ def load(assignment: Assignment) -> LoadedModel:
             answer = answer.get("action", next(iter(answer.values())))
         return (answer[0] if isinstance(answer, list | tuple) else answer).numpy()
 
-    return FunctionModel(call, assignment, f"keras {tf.keras.__version__}")
+    return LoadedFunction(call=call, traced=traced, owner=model)
 
 
 FORMAT = ModelFormat(

@@ -31,8 +31,10 @@ TYPES = {
     "tensor(uint8)": "uint8",
     "tensor(bool)": "bool",
 }
-#: Random operators. A session creates their generators, and seeds those of nodes that have no seed.
-RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli")
+#: Parts of the names of random operators. A session creates their generators, and seeds those of nodes without a seed;
+#: Dropout, which is random in training mode, draws from a generator of the process. Nothing else outlives a run: the
+#: operators of ONNX are functions, and a loop's state ends with the run.
+RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli", b"Dropout")
 #: The most bytes of one protobuf message.
 MAX_SIZE = (2 << 30) - 1
 #: Keys (field number and wire type) of the fields that follow ir_version in a ModelProto (onnx.proto3).

@@ -15,7 +15,15 @@ from .base import (
     check_batched,
     select_node,
 )
-from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+from .tensorflow_function import (
+    ENVIRONMENT,
+    PACKAGES,
+    FunctionModel,
+    LoadedFunction,
+    import_tensorflow,
+    start_tensorflow,
+)
+from .tensorflow_graph import RANDOM, seed_random_operations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,10 +45,30 @@ def load(assignment: Assignment) -> LoadedModel:
     saved = next((path.parent for path in sorted(folder.rglob(GRAPH))), None)
     if saved is None:
         raise Misfit(f"the zip has no `{GRAPH}`; zip the folder that `tf.saved_model.save` wrote")
-    return FunctionModel(_function(saved, assignment), assignment, f"tensorflow {import_tensorflow().__version__}")
+    source = (saved / GRAPH).read_bytes()
+
+    def load_function(seed: int) -> LoadedFunction:
+        _write_seeded(saved / GRAPH, source, seed)
+        return _function(saved, assignment)
+
+    return FunctionModel(load_function, assignment, f"tensorflow {import_tensorflow().__version__}")
 
 
-def _function(folder: Path, assignment: Assignment) -> Any:
+def _write_seeded(path: Path, source: bytes, seed: int) -> None:
+    """Write the graph with seeds in the random operations that have none."""
+    if not any(name.encode() in source for name in RANDOM):
+        return
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    try:
+        message = saved_model_pb2.SavedModel.FromString(source)
+    except Exception:
+        return  # not a message: TensorFlow refuses it with a reason
+    seed_random_operations(message, seed)
+    path.write_bytes(message.SerializeToString())
+
+
+def _function(folder: Path, assignment: Assignment) -> LoadedFunction:
     tf = import_tensorflow()
     try:
         loaded = tf.saved_model.load(str(folder))
@@ -61,8 +89,7 @@ def _function(folder: Path, assignment: Assignment) -> Any:
     def call(observations: "NDArray[Any]") -> Any:
         return serving(**{input_name: tf.constant(observations)})[output_name].numpy()
 
-    call.loaded_model = loaded  # type: ignore[attr-defined]  # the signature has only weak references to its variables
-    return call
+    return LoadedFunction(call=call, traced=serving, owner=loaded)
 
 
 FORMAT = ModelFormat(

@@ -3,9 +3,11 @@
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Misfit, NoAction, action_bytes
+from .tensorflow_graph import Remedy, operations, remedy, restorer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,27 +32,57 @@ def start_tensorflow() -> None:
     tf.add(tf.constant(0.0), 1.0)  # starts the runtime
 
 
-class FunctionModel:
-    """A model that is a function from a batch of observations to a batch of actions."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedFunction:
+    """A loaded function: how to call it with a batch, and its traced form, a `ConcreteFunction`.
 
-    def __init__(self, function: "Callable[[NDArray[Any]], Any]", assignment: Assignment, library: str) -> None:
+    ``owner`` keeps variables alive that the function refers to weakly.
+    """
+
+    call: "Callable[[NDArray[Any]], Any]"
+    traced: Any
+    owner: Any = None
+
+
+class FunctionModel:
+    """A model that is a function from a batch of observations to a batch of actions.
+
+    ``load`` loads it, with the random operations of a scenario's seed. What its operations keep decides how it is
+    reset: not at all, by restoring variables, or by loading it again.
+    """
+
+    def __init__(self, load: Callable[[int], LoadedFunction], assignment: Assignment, library: str) -> None:
         import numpy as np  # the server reads formats without it
 
-        self._function = function
+        self._load = load
         self._space = assignment.interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {"library": library}
+        self._use(load(0))
+        self._remedy = remedy(operations(self._function.traced.graph))
+        self._restore = restorer(self._function.traced.captured_inputs) if self._remedy == Remedy.RESTORE else None
         space = assignment.interface.observation
         sample = np.zeros((assignment.batch, *space.shape), space.dtype)
         try:
-            self.act(sample)  # also traces and compiles, so that the first scenario does not wait for it
+            self.act(sample)  # also compiles, so that the first scenario does not wait for it
         except NoAction as error:
             raise Misfit(f"{error} (tried with zeros)") from None
         except Exception as error:
             shape = ",".join(map(str, ("n", *space.shape)))
             raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
 
+    def _use(self, function: LoadedFunction) -> None:
+        self._function = function
+        self._call = function.call
+
     def reset(self, seed: int) -> None:
-        """Do nothing: the functions have no state between calls."""
+        """Undo what the last scenario has changed, and seed what draws random numbers."""
+        if self._remedy == Remedy.NOTHING:
+            return
+        import_tensorflow().random.set_seed(seed & 0x7FFFFFFF)
+        if self._remedy == Remedy.RELOAD:
+            self._use(self._load(seed))
+        if self._restore is not None:
+            self._restore()
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        return action_bytes(self._function(observations), len(observations), self._space)
+        return action_bytes(self._call(observations), len(observations), self._space)

@@ -15,6 +15,7 @@ from .base import (
     check_batched,
     select_node,
 )
+from .tflite_graph import StatefulGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,44 +38,56 @@ def preload() -> None:
 
 def load(assignment: Assignment) -> LoadedModel:
     """Create an interpreter from the bytes, resize it to the batch, and check its input and output."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    try:
-        interpreter = Interpreter(model_content=assignment.source, num_threads=1)
-    except (RuntimeError, ValueError) as error:
-        raise Misfit(f"LiteRT does not load the model: {str(error)[:500]}") from None
-    return LiteModel(interpreter, assignment)
+    return LiteModel(assignment)
 
 
 class LiteModel:
-    """Runs an interpreter; every reset clears the graph's variables."""
+    """Runs an interpreter. Every reset clears the graph's variable tensors; a graph with another state, such as
+    resource variables or random generators, gets a new interpreter."""
 
-    def __init__(self, interpreter: Any, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment) -> None:
         interface, batch = assignment.interface, assignment.batch
+        interpreter = _interpreter(assignment.source)
         inputs, outputs = _nodes_by_name(interpreter)
         input_ = select_node(list(inputs.items()), "observation", "input", lambda item: item[0], alone=True)[1]
         output = select_node(list(outputs.items()), "action", "output", lambda item: item[0])[1]
         check_batched("input", _type(input_), _sizes(input_), interface.observation, "observes", batch)
         check_batched("output", _type(output), _sizes(output), interface.action, "takes", batch)
         self._shape = [batch, *(int(size) for size in input_["shape"][1:])]
-        if list(input_["shape"]) != self._shape:
-            interpreter.resize_tensor_input(input_["index"], self._shape)
+        self._resize = list(input_["shape"]) != self._shape
+        self._input_index, self._output_index = input_["index"], output["index"]
+        self._graph = StatefulGraph.of(assignment.source)
+        self._space = interface.action
+        self.info: Mapping[str, str | int | float | bool | None] = {"library": "LiteRT"}
+        self._use(interpreter)
+
+    def _use(self, interpreter: Any) -> None:
+        if self._resize:
+            interpreter.resize_tensor_input(self._input_index, self._shape)
         try:
             interpreter.allocate_tensors()
         except RuntimeError as error:
             raise Misfit(f"LiteRT cannot run the model: {str(error)[:500]}") from None
         self._interpreter = interpreter
-        self._input_index, self._output_index = input_["index"], output["index"]
-        self._space = interface.action
-        self.info: Mapping[str, str | int | float | bool | None] = {"library": "LiteRT"}
 
     def reset(self, seed: int) -> None:
+        if self._graph is not None:
+            self._use(_interpreter(self._graph.seeded(seed)))
         self._interpreter.reset_all_variables()
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         self._interpreter.set_tensor(self._input_index, observations.reshape(self._shape))
         self._interpreter.invoke()
         return action_bytes(self._interpreter.get_tensor(self._output_index), len(observations), self._space)
+
+
+def _interpreter(source: bytes) -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    try:
+        return Interpreter(model_content=source, num_threads=1)
+    except (RuntimeError, ValueError) as error:
+        raise Misfit(f"LiteRT does not load the model: {str(error)[:500]}") from None
 
 
 def _nodes_by_name(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:
