@@ -87,7 +87,14 @@ class EvaluatorPair:
         self.model_servers.append(model_server)
         self.evaluator.channel.send({"type": "model_server"}, (model_server.socket.fileno(), self._model.fileno()))
         model_server.socket.close()
-        return self.evaluator.channel.receive(60)
+        return self._receive()
+
+    def _receive(self) -> framed_socket.Message:
+        """Receive a message, after answering questions for the model server's times."""
+        while isinstance(message := self.evaluator.channel.receive(60), framed_socket.ServerTimesWanted):
+            times = self.model_servers[-1].process.times()
+            self.evaluator.channel.send({"type": "server_times", "times": times})
+        return message
 
     def run(self, start: int, stop: int, **options: Any) -> list[dict[str, Any]]:
         """Run tasks [start, stop); return their results."""
@@ -101,7 +108,7 @@ class EvaluatorPair:
         channel.send(request)
         lines = b""
         cursor = start
-        while not isinstance(message := channel.receive(60), framed_socket.Idle):
+        while not isinstance(message := self._receive(), framed_socket.Idle):
             if isinstance(message, framed_socket.Batch):
                 assert message.since == cursor
                 cursor = message.to

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +153,21 @@ def test_a_container_init_starts_only_its_own_module(rig: SpawnerRig) -> None:
     else:
         rig.until(lambda: rig.spawner.ready("model_server"))
         assert not rig.spawner.ready("evaluator")
+
+
+def test_the_processor_times_of_a_process_are_told_while_it_lives(rig: SpawnerRig) -> None:
+    model_server = start_model_server(rig, worker_spec())
+    model_server.socket.settimeout(30.0)
+    assert model_server.socket.recv(1 << 10)
+    times: dict[str, Any] = {}
+
+    def told() -> bool:
+        times.update(model_server.process.times() or {})
+        return bool(times)
+
+    rig.until(told)
+    assert sum(cpu for cpu, _ in times["threads"].values()) > 0.0
+    model_server.process.kill("it is dismissed")
+    assert wait_for_end(model_server.process)
+    model_server.process.reap()
+    model_server.dismiss()

@@ -235,5 +235,5 @@ def test_ending_a_process_that_has_just_been_waited_for_is_harmless() -> None:
     os.close(end)
     process = ChildProcess("child", popen, output)
     popen.wait()  # as the reaping thread does, a moment before it stores the exit code
-    process.kill("the test ends it")
+    process.kill("it is dismissed")
     assert process.reap() == "it exited with code 0"

@@ -157,7 +157,7 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
         Garbage,
         "invalid reply",
     ),
-    "half a reply": (lambda model_server: reply(model_server)[:-1], TimedOut, "in time"),
+    "half a reply": (lambda model_server: reply(model_server)[:-1], TimedOut, "no answer within 0.5 s"),
     "no reply": (lambda model_server: b"", TimedOut, "no answer within 0.5 s"),
 }
 

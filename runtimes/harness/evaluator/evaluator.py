@@ -117,8 +117,10 @@ class Evaluator:
                 self._connect_model_server()
             elif isinstance(order, RangeOrder):
                 self._run_range(order)
-            else:
+            elif isinstance(order, ReplayOrder):
                 self._replay(order)
+            else:
+                raise RunnerGone
 
     # -- set-up
 
@@ -169,6 +171,7 @@ class Evaluator:
             batch=len(self._simulators),
             deadline=setup.deadline,
             per_scenario=setup.isolation == "scenario",
+            read_times=self._runner.server_times,
         )
         try:
             greeting = model_server.hello()

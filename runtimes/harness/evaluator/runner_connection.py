@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..model_server.deadlines import ServerTimes
 from ..model_server.model_protocol import LENGTH
 
 #: The most bytes of a message from the runner, and of an inflated trace.
@@ -56,7 +57,13 @@ class ReplayOrder(msgspec.Struct, tag="replay"):
     trace: bytes
 
 
-Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder
+class ServerTimesOrder(msgspec.Struct, tag="server_times"):
+    """Answer to `server_times`: what the machine let the model server do; None if that is not known."""
+
+    times: ServerTimes | None = None
+
+
+Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder | ServerTimesOrder
 
 
 class RunnerGone(Exception):
@@ -95,6 +102,14 @@ class RunnerConnection:
                 raise RunnerGone
             view = view[count:]
         return data
+
+    def server_times(self) -> ServerTimes | None:
+        """Ask what the machine let the current model server do."""
+        self.send_message("server_times")
+        order = self.next()
+        if not isinstance(order, ServerTimesOrder):
+            raise RunnerGone
+        return order.times
 
     def send_message(self, kind: str, **fields: Any) -> None:
         """Send a message of this type."""

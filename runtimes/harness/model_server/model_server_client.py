@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..simulators.base import Interface, Space
+from .deadline_watch import DeadlineWatch, ReadTimes
+from .deadlines import UNOBSERVED
 from .model_faults import Crashed, Failed, Garbage, ModelFault, NotStarted, TimedOut, WrongAnswer
 from .model_protocol import (
     LENGTH,
@@ -54,6 +56,7 @@ class ModelServerClient:
 
     ``per_scenario``: nothing may carry over between scenarios. The model server passes the socket of a new process for
     each scenario, or continues on its own socket after a `done`. ``seq``: the sequence number before the first request.
+    ``read_times`` tells what the machine let the model server do, so that a deadline counts only time that it had.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class ModelServerClient:
         deadline: float,
         per_scenario: bool = True,
         seq: int = FIRST,
+        read_times: ReadTimes = lambda: None,
     ) -> None:
         self._control: socket.socket | None = None  # passes the sockets of scenarios
         self._has_process = True  # ``_socket`` is that of a process whose scenario has not ended
@@ -77,7 +81,9 @@ class ModelServerClient:
         self._resetting: int | None = None  # the seed of a `reset` that has not been answered yet
         self._in_scenario = False
         self._ready = bytearray(framed(("ready", FIRST)))
-        self._timeout = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
+        self._read_times = read_times
+        unobserved = UNOBSERVED * deadline
+        self._timeout = struct.pack("@ll", int(unobserved), int(unobserved % 1 * 1e6) or 1)
         self._use(connected)
         self._act_frame, self._observations = self._make_act_frame()
         self._expected, self._head = self._expected_reply()
@@ -118,7 +124,7 @@ class ModelServerClient:
 
     def hello(self) -> dict[str, Scalar]:
         """Wait for the model server's first frame; return its description."""
-        payload = self._receive_small(time.monotonic() + HELLO)
+        payload = self._receive_small(self._watch(HELLO))
         try:
             greeting = _hello_decoder.decode(payload)
         except (msgspec.MsgspecError, RecursionError):
@@ -148,10 +154,10 @@ class ModelServerClient:
             raise Crashed("the model's process ended") from None
         if sent < len(frame):  # otherwise send nothing: the server may have exited after an error that is still unread
             self._send(frame[sent:])
-        until = time.monotonic() + LOAD
-        received = self._receive_first_socket(until) if self._per_scenario else 0
+        watch = self._watch(LOAD)
+        received = self._receive_first_socket(watch) if self._per_scenario else 0
         try:
-            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(until, received))
+            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(watch, received))
         except (msgspec.MsgspecError, RecursionError):
             raise Garbage("the model server's answer to `load` is not a frame of the protocol") from None
         if answer.seq != seq:
@@ -167,7 +173,7 @@ class ModelServerClient:
         if self._resetting is not None:
             self._await_ready()
         self._done()
-        if self._has_process or self._receive_next_socket(time.monotonic()):
+        if self._has_process or self._receive_next_socket(None):
             self._send(framed(("reset", self._next(), {"seed": seed})))
             self._resetting = seed
 
@@ -178,7 +184,7 @@ class ModelServerClient:
         """
         self.begin(seed)
         if self._resetting is None:
-            if not self._receive_next_socket(time.monotonic() + max(RESET, self.deadline)):
+            if not self._receive_next_socket(self._watch(max(RESET, self.deadline))):
                 raise NotStarted("the model server did not start the scenario's process in time")
             self.begin(seed)
         self._await_ready()
@@ -197,15 +203,15 @@ class ModelServerClient:
         self._resetting = None
         self._in_scenario = True
         COUNTER.pack_into(self._ready, 12, self._seq)
-        until = time.monotonic() + max(RESET, self.deadline)
+        watch = self._watch(max(RESET, self.deadline))
         try:
             count = self._socket.recv_into(self._buffer)
         except BlockingIOError:
-            count = self._receive(0, until)
+            count = self._receive(0, watch)
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != len(self._ready) or not self._buffer.startswith(self._ready):
-            self._receive_rest(count, len(self._ready), self._ready, until)
+            self._receive_rest(count, len(self._ready), self._ready, watch)
 
     def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
         """Return the actions, a view that the next call overwrites, and the latency in seconds.
@@ -220,18 +226,19 @@ class ModelServerClient:
         if self._unread[0]:  # otherwise a model could answer early to fake its latency
             raise Garbage("the model server answered before it was asked")
         started = time.monotonic()
-        self._send(self._act_frame)
+        watch = self._watch(self.deadline, started)
+        self._send(self._act_frame, watch)
         try:
             count = self._socket.recv_into(self._buffer)
         except BlockingIOError:
-            raise self._timed_out() from None
+            count = self._receive(0, watch)
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != self._expected or not self._buffer.startswith(self._head):
-            self._receive_rest(count, self._expected, self._head, started + self.deadline)
+            self._receive_rest(count, self._expected, self._head, watch)
         latency = time.monotonic() - started
         if latency > self.deadline:
-            raise self._timed_out()
+            watch.settle()
         return self._actions, latency
 
     def close(self) -> None:
@@ -257,9 +264,9 @@ class ModelServerClient:
             self._send(framed(("done", self._next())))
         self._in_scenario = False
 
-    def _receive_first_socket(self, until: float) -> int:
+    def _receive_first_socket(self, watch: DeadlineWatch) -> int:
         """Use the socket that a model server passes in answer to `load`, if it does; return the bytes received else."""
-        self._wait(self._socket, until)
+        watch.wait(self._socket)
         data, passed = self._receive_rights(self._socket)
         if passed is None:
             self._buffer[: len(data)] = data
@@ -268,11 +275,14 @@ class ModelServerClient:
         self._use(passed)
         return 0
 
-    def _receive_next_socket(self, until: float) -> bool:
-        """Use the socket of the next scenario's process; return False if none has been passed by ``until``."""
+    def _receive_next_socket(self, watch: DeadlineWatch | None) -> bool:
+        """Use the socket of the next scenario's process; return False if none has been passed in time, or yet."""
         assert self._control is not None
         try:
-            self._wait(self._control, until)
+            if watch is not None:
+                watch.wait(self._control)
+            elif not _is_readable(self._control):
+                return False
         except TimedOut:
             return False
         try:
@@ -309,29 +319,30 @@ class ModelServerClient:
         self._seq = self._seq + 1 if self._seq < LAST else FIRST
         return self._seq
 
-    def _timed_out(self) -> TimedOut:
-        return TimedOut(f"no answer within {self.deadline:g} s")
+    def _watch(self, seconds: float, began: float | None = None) -> DeadlineWatch:
+        return DeadlineWatch(seconds, self._read_times, began)
 
-    def _send(self, frame: bytes | bytearray) -> None:
-        try:
-            sent = self._socket.send(frame)
-            until = time.monotonic() + self.deadline if sent < len(frame) else 0.0
-            while sent < len(frame):
-                if time.monotonic() > until:
-                    raise self._timed_out()
-                sent += self._socket.send(frame[sent:])
-        except BlockingIOError:
-            raise self._timed_out() from None
-        except OSError:
-            raise Crashed("the model's process ended") from None
+    def _send(self, frame: bytes | bytearray, watch: DeadlineWatch | None = None) -> None:
+        sent = 0
+        while True:
+            try:
+                sent += self._socket.send(frame[sent:] if sent else frame)
+            except BlockingIOError:
+                pass
+            except OSError:
+                raise Crashed("the model's process ended") from None
+            if sent == len(frame):
+                return
+            watch = watch or self._watch(self.deadline)
+            watch.wait(self._socket, select.POLLOUT)
 
-    def _receive_rest(self, count: int, expected: int, head: bytes | bytearray, until: float) -> None:
+    def _receive_rest(self, count: int, expected: int, head: bytes | bytearray, watch: DeadlineWatch) -> None:
         """Receive the rest of the reply; raise the fault if it is not the expected one."""
         if count == 0:
             raise Crashed("the model's process ended")
         total = self._frame_length(count, head)
         while count < total:
-            count += self._receive(count, until)
+            count += self._receive(count, watch)
             total = self._frame_length(count, head)
         if count == total == expected and self._buffer.startswith(head):
             return
@@ -357,38 +368,38 @@ class ModelServerClient:
             raise Garbage("the model server sent an invalid reply")
         return total
 
-    def _receive_small(self, until: float, count: int = 0) -> memoryview:
+    def _receive_small(self, watch: DeadlineWatch, count: int = 0) -> memoryview:
         """Receive a frame of at most 64 KiB, after its first ``count`` bytes; raise Garbage if more bytes follow it."""
         while count < LENGTH.size:
-            count += self._receive(count, until)
+            count += self._receive(count, watch)
         total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
         if total > LENGTH.size + SMALL:
             raise Garbage("the model server sent an invalid reply")
         while count < total:
-            count += self._receive(count, until)
+            count += self._receive(count, watch)
         if count > total:
             raise Garbage("the model server sent more than its reply")
         return self._view[LENGTH.size : total]
 
-    def _wait(self, connection: socket.socket, until: float) -> None:
-        """Wait until a socket is readable; raise TimedOut at the monotonic time ``until``."""
-        poll = select.poll()
-        poll.register(connection, select.POLLIN)
-        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-            raise TimedOut("no answer in time")
+    def _receive(self, count: int, watch: DeadlineWatch) -> int:
+        """Receive at least one byte after the first ``count``, within the deadline; return how many."""
+        while True:
+            watch.wait(self._socket)
+            try:
+                received = self._socket.recv_into(self._view[count:])
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise Crashed("the model's process ended") from None
+            if received == 0:
+                raise Crashed("the model's process ended")
+            return received
 
-    def _receive(self, count: int, until: float) -> int:
-        """Receive at least one byte after the first ``count``, by the monotonic time ``until``; return how many."""
-        self._wait(self._socket, until)
-        try:
-            received = self._socket.recv_into(self._view[count:])
-        except BlockingIOError:
-            raise self._timed_out() from None
-        except OSError:
-            raise Crashed("the model's process ended") from None
-        if received == 0:
-            raise Crashed("the model's process ended")
-        return received
+
+def _is_readable(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _local_stream(descriptor: int) -> socket.socket | None:

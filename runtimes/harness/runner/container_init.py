@@ -32,6 +32,7 @@ from typing import Any
 from .cpu_pinning import pin
 from .memory_kills import memory_kills
 from .process_spec import Installation, ProcessSpec, ending, start_process
+from .process_times import process_times
 
 #: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.
 SOCKET = "runner.sock"
@@ -117,16 +118,24 @@ class ContainerInit:
         self._selector.register(control_end, selectors.EVENT_READ, popen.pid)
 
     def _on_control(self, pid: int) -> None:
-        """Pin the process to the core that the runner names, or kill it if the runner closed the control socket."""
+        """Pin the process to the core that the runner names, or write its times to the pipe that the runner passed.
+
+        If the runner closed the control socket, kill the process.
+        """
         control = self._controls.get(pid)
         if control is None:
             return  # it was reaped a moment ago
+        pipes: list[int] = []
         try:
-            command = control.recv(1 << 10)
+            command, pipes, _, _ = socket.recv_fds(control, 1 << 10, 4)
         except OSError:
             command = b""
+        for pipe in pipes:
+            with open(pipe, "wb", buffering=0) as file, contextlib.suppress(OSError):  # the runner has closed it
+                file.write(json.dumps(process_times(pid)).encode())
         if command.endswith(b"\n"):
-            pin(pid, int(command.split()[-1]))
+            if cores := [int(word) for word in command.split() if word.isdigit()]:
+                pin(pid, cores[-1])
         else:
             self._selector.unregister(control)
             os.kill(pid, signal.SIGKILL)

@@ -71,6 +71,10 @@ class NeedModelServer(msgspec.Struct, tag="need_model_server"):
     reason: str = ""
 
 
+class ServerTimesWanted(msgspec.Struct, tag="server_times"):
+    """The evaluator wants to know what the machine lets its model server do."""
+
+
 class ReplayDone(msgspec.Struct, tag="replay"):
     """A scenario's replay, ready to be drawn."""
 
@@ -78,7 +82,7 @@ class ReplayDone(msgspec.Struct, tag="replay"):
     error: str | None = None
 
 
-Message = Ready | Broken | ModelLoaded | ModelRefused | Batch | Idle | NeedModelServer | ReplayDone
+Message = Ready | Broken | ModelLoaded | ModelRefused | Batch | Idle | NeedModelServer | ServerTimesWanted | ReplayDone
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

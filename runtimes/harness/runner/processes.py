@@ -17,6 +17,7 @@ from .cpu_pinning import pin
 from .framed_socket import FramedSocket
 from .memory_kills import memory_kills
 from .process_spec import KILLED, Installation, ProcessSpec, ending, start_process
+from .process_times import process_times
 
 #: The reason for which a process is ended that did nothing wrong.
 UNNEEDED = "it was not needed any more"
@@ -96,6 +97,10 @@ class Process(ABC):
         """Pin it and its descendants to one core: two processes that alternate wake each other faster there."""
 
     @abstractmethod
+    def times(self) -> dict[str, Any] | None:
+        """Return `process_times` of the process and its descendants; None if they cannot be read."""
+
+    @abstractmethod
     def _kill(self) -> None: ...
 
     @abstractmethod
@@ -116,6 +121,9 @@ class ChildProcess(Process):
     @property
     def pid(self) -> int:
         return self.popen.pid
+
+    def times(self) -> dict[str, Any] | None:
+        return process_times(self.popen.pid)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # it was reaped, but ``how`` is not set yet

@@ -3,19 +3,22 @@
 Each container's init process (container_init.py) connects to the runner's socket; the kernel names its user
 (SO_PEERCRED), and the user decides which module it may start. An order carries the descriptors that the process gets
 and one end of its control socket: the container init writes there how the process ended, pins it to the core whose
-number it reads there, and kills it when the other end is closed. So no process ids cross containers, and when either
-side dies, the processes that depend on it end.
+number it reads there, writes the process's times to a pipe that it gets there, and kills the process when the other end
+is closed. So no process ids cross containers, and when either side dies, the processes that depend on it end.
 """
 
 import contextlib
 import json
 import os
+import select
 import selectors
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from .framed_socket import receive_with_rights
 from .process_spec import ProcessSpec
@@ -25,6 +28,8 @@ from .processes import Process, WorkerSpec
 SOCKET = "runner.sock"
 #: Seconds a container init may take to accept an order, and to report the end of a process that it was told to kill.
 ORDER_TIMEOUT, REPLY_TIMEOUT = 10.0, 1.0
+#: Order on a control socket, with a pipe: write the process's times to it.
+TIMES = b"times\n"
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -42,6 +47,17 @@ class RemoteProcess(Process):
         with contextlib.suppress(OSError):  # it has ended
             self._control.send(f"{core}\n".encode())
 
+    def times(self) -> dict[str, Any] | None:
+        reading, writing = os.pipe()
+        try:
+            socket.send_fds(self._control, [TIMES], [writing])
+        except OSError:  # it has ended
+            os.close(reading)
+            return None
+        finally:
+            os.close(writing)
+        return _read_times(reading)
+
     def _kill(self) -> None:
         with contextlib.suppress(OSError):  # the process has ended, and the other end of the socket is closed
             self._control.shutdown(socket.SHUT_WR)
@@ -57,6 +73,23 @@ class RemoteProcess(Process):
 
     def _close(self) -> None:
         self._control.close()
+
+
+def _read_times(reading: int) -> dict[str, Any] | None:
+    """Read JSON from a pipe until it is closed, and close it; None if that takes too long, or if there is none."""
+    data, until = b"", time.monotonic() + ORDER_TIMEOUT
+    with open(reading, "rb", buffering=0) as pipe:
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            if not (piece := pipe.read(1 << 16)):
+                break
+            data += piece
+    try:
+        times: dict[str, Any] | None = json.loads(data)
+    except ValueError:
+        return None
+    return times
 
 
 class RemoteSpawner:

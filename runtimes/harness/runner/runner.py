@@ -350,7 +350,7 @@ class Runner(ProcessSupplier):
         while not self._stop.wait(leases.renew()):
             self._model_servers.spare, self._under_way = 1, True
             for worker, _ in self._workers:
-                worker.check_patience(time.monotonic())
+                worker.check_patience()
 
     def _balance_cores(self) -> None:
         """Pin each worker's evaluator and model server to one core, and move them when another core is less busy."""

@@ -7,8 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..model_server.deadline_watch import DeadlineWatch
+from ..model_server.deadlines import ServerTimes
+from ..model_server.model_faults import TimedOut
 from .captured_output import CapturedOutput
-from .framed_socket import Batch, Broken, Idle, Message, ModelLoaded, ModelRefused, NeedModelServer, PeerClosed, Ready
+from .framed_socket import (
+    Batch,
+    Broken,
+    Idle,
+    Message,
+    ModelLoaded,
+    ModelRefused,
+    NeedModelServer,
+    PeerClosed,
+    Ready,
+    ServerTimesWanted,
+)
 from .lease_client import HeldLease, LeaseClient
 from .processes import EvaluatorProcess, ModelServerProcess
 from .runner_api_client import RequestRejected
@@ -75,7 +89,8 @@ class Worker:
         self._context = context
         self._lock = threading.Lock()  # guards the evaluator against the heartbeat thread
         self._evaluator: EvaluatorProcess | None = None
-        self._at: tuple[int, float] = (-1, 0.0)  # the task observed last, and since when
+        self._at = -1  # the task observed last
+        self._patience: DeadlineWatch | None = None  # for that task
         self._model_server: ModelServerProcess | None = None
         self._rate: float | None = None
         self._unloaded = 0  # consecutive model servers that ended before the model was loaded
@@ -120,6 +135,7 @@ class Worker:
             if isinstance(message, Batch | Idle):
                 raise PeerClosed("the evaluator sent an unexpected message")
             self._handle_message(evaluator, message)
+            until = time.monotonic() + SETUP  # the evaluator is at work, and has deadlines of its own
 
     def _handle_message(self, evaluator: EvaluatorProcess, message: Message) -> None:
         """Handle a message that is not a result."""
@@ -138,6 +154,10 @@ class Worker:
                 if self._unloaded >= ATTEMPTS or not (self._loaded or message.status == "crashed"):
                     raise ModelRejected(message.reason, message.status)
                 self._bring_model_server(evaluator, self._dismiss_model_server())
+            case ServerTimesWanted():
+                model_server = self._model_server
+                times = None if model_server is None else model_server.process.times()
+                evaluator.channel.send({"type": "server_times", "times": times})
             case Broken():
                 raise SetupFailed(message.reason)
             case Ready():
@@ -270,17 +290,33 @@ class Worker:
 
     # -- the heartbeat thread
 
-    def check_patience(self, now: float) -> None:
-        """Kill an evaluator that exceeds the limit for one task."""
+    def check_patience(self) -> None:
+        """Kill an evaluator that exceeds the limit for one task; time in which the machine did not run it is free."""
         with self._lock:
             if self._evaluator is None or not self._leases.at_work:
                 return
             task = self._evaluator.page.task
-            if self._at[0] != task:
-                self._at = (task, now)
-            elif now - self._at[1] > self._context.patience:
+            if self._patience is None or self._at != task:
+                self._at, self._patience = task, DeadlineWatch(self._context.patience, self._read_times)
+            try:
+                self._patience.check()
+            except TimedOut:
                 self._evaluator.process.kill(f"it spent more than {self._context.patience:g} s on task {task}")
-                self._at = (task, now)
+                self._patience = None
+
+    def _read_times(self) -> ServerTimes | None:
+        """Return the times of evaluator and model server together: both work on the task, one after the other."""
+        times = [part.process.times() for part in (self._evaluator, self._model_server) if part is not None]
+        known = [ServerTimes(**part) for part in times if part is not None]
+        if not known or len(known) < len(times):
+            return None
+        return ServerTimes(
+            threads={
+                f"{part}/{name}": item for part, values in enumerate(known) for name, item in values.threads.items()
+            },
+            throttled=max(values.throttled for values in known),
+            stalled=max(values.stalled for values in known),
+        )
 
 
 def flush_after(elapsed: float) -> float:

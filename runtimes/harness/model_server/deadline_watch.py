@@ -1,0 +1,84 @@
+"""Deadline watch: waits for a model server's socket, and asks what the machine let the model server do meanwhile."""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from .deadlines import LAST_LOOK, UNOBSERVED, Missed, ServerTimes, decide, longest, usable, usage
+from .model_faults import TimedOut
+
+#: Returns the counters of the model server, or None if they cannot be read here: then all time counts.
+ReadTimes = Callable[[], ServerTimes | None]
+
+
+class DeadlineWatch:
+    """The deadline of one answer, ``seconds`` from the monotonic time ``began``."""
+
+    def __init__(self, seconds: float, read_times: ReadTimes, began: float | None = None) -> None:
+        self._seconds = seconds
+        self._read_times = read_times
+        self._began = time.monotonic() if began is None else began
+        self._first: ServerTimes | None = None
+        self._seen: dict[str, tuple[float, float]] = {}  # of all threads, also of those that have ended
+        self._observed_since = 0.0
+        self._share = 1.0  # of its time, what the model server could use until the last look
+        self._next = self._began + UNOBSERVED * seconds  # the next look
+
+    def wait(self, connection: socket.socket, event: int = select.POLLIN) -> None:
+        """Wait until the socket is readable, or has the event; raise TimedOut once the deadline is missed."""
+        poll = select.poll()
+        poll.register(connection, event)
+        while True:
+            self.check()
+            if poll.poll(max(0.0, self._next - time.monotonic()) * 1000 + 1):
+                return
+
+    def check(self) -> None:
+        """Look if it is time to; raise TimedOut once the deadline is missed."""
+        if time.monotonic() >= self._next:
+            self._look()
+
+    def settle(self) -> None:
+        """Judge an answer that has arrived: raise TimedOut if it came too late."""
+        wall = time.monotonic() - self._began
+        if wall > self._seconds:
+            # Threads may have ended with the answer, and their time in run queues is unknown then.
+            share = min(self._share, self._observed_share())
+            if isinstance(decide(self._seconds, wall, share * wall), Missed):
+                raise self._timed_out()
+
+    def _look(self) -> None:
+        self._share = self._observed_share()
+        now = time.monotonic()
+        wall = now - self._began
+        if wall < self._seconds:
+            last = self._began + LAST_LOOK * self._seconds
+            self._next = last if now < last else self._began + self._seconds
+            return
+        decision = decide(self._seconds, wall, self._share * wall)
+        if isinstance(decision, Missed):
+            raise self._timed_out(starved=decision.starved)
+        self._next = now + decision.seconds
+
+    def _observed_share(self) -> float:
+        """Return the share of its time that the model server could use, as far as it was observed; 1 if unknown."""
+        times = self._read_times()
+        if times is None:
+            return 1.0
+        self._seen.update(times.threads)
+        if self._first is None:
+            self._first, self._observed_since = times, time.monotonic()
+            # After the deadline, this process itself was not run: nothing is known against the model.
+            return 0.0 if self._observed_since - self._began >= self._seconds else 1.0
+        observed = time.monotonic() - self._observed_since
+        return usable(1.0, observed, usage(self._first, replace(times, threads=self._seen)))
+
+    def _timed_out(self, *, starved: bool = False) -> TimedOut:
+        if starved:
+            return TimedOut(
+                f"no answer within {longest(self._seconds):g} s, in which the machine ran the model for less than"
+                f" {self._seconds:g} s; run fewer workers, or give them more processors"
+            )
+        return TimedOut(f"no answer within {self._seconds:g} s")

@@ -1,0 +1,101 @@
+"""Deadlines of a model server: what counts of the time that passes before it answers.
+
+Time that the model server could not use, because the machine ran something else or nothing at all, is not held against
+the model. Everything else is: computing, sleeping, and waiting for what does not come.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: The share of a deadline after which the model server is observed: faster answers cost nothing.
+UNOBSERVED = 0.1
+#: The share at which it is looked at once more before the deadline, because threads may end with the answer.
+LAST_LOOK = 0.9
+#: Seconds beyond ten deadlines after which no answer is waited for, however little the machine ran the model server.
+LONGEST = 60.0
+#: The least share of a deadline to wait before the next look.
+LEAST_WAIT = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerTimes:
+    """Counters of a model server's processes, in seconds.
+
+    ``threads``: of each living thread, by number, the time on a processor and the time on a run queue, ready to run but
+    not running (proc_pid_schedstat(5)). ``throttled``: the time in which the CPU limit of a control group let none of
+    its processes run (cpu.stat). ``stalled``: the time in which the machine lacked memory so much that nothing made
+    progress (PSI, the ``full`` line of /proc/pressure/memory).
+    """
+
+    threads: Mapping[str, tuple[float, float]]
+    throttled: float = 0.0
+    stalled: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What the processes of a model server got in a period, in seconds; of several threads, the sums."""
+
+    cpu: float = 0.0
+    queued: float = 0.0
+    throttled: float = 0.0
+    stalled: float = 0.0
+
+
+def usage(before: ServerTimes, after: ServerTimes) -> Usage:
+    """Return what was used between two observations; a thread that ended in between is not counted."""
+    grown = [
+        (max(0.0, cpu - start_cpu), max(0.0, queued - start_queued))
+        for thread, (cpu, queued) in after.threads.items()
+        for start_cpu, start_queued in (before.threads.get(thread, (0.0, 0.0)),)
+    ]
+    return Usage(
+        cpu=sum(cpu for cpu, _ in grown),
+        queued=sum(queued for _, queued in grown),
+        throttled=max(0.0, after.throttled - before.throttled),
+        stalled=max(0.0, after.stalled - before.stalled),
+    )
+
+
+def usable(wall: float, observed: float, used: Usage) -> float:
+    """Return how many of ``wall`` seconds the model server could use, of which the last ``observed`` were observed.
+
+    Threads that wait for each other on one core do not lack the machine: processor time always counts. The time before
+    the observation is taken to have been like the rest.
+    """
+    if observed <= 0.0:
+        return 0.0
+    ready = min(observed, used.cpu + used.queued)
+    lacking = ready * used.queued / (used.cpu + used.queued) if ready else 0.0
+    lacking = min(observed, lacking + used.throttled + used.stalled)
+    had = max(observed - lacking, min(observed, used.cpu))
+    return wall * (had / observed)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the answer for so many seconds more."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The deadline is missed; ``starved``: the machine is to blame, but nothing can be waited for without end."""
+
+    starved: bool = False
+
+
+def decide(seconds: float, wall: float, had: float) -> Wait | Missed:
+    """Decide about a model server that has not answered within ``wall`` seconds, of which it could use ``had``."""
+    if had >= seconds:
+        return Missed()
+    limit = longest(seconds)
+    if wall >= limit:
+        return Missed(starved=True)
+    return Wait(min(max(seconds - had, LEAST_WAIT * seconds), limit - wall))
+
+
+def longest(seconds: float) -> float:
+    """Return the wall time in seconds after which a deadline is missed in any case."""
+    return 10.0 * seconds + LONGEST

@@ -1,0 +1,81 @@
+"""Process times: what the kernel let a process and its descendants do, read from /proc and from control groups."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+#: Index of the parent's id among the fields of /proc/PID/stat that follow the name.
+PARENT = 1
+
+
+def process_times(pid: int) -> dict[str, Any] | None:
+    """Return the fields of `ServerTimes` for a process and its descendants; None if the kernel does not tell them."""
+    threads: dict[str, tuple[float, float]] = {}
+    for process in (pid, *_descendants(pid)):
+        with suppress(OSError):  # it has ended
+            for thread in os.listdir(PROC / str(process) / "task"):
+                with suppress(OSError):
+                    cpu, queued, _ = (PROC / str(process) / "task" / thread / "schedstat").read_text().split()
+                    threads[thread] = (int(cpu) / 1e9, int(queued) / 1e9)
+    if not threads:
+        return None
+    return {"threads": threads, "throttled": _throttled(pid), "stalled": _stalled()}
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir(PROC):
+        if name.isdigit():
+            with suppress(OSError):
+                fields = (PROC / name / "stat").read_bytes().rpartition(b")")[2].split()
+                children.setdefault(int(fields[PARENT]), []).append(int(name))
+    found = list(children.get(pid, ()))
+    for process in found:
+        found += children.get(process, ())
+    return found
+
+
+def _throttled(pid: int) -> float:
+    """Return the most seconds for which a CPU limit stopped the process's control group, or one around it."""
+    most = 0.0
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            for hierarchy in _hierarchies(controllers):
+                for folder in _upwards(hierarchy, path):
+                    most = max(most, _throttled_of(folder / "cpu.stat"))
+    return most
+
+
+def _hierarchies(controllers: str) -> list[Path]:
+    return [CGROUPS / controllers, CGROUPS / "cpu"] if controllers else [CGROUPS, CGROUPS / "unified"]
+
+
+def _upwards(hierarchy: Path, path: str) -> Iterator[Path]:
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if ".." not in parts:  # otherwise the group is outside what this process sees
+        for length in range(len(parts), -1, -1):
+            yield hierarchy.joinpath(*parts[:length])
+
+
+def _throttled_of(stat: Path) -> float:
+    """Read cpu.stat: microseconds in version 2 of control groups, nanoseconds in version 1."""
+    with suppress(OSError):
+        values = dict(line.split() for line in stat.read_text().splitlines())
+        if "throttled_usec" in values:
+            return int(values["throttled_usec"]) / 1e6
+        return int(values.get("throttled_time", 0)) / 1e9
+    return 0.0
+
+
+def _stalled() -> float:
+    with suppress(OSError, ValueError):
+        for line in (PROC / "pressure" / "memory").read_text().splitlines():
+            if line.startswith("full"):
+                return int(line.rpartition("total=")[2]) / 1e6
+    return 0.0

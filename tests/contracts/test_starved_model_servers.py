@@ -1,0 +1,152 @@
+"""A busy machine changes no result: a model server that is not run does not miss its deadline, one that waits does."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtimes.harness.runner.process_times import process_times
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.waiting import until
+
+#: Computes for 60 ms of processor time in every action, on as many threads as are asked for, then sleeps.
+MODEL = """
+import threading, time
+class Model:
+    def act(self, observation):
+        def compute():
+            until = time.thread_time() + {compute}
+            while time.thread_time() < until:
+                pass
+        threads = [threading.Thread(target=compute) for _ in range({threads})]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep({sleep})
+        return observation
+"""
+DEADLINE = 0.5
+QUOTA, PERIOD = 10_000, 100_000  # microseconds
+CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+
+
+def model(compute: float = 0.06, threads: int = 1, sleep: float = 0.0) -> str:
+    return MODEL.format(compute=compute, threads=threads, sleep=sleep)
+
+
+@pytest.fixture(params=["launch", "scenario"])
+def pair_of(request: pytest.FixtureRequest) -> Any:
+    """Start an evaluator with a model server of a model."""
+
+    def start(source: str) -> Any:
+        spec = worker_spec(isolation=request.param)
+        return evaluator_pair(spec, source, play_of(deadline=DEADLINE, isolation=request.param))
+
+    return start
+
+
+def statuses(pair: EvaluatorPair, tasks: int = 2) -> list[str]:
+    return [result["status"] for result in pair.run(0, tasks)]
+
+
+@contextmanager
+def outranked(pair: EvaluatorPair) -> Iterator[None]:
+    """Run the model server on one core, at the lowest priority, beside processes that compute all the time."""
+    process = pair.model_servers[0].process
+    core = min(os.sched_getaffinity(0))
+    process.pin(core)
+    os.setpriority(os.PRIO_PGRP, process.popen.pid, 19)  # type: ignore[attr-defined]
+    program = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
+    try:
+        until(lambda: all(computes(rival.pid) for rival in busy), message="the rivals do not compute")
+        yield
+    finally:
+        for rival in busy:
+            rival.kill()
+            rival.wait()
+
+
+def computes(pid: int) -> bool:
+    times = process_times(pid)
+    return times is not None and sum(cpu for cpu, _ in times["threads"].values()) > 0.05
+
+
+@contextmanager
+def limited(pair: EvaluatorPair) -> Iterator[None]:
+    """Run the model server in a control group that may use a tenth of one processor."""
+    for root in CPU_GROUPS:
+        group = root / f"windtunnel-test-{os.getpid()}"
+        with suppress(OSError):
+            group.mkdir()
+            break
+    else:
+        pytest.skip("no control groups can be made here")
+    try:
+        try:
+            if (group / "cpu.max").exists():
+                (group / "cpu.max").write_text(f"{QUOTA} {PERIOD}")
+            else:
+                (group / "cpu.cfs_quota_us").write_text(str(QUOTA))
+            for name in os.listdir("/proc"):
+                if name.isdigit() and of_group(int(name), pair.model_servers[0].process.popen.pid):  # type: ignore[attr-defined]
+                    (group / "cgroup.procs").write_text(name)
+        except OSError as error:
+            pytest.skip(f"no processor limit can be set here: {error}")
+        yield
+    finally:
+        until(lambda: removed(group), message="the control group is not removed")
+
+
+def removed(group: Path) -> bool:
+    """Move the processes of a control group to its parent, and try to remove it."""
+    with suppress(OSError):
+        for name in (group / "cgroup.procs").read_text().split():
+            (group.parent / "cgroup.procs").write_text(name)
+        group.rmdir()
+    return not group.exists()
+
+
+def of_group(pid: int, leader: int) -> bool:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid) == leader
+    return False
+
+
+def test_a_model_server_that_is_hardly_run_keeps_its_deadline(pair_of: Any) -> None:
+    with pair_of(model()) as pair, outranked(pair):
+        assert statuses(pair) == ["ok", "ok"]
+
+
+def test_a_model_server_with_a_tenth_of_a_processor_keeps_its_deadline(pair_of: Any) -> None:
+    with pair_of(model(compute=0.12)) as pair, limited(pair):
+        assert statuses(pair) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [model(sleep=DEADLINE * 1.3), model(sleep=3600.0), model(compute=3600.0), model(compute=3600.0, threads=4)],
+    ids=["answers late", "sleeps", "computes", "computes on four threads"],
+)
+def test_a_model_that_sleeps_or_computes_too_long_misses_its_deadline(source: str) -> None:
+    with evaluator_pair(worker_spec(), source, play_of(deadline=DEADLINE)) as pair:
+        (result,) = pair.run(0, 1)
+    assert (result["status"], result["error"]) == ("timed_out", "no answer within 0.5 s")
+
+
+def test_a_model_that_computes_too_long_misses_its_deadline_also_on_a_busy_core() -> None:
+    with evaluator_pair(worker_spec(), model(compute=3600.0), play_of(deadline=0.05)) as pair, outranked(pair):
+        (result,) = pair.run(0, 1)
+    assert result["status"] == "timed_out"
+
+
+def test_a_model_server_that_stopped_itself_misses_its_deadline() -> None:
+    source = "import os\nclass Model:\n    def act(self, observation):\n        os.kill(os.getpid(), 19)\n"
+    with evaluator_pair(worker_spec(), source, play_of(deadline=DEADLINE)) as pair:
+        assert statuses(pair, 1) == ["timed_out"]
