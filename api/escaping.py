@@ -1,18 +1,25 @@
-"""Escaping of logs for terminals: control and bidirectional characters are replaced by their escape sequences."""
+"""Escaping of untrusted text where it leaves as text: logs for terminals, and cells for spreadsheets."""
 
 import re
 from collections.abc import Iterable, Iterator
 
-# C0 without tab and line feed, DEL and C1, the bidirectional controls, line and paragraph separators, the BOM
-_DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+from runtimes.harness.visible_text import visible
 
-
-def _escape_sequence(match: re.Match[str]) -> str:
-    code_point = ord(match[0])
-    return f"\\x{code_point:02x}" if code_point < 0x100 else f"\\u{code_point:04x}"
+#: Where a spreadsheet may see the beginning of a formula: at a cell's beginning, or behind a separator of another
+#: dialect (semicolon, tab, bar, new line), behind quotes and white space of any width; half-width or full-width signs.
+_FORMULA = re.compile(r"(?:^|(?<=[;\t\n|]))(?=[\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def escaped(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Escape chunks of whole lines; bytes that are not UTF-8 become ``\\xNN``."""
     for chunk in chunks:
-        yield _DANGEROUS.sub(_escape_sequence, chunk.decode("utf-8", "backslashreplace")).encode()
+        yield visible(chunk.decode("utf-8", "backslashreplace")).encode()
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return the text of a cell that neither a spreadsheet evaluates nor a terminal obeys.
+
+    An apostrophe goes before whatever could be a formula (OWASP, CSV injection); a number stays one.
+    """
+    return text if _NUMBER.fullmatch(text) else _FORMULA.sub("'", visible(text).replace("\t", "\\t"))

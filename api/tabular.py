@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from api.escaping import spreadsheet_text
 from core.domain.result_columns import (
     FIXED_COLUMNS,
     FIXED_KINDS,
@@ -89,9 +90,9 @@ def fitted(value: Any, kind: str) -> Any:
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a CSV cell that spreadsheets do not evaluate as a formula."""
-    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
-        return "'" + value
+    """Return a CSV cell that spreadsheets do not evaluate as a formula, without control characters for terminals."""
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else value
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from runtimes.harness.visible_text import visible
+
 #: Rows of the table: metric, title, display factor, decimals, unit.
 ROWS = [
     ("score", "score (ds-1)", 1.0, 1, ""),
@@ -16,6 +18,11 @@ ROWS = [
     ("route_completion", "progress", 1.0, 1, "%"),
     ("co2", "CO2", 1.0, 0, "g/km"),
 ]
+
+
+def terminal_text(text: str) -> str:
+    """Return untrusted text for the terminal: without control characters and without Rich's markup."""
+    return escape(visible(text))
 
 
 def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None) -> str:
@@ -32,7 +39,7 @@ def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None
         text += f": {word} the baseline {comparison['models'][1]} ({interval})"
     if tasks["failed"]:
         text += f"; {tasks['failed']} did not succeed"
-    return text + "."
+    return visible(text + ".")
 
 
 def table(
@@ -45,7 +52,7 @@ def table(
     report = Table(title=None, header_style="bold")
     report.add_column("")
     for name in (simulation["model"]["name"], comparison["models"][1], "difference (95 % interval)"):
-        report.add_column(escape(name), justify="right")
+        report.add_column(terminal_text(name), justify="right")
     for name, title, factor, decimals, unit in ROWS:
         compared = comparison["metrics"].get(name)
         if compared is None:
@@ -115,6 +122,9 @@ def worst_table(lines: list[dict[str, Any]]) -> Table:
         score = line["metrics"].get("score")
         scenario = str(line["scenario"].get("name", line["scenario"]["index"]))
         report.add_row(
-            str(line["task"]), escape(scenario), "" if score is None else f"{score:.1f}", escape(reason(line))
+            str(line["task"]),
+            terminal_text(scenario),
+            "" if score is None else f"{score:.1f}",
+            terminal_text(reason(line)),
         )
     return report

@@ -36,7 +36,7 @@ def main() -> int:
         console.print(f"[red]The demo has no platform:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     except RequestRefused as error:
-        console.print(f"[red]The platform refused:[/] {escape(str(error))}")
+        console.print(f"[red]The platform refused:[/] {report.terminal_text(str(error))}")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -56,7 +56,7 @@ def _show(url: str, began: float) -> int:
     response = json.loads(finished.stdout or b"{}")
     if "id" not in response:
         reason = json.dumps(response) if response else finished.stderr.decode()
-        console.print(f"[red]No simulation was created:[/] {escape(reason)}")
+        console.print(f"[red]No simulation was created:[/] {report.terminal_text(reason)}")
         return 1
     model = _watch(client, response, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
@@ -65,7 +65,9 @@ def _show(url: str, began: float) -> int:
     baseline = _watch(client, submitted, f"the baseline, {dataset['yardstick']}")
     if {model["state"], baseline["state"]} != {"succeeded"}:
         for simulation in (model, baseline):
-            console.print(f"{simulation['id']}: {simulation['state']} {escape(simulation.get('reason') or '')}")
+            console.print(
+                f"{simulation['id']}: {simulation['state']} {report.terminal_text(simulation.get('reason') or '')}"
+            )
         return 1
     comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=baseline["id"])
     summaries = [client.get(f"/v1/simulations/{simulation['id']}/summary") for simulation in (model, baseline)]
@@ -96,7 +98,7 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
                 score = event["metrics"].get("score", {}).get("mean")
                 progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
             elif event["type"] == "staging":
-                progress.update(bar, note=escape(f"{event['name']}: {event['message']}"))
+                progress.update(bar, note=report.terminal_text(f"{event['name']}: {event['message']}"))
             elif event["type"] == "state":
                 progress.update(bar, note=event["state"])
         ended: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")

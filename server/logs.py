@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from runtimes.harness.visible_text import visible
+
 #: Bytes of a log file before it is rotated, and how many rotated files are kept.
 SIZE, KEPT = 10 << 20, 2
 #: Attributes of a record (`extra`) that are written beside its message.
@@ -29,11 +31,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "role": self._role,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": visible(record.getMessage()),
         }
         line |= {name: getattr(record, name) for name in EXTRA_FIELDS if hasattr(record, name)}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = visible(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False, default=str)
 
 

@@ -170,7 +170,7 @@ def test_a_parquet_file_has_a_row_for_each_task_and_real_types(client: FlaskClie
 # -- tables
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1-1", "@SUM(A1)"])
 def test_formulas_in_cells_are_escaped(cell: str) -> None:
     assert escape_formula(cell) == "'" + cell
     assert escape_formula("a" + cell) == "a" + cell

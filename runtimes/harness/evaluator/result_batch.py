@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from ..simulators.base import Metric
+from ..visible_text import visible
 from .tasks import Located
 
 TRACE = "trace.f32.zz"
@@ -191,7 +192,11 @@ def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
 
 
 def unworldly(text: str) -> str:
-    """Mask what differs between two runs in an error: addresses, paths, process ids."""
+    """Mask what differs between two runs in an error: addresses, paths, process ids; and escape control characters.
+
+    Here the words of models and simulators enter results and reasons.
+    """
+    text = visible(text)
     for pattern, instead in _MACHINE_SPECIFIC:
         text = pattern.sub(instead, text)
     return text

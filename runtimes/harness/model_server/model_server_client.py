@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..simulators.base import Interface, Space
+from ..visible_text import visible
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import UNOBSERVED
 from .model_faults import Crashed, Failed, Garbage, ModelFault, NotStarted, TimedOut, WrongAnswer
@@ -131,7 +132,7 @@ class ModelServerClient:
             raise Garbage("the model server's first frame is not `hello`") from None
         if greeting.protocol != PROTOCOL:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
-        return greeting.model_server
+        return _visible_values(greeting.model_server)
 
     def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Scalar]:
         """Send the model as a descriptor; return the model server's information on it, or raise its refusal."""
@@ -164,7 +165,7 @@ class ModelServerClient:
             raise Garbage("the model server answered another request")
         if isinstance(answer, ErrorReply):
             raise _fault(answer)
-        return answer.info
+        return _visible_values(answer.info)
 
     def begin(self, seed: int) -> None:
         """Send `reset` without waiting for the reply, unless it was sent with this seed or has no process yet."""
@@ -226,19 +227,21 @@ class ModelServerClient:
         if self._unread[0]:  # otherwise a model could answer early to fake its latency
             raise Garbage("the model server answered before it was asked")
         started = time.monotonic()
-        watch = self._watch(self.deadline, started)
-        self._send(self._act_frame, watch)
+        self._send(self._act_frame, started)
+        watch: DeadlineWatch | None = None  # most answers need none
         try:
             count = self._socket.recv_into(self._buffer)
         except BlockingIOError:
+            watch = self._watch(self.deadline, started)
             count = self._receive(0, watch)
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != self._expected or not self._buffer.startswith(self._head):
+            watch = watch or self._watch(self.deadline, started)
             self._receive_rest(count, self._expected, self._head, watch)
         latency = time.monotonic() - started
         if latency > self.deadline:
-            watch.settle()
+            (watch or self._watch(self.deadline, started)).settle()
         return self._actions, latency
 
     def close(self) -> None:
@@ -322,8 +325,9 @@ class ModelServerClient:
     def _watch(self, seconds: float, began: float | None = None) -> DeadlineWatch:
         return DeadlineWatch(seconds, self._read_times, began)
 
-    def _send(self, frame: bytes | bytearray, watch: DeadlineWatch | None = None) -> None:
+    def _send(self, frame: bytes | bytearray, began: float | None = None) -> None:
         sent = 0
+        watch: DeadlineWatch | None = None
         while True:
             try:
                 sent += self._socket.send(frame[sent:] if sent else frame)
@@ -333,7 +337,7 @@ class ModelServerClient:
                 raise Crashed("the model's process ended") from None
             if sent == len(frame):
                 return
-            watch = watch or self._watch(self.deadline)
+            watch = watch or self._watch(self.deadline, began)
             watch.wait(self._socket, select.POLLOUT)
 
     def _receive_rest(self, count: int, expected: int, head: bytes | bytearray, watch: DeadlineWatch) -> None:
@@ -394,6 +398,10 @@ class ModelServerClient:
             if received == 0:
                 raise Crashed("the model's process ended")
             return received
+
+
+def _visible_values(info: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {visible(name): visible(value) if isinstance(value, str) else value for name, value in info.items()}
 
 
 def _is_readable(connection: socket.socket) -> bool:
