@@ -53,8 +53,8 @@ REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
 
 
 def svg_of(replay: Download) -> Download:
-    """Return the last seconds of a replay as an animated SVG."""
-    from api.rendering.replay import svg  # imported at the first use: most processes never draw a picture
+    """Return a replay as an SVG."""
+    from api.rendering.pictures import svg  # imported at the first use: most processes never draw a picture
 
     try:
         image = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
@@ -157,7 +157,11 @@ class ReplayView(MethodView):
         ],
     )
     def get(self, query: dict[str, Any], id: str, task: int) -> Response:
-        """Get the replay of a task, as data or as an animated picture"""
+        """Get the replay of a task, as data or as a picture
+
+        The scene is a street (animated), signals (charts of observations, actions and rewards), or, for a task without
+        a trace of its actions, its result.
+        """
         format = choose(REPLAYS, query.get("format"))
         blob = services().replays.get(id, task)
         if blob is None:

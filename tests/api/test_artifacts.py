@@ -5,6 +5,7 @@ import json
 import zipfile
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -222,8 +223,19 @@ def test_a_file_name_that_is_not_ascii_is_sent_in_both_forms() -> None:
 # -- replays
 
 
-def test_a_task_without_a_trace_has_no_replay(client: FlaskClient, finished: str) -> None:
-    problem(client.get(f"/v1/simulations/{finished}/tasks/0/replay"), 404, "unknown-artifact")
+def test_a_task_without_a_trace_has_its_result_as_a_picture(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/tasks/6/replay"
+    replay = client.get(path)
+    document = msgspec.json.decode(replay.data)
+    assert (document["scene"]["kind"], document["frames"], document["result"]["task"]) == ("result", [], 6)
+    picture = client.get(f"{path}?format=svg")
+    assert picture.mimetype == "image/svg+xml"
+    assert "the model raised" in "".join(ElementTree.fromstring(picture.data).itertext())
+    assert client.get(path, headers={"If-None-Match": replay.headers["ETag"]}).status_code == 304
+
+
+def test_a_task_without_a_result_has_no_replay(client: FlaskClient, submit: Submit) -> None:
+    problem(client.get(f"/v1/simulations/{submit().json['id']}/tasks/0/replay"), 404, "unknown-artifact")
 
 
 def test_a_replay_is_computed_on_request(

@@ -377,13 +377,15 @@ def test_an_evaluator_that_cannot_be_set_up_reports_the_reason() -> None:
     assert "TooMany" in answer.reason
 
 
-def test_a_replay_of_a_simulator_without_replays_fails_with_the_reason() -> None:
+def test_a_replay_has_the_observation_and_the_action() -> None:
     with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
         channel = pair.evaluator.channel
         channel.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
         answer = channel.receive(30)
     assert isinstance(answer, framed_socket.ReplayDone)
-    assert answer.error == "simulator: ValueError: the noop simulator has no replay"
+    assert answer.replay is not None and answer.replay["scene"]["kind"] == "signals"
+    first, last = answer.replay["frames"]
+    assert (first["action"], last["action"]) == (None, [0.0] * 4) and first["observation"] == last["observation"]
 
 
 def test_a_models_output_is_captured() -> None:

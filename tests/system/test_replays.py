@@ -1,10 +1,12 @@
 """Replays: a sandboxed evaluator runs a scenario again from recorded actions."""
 
 import zlib
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from api.rendering.pictures import svg
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness import sandbox
@@ -59,9 +61,22 @@ def test_two_replays_are_identical() -> None:
     assert first == second
 
 
-def test_a_simulator_without_replays_is_an_error() -> None:
-    with pytest.raises(replay_job.NothingToShow, match="has no replay"):
-        replay_job.make(worker_spec("noop"), play_document("noop"), 0, trace((0.0,) * 4))
+@pytest.mark.parametrize(("dataset", "steps", "observation"), [("noop", 1, 4), ("cartpole", 3, 4), ("highway", 2, 16)])
+def test_every_simulator_has_a_picture(dataset: str, steps: int, observation: int) -> None:
+    size = 4 if dataset == "noop" else 1
+    replay = replay_job.make(worker_spec(dataset), play_document(dataset), 0, trace(*[(1.0,) * size] * steps))
+    assert len(replay["frames"]) == steps + 1
+    assert replay["frames"][0]["action"] is None and replay["frames"][-1]["action"] == [1.0] * size
+    assert len(replay["frames"][-1]["observation"]) == len(replay["scene"]["observation"]) == observation
+    picture = ElementTree.fromstring(svg(replay | {"title": "<t>", "outcome": "ok", "result": {"status": "ok"}}))
+    assert replay["scene"]["action"][0]["name"] in "".join(picture.itertext())
+
+
+def test_a_simulator_that_fails_is_an_error() -> None:
+    with pytest.raises(replay_job.NothingToShow, match="raise_at"):
+        play = play_document("noop") | {"params": {"raise_at": 0}}
+        play["tasks"] = play["tasks"] | {"params": {"raise_at": 0}}  # type: ignore[operator]
+        replay_job.make(worker_spec("noop"), play, 0, trace((0.0,) * 4))
 
 
 def test_an_invalid_trace_is_refused() -> None:

@@ -34,9 +34,13 @@ class Replays:
     def get(self, id: str, task: int) -> Download | None:
         """Return the replay as JSON, or None while it is made. Raise NoReplay if it cannot be made.
 
+        A task without a trace has its result as the only scene: a program of a gang, or a simulation without a record.
         Raise StoreUnavailable while no job can be enqueued: no row in SQL asks for a replay, its client does.
         """
-        self._results.artifact(id, task, TRACE)
+        try:
+            self._results.artifact(id, task, TRACE)
+        except UnknownArtifact:
+            return self._result_of(id, task)
         key = _key(id, task)
         try:
             size = self._store.size(key)
@@ -75,17 +79,29 @@ class Replays:
         dataset = played(provenance["dataset"])
         return provenance["dataset"], dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
 
+    def _result_of(self, id: str, task: int) -> Download:
+        """Return a task's result as a replay without frames. Raise UnknownArtifact if the task has no result yet."""
+        with self._database.read() as c:
+            provenance = json.loads(simulations.find(c, id).provenance)
+        metrics = list(played(provenance["dataset"]).definition["metrics"])
+        document = self._titled({"scene": {"kind": "result", "metrics": metrics}, "frames": [], "dt": None}, id, task)
+        etag = hashlib.sha256(document).hexdigest()[:32]
+        return Download(len(document), "application/json", f'"{etag}"', lambda a, b: iter((document[a:b],)))
+
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
         """Store a replay. Idempotent."""
+        self._store.put(_key(id, task), (self._titled(replay, id, task),))
+        self._notifier.publish(id)
+
+    def _titled(self, replay: Mapping[str, Any], id: str, task: int) -> bytes:
+        """Return a replay as JSON, with the task's name, outcome and result."""
         line = next(self._results.lines(id, task, task + 1), None)
         if line is None:
             raise UnknownArtifact()
         result = msgspec.json.decode(line)
         name = result["scenario"].get("name", f"task {task}")
         outcome = result["metrics"].get("outcome") or result["status"]
-        document = dict(replay) | {"title": name, "outcome": outcome, "result": result}
-        self._store.put(_key(id, task), (msgspec.json.encode(document),))
-        self._notifier.publish(id)
+        return msgspec.json.encode(dict(replay) | {"title": name, "outcome": outcome, "result": result})
 
     def refuse(self, id: str, task: int, reason: str) -> None:
         """Store that a task cannot be replayed, so that the job is not enqueued again."""

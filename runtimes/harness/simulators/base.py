@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -77,6 +78,38 @@ class Interface:
         return cls(observation=Space.of(values["observation"]), action=Space.of(values["action"]))
 
 
+#: Entries of observations and actions that a replay of signals shows.
+SHOWN = 16
+
+
+def signals_scene(interface: Interface) -> dict[str, Any]:
+    """Return the scene of a replay whose frames are numbers: names, units and ranges of observations and actions."""
+    return {"kind": "signals", "observation": _signals(interface.observation), "action": _signals(interface.action)}
+
+
+def _signals(space: Space) -> list[dict[str, Any]]:
+    described = zip(space.names, space.units, space.low, space.high, strict=True)
+    return [
+        {"name": name, "unit": unit, "low": _bound(low), "high": _bound(high)}
+        for name, unit, low, high in islice(described, SHOWN)
+    ]
+
+
+def _bound(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def signals_frame(
+    observation: "NDArray[Any]", action: "NDArray[Any] | None", reward: float | None = None
+) -> dict[str, Any]:
+    """Return a frame of signals; ``action``: None before the first step. ``reward``: None if there is none."""
+    return {
+        "observation": observation.reshape(-1)[:SHOWN].tolist(),
+        "action": None if action is None else action.reshape(-1)[:SHOWN].tolist(),
+        "reward": reward,
+    }
+
+
 class Simulator(Protocol):
     """A simulator that runs one scenario at a time, in lock-step with the evaluator.
 
@@ -99,7 +132,7 @@ class Simulator(Protocol):
         """Return the metrics of the scenario so far; ``fault``: status of the model's fault that ended it, if any."""
 
     def scene(self) -> dict[str, Any]:
-        """Return the static background of a replay, after ``reset``."""
+        """Return the static background of a replay, after ``reset``; its `kind` says how frames are drawn."""
 
     def frame(self) -> dict[str, Any]:
         """Return the moving objects of a replay at the current step."""

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Simulator, Space
+from .base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
@@ -59,6 +59,7 @@ class GymnasiumSimulator:
         self._high = np.array([np.inf if high is None else high for high in self.interface.action.high])
         self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
         self._aggregations: Mapping[str, Any] = definition.get("info", {})
+        self._observation = np.zeros(self.interface.observation.shape, self.interface.observation.dtype)
         self._clear()
 
     def _clear(self) -> None:
@@ -66,12 +67,15 @@ class GymnasiumSimulator:
         self._length = 0
         self._clipped = 0
         self._end = "cut off"
+        self._action: NDArray[Any] | None = None
+        self._reward: float | None = None
         self._info: dict[str, list[float]] = {name: [] for name in self._aggregations}
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
         self._clear()
         observation, _ = self._environment.reset(seed=scenario.seed, options=scenario.spec.get("options"))
-        return self._converted(observation)
+        self._observation = self._converted(observation)
+        return self._observation
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         flat = action.reshape(-1)
@@ -84,12 +88,14 @@ class GymnasiumSimulator:
             applied = clipped.reshape(self.interface.action.shape).astype(self.interface.action.dtype)
         observation, reward, terminated, truncated, info = self._environment.step(applied)
         self._return += float(reward)
+        self._action, self._reward = clipped, float(reward)
         self._length += 1
         for name, (key, _) in self._aggregations.items():
             self._info[name].append(float(info[key]))
         if terminated or truncated:
             self._end = "terminated" if terminated else "truncated"
-        return self._converted(observation), bool(terminated or truncated)
+        self._observation = self._converted(observation)
+        return self._observation, bool(terminated or truncated)
 
     def _converted(self, observation: Any) -> NDArray[Any]:
         space = self.interface.observation
@@ -107,10 +113,10 @@ class GymnasiumSimulator:
         return metrics
 
     def scene(self) -> dict[str, Any]:
-        raise ValueError("Gymnasium environments have no replay")
+        return signals_scene(self.interface)
 
     def frame(self) -> dict[str, Any]:
-        raise ValueError("Gymnasium environments have no replay")
+        return signals_frame(self._observation, self._action, self._reward)
 
     def close(self) -> None:
         self._environment.close()

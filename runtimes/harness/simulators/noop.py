@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Simulator
+from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 
 _SCALE = np.float32(1 / 65536)
 
@@ -26,6 +26,7 @@ class NoopSimulator:
         self.interface = Interface.of(definition["interface"])
         self._scenario = Scenario(index=0, seed=0)
         self._observation: NDArray[Any] = np.zeros(4, np.float32)
+        self._action: NDArray[Any] | None = None
         self._value = 0.0
         self._echo = 0.0
 
@@ -35,6 +36,7 @@ class NoopSimulator:
         self._observation = words * _SCALE
         self._echo = sum(words.tolist()) / 65536
         self._value = 0.0
+        self._action = None
         return self._observation
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
@@ -42,6 +44,7 @@ class NoopSimulator:
         if params:
             self._inject_faults(params, self._scenario.index)
         self._value = sum(action.tolist())
+        self._action = action
         return self._observation, True
 
     @staticmethod
@@ -63,10 +66,10 @@ class NoopSimulator:
         return {"value": self._value, "echo": self._echo}
 
     def scene(self) -> dict[str, Any]:
-        raise ValueError("the noop simulator has no replay")
+        return signals_scene(self.interface)
 
     def frame(self) -> dict[str, Any]:
-        raise ValueError("the noop simulator has no replay")
+        return signals_frame(self._observation, self._action)
 
     def close(self) -> None:
         """Do nothing: there are no native resources."""

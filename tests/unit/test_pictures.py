@@ -1,0 +1,62 @@
+"""Pictures of tasks: valid SVG for any texts and numbers, with what the task did."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.rendering.pictures import svg
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.sampled_from([10**400, -(10**400)])
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=80)
+
+
+def words_of(document: dict[str, Any]) -> str:
+    return " ".join(ElementTree.fromstring(svg(document).encode("utf-8", "strict")).itertext())
+
+
+def result(**members: Any) -> dict[str, Any]:
+    return {"task": 0, "status": "ok", "scenario": {}, "metrics": {}, "error": None, "timing": {}} | members
+
+
+@given(st.dictionaries(TEXTS, NUMBERS | TEXTS | st.booleans() | st.none(), max_size=15), TEXTS, TEXTS)
+def test_any_result_is_a_picture(metrics: dict[str, Any], title: str, error: str) -> None:
+    declared = [{"name": name, "title": name, "unit": "m", "low": 0.0, "high": 1.0} for name in list(metrics)[:3]]
+    scene = {"kind": "result", "metrics": declared}
+    words_of(
+        {"scene": scene, "frames": [], "title": title, "outcome": error, "result": result(metrics=metrics, error=error)}
+    )
+
+
+@given(st.lists(st.lists(st.floats(-1e308, 1e308), min_size=2, max_size=2), min_size=1, max_size=900), TEXTS)
+def test_any_signals_are_a_picture(observations: list[list[float]], name: str) -> None:
+    signals = [{"name": name, "unit": "m", "low": None, "high": 1.0}, {"name": "b", "unit": "", "low": 0, "high": 1}]
+    frames: list[dict[str, Any]] = [{"observation": values, "action": [1.0], "reward": None} for values in observations]
+    frames[0]["action"] = None
+    scene = {"kind": "signals", "observation": signals, "action": [{"name": "push", "unit": ""}]}
+    words = words_of(
+        {"scene": scene, "frames": frames, "dt": 0.02, "title": name, "outcome": "fell", "result": result()}
+    )
+    assert "push" in words and "fell" in words
+
+
+def test_a_card_has_the_metrics_in_their_words() -> None:
+    declared = [{"name": "score", "title": "Score", "unit": "points", "low": 0, "high": 100}]
+    card = words_of(
+        {
+            "scene": {"kind": "result", "metrics": declared},
+            "frames": [],
+            "title": "task 7",
+            "outcome": "ok",
+            "result": result(metrics={"score": 81.25, "word": "left"}, scenario={"index": 7}, timing={"seconds": 0.5}),
+        }
+    )
+    for word in ("task 7", "Score", "81.25 points", "0 to 100", "left", "index 7", "0.5 s"):
+        assert word in card
+
+
+def test_a_scene_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="street, signals, result"):
+        svg({"scene": {"kind": "opera"}})
