@@ -20,6 +20,7 @@ from benchmarks import (
     ring,
     scs,
     staging,
+    summaries,
     uploads,
 )
 from benchmarks.figures import busy, store
@@ -40,6 +41,7 @@ BENCHMARKS = (
     Benchmark("fanout", "No-op fan-out", fanout.measure, results.fanout),
     Benchmark("latency", "POST to first result", latency.measure, results.latency),
     Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
+    Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
     Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
     Benchmark("scs", "The cache service against nginx", scs.measure, scs.section),
