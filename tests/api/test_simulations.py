@@ -14,6 +14,7 @@ from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.retries import Inheritance, inherit
+from core.store import simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from tests.api.answers import MODEL, problem
@@ -442,6 +443,16 @@ def test_a_summary_has_failures_first_and_two_means(client: FlaskClient, finishe
     assert summary["tasks"]["failed"] == 2
     assert {"mean_ok", "mean_penalised"} <= summary["metrics"]["steps"].keys()
     assert len(summary["worst"]) == 2 and {task["status"] for task in summary["worst"]}.isdisjoint({"ok"})
+
+
+def test_a_summary_of_an_earlier_version_may_have_an_infinity(
+    client: FlaskClient, finished: str, platform: Platform
+) -> None:
+    summary = client.get(f"/v1/simulations/{finished}/summary").json
+    summary["metrics"]["steps"]["std"] = float("inf")
+    platform.database.write(lambda c: simulations.set_summary(c, finished, summary))
+    simulation = client.get(f"/v1/simulations/{finished}")
+    assert simulation.status_code == 200 and simulation.json["tasks"]["done"] == 20
 
 
 def test_a_summary_exists_only_after_the_end(client: FlaskClient, submit: Submit) -> None:

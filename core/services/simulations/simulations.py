@@ -34,6 +34,24 @@ from runtimes.harness.evaluator.tasks import count
 KEY_TTL = 86_400.0
 
 
+class _SummaryHead(msgspec.Struct):
+    """Members of a summary that every view of a simulation has; the groups and the sweep are much larger."""
+
+    tasks: dict[str, int]
+    metrics: dict[str, Any]
+
+
+_summary_decoder = msgspec.json.Decoder(_SummaryHead)
+
+
+def _head_of(summary: str) -> _SummaryHead:
+    try:
+        return _summary_decoder.decode(summary)
+    except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
+        document = json.loads(summary)
+        return _SummaryHead(document["tasks"], document["metrics"])
+
+
 class Simulations:
     """Service of the simulations API."""
 
@@ -204,10 +222,10 @@ class Simulations:
         """Return the simulation of a row. ``outages``: the last error of each executor that is not healthy."""
         state = State(row.state)
         provenance = json.loads(row.provenance)
-        summary = json.loads(row.summary) if row.summary else None
+        summary = _head_of(row.summary) if row.summary else None
         progress = json.loads(row.progress) if row.progress else {}
         if summary is not None:
-            tasks = Tasks(**summary["tasks"])
+            tasks = Tasks(**summary.tasks)
         else:
             total, done, failed = counts or (0, 0, 0)
             tasks = Tasks(total=total, done=done, failed=failed)
@@ -235,7 +253,7 @@ class Simulations:
             runtime=RuntimeRef(name=row.runtime),
             dataset=DatasetRef(name=dataset["name"], version=dataset["version"], digest=dataset["digest"]),
             tasks=tasks,
-            metrics=(summary or progress).get("metrics", {}),
+            metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
             approximate=summary is None,
             reason=reason,
             position=position,
