@@ -50,10 +50,10 @@ def follow(id: str, skip: int, format: str) -> Response:
 
 def table(id: str, selection: Selection, format: str) -> Response:
     """Answer with the present results in task order, or with a selection of them."""
-    results = services().results
+    selections = services().selections
     headers: dict[str, str] = {}
     if selection.pages:
-        page, cursor = results.page(id, selection)
+        page, cursor = selections.page(id, selection)
         if cursor is not None:
             headers["Link"] = next_page(cursor)
 
@@ -63,13 +63,13 @@ def table(id: str, selection: Selection, format: str) -> Response:
     else:
 
         def lines() -> Iterable[bytes]:
-            return results.selected(id, selection)
+            return selections.selected(id, selection)
 
     if format == "ndjson":
         body = mark_incomplete(read_ahead(lines()))
         return Response(body, headers=headers, content_type=NDJSON, direct_passthrough=True)
     headers["Content-Disposition"] = f'attachment; filename="{id}.{format}"'
-    kinds, version = results.columns(id)  # raises before the first byte is sent
+    kinds, version = selections.columns(id)  # raises before the first byte is sent
     if format == "csv":
         body = read_ahead(as_csv(lines, kinds))
         return Response(body, headers=headers, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)

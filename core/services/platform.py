@@ -22,6 +22,7 @@ from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
+from core.services.simulations.result_selections import ResultSelections
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.sweeps import Sweeps
@@ -52,6 +53,7 @@ class Platform:
     results: Results
     comparison: Comparison
     sweeps: Sweeps
+    selections: ResultSelections
     replays: Replays
     leases: Leases
     staging: Staging
@@ -133,6 +135,7 @@ def build(
         results=results,
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),
+        selections=ResultSelections(database, results),
         replays=Replays(database, store, notifier, results),
         leases=Leases(
             database,

@@ -12,7 +12,7 @@ from typing import Any
 from core.domain import archive as zip
 from core.domain.downloads import Download
 from core.domain.records import Event
-from core.domain.result_selection import ALL, PAGE, Selection, check_sort, filtered, first_task, page_of
+from core.domain.result_selection import ALL, Selection
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.services.simulations.archive_extras import ArchiveExtras
@@ -21,7 +21,7 @@ from core.store import simulations
 from core.store.database import Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Gone, Invalid, NotFinished, NotFound, UnknownArtifact
+from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
 #: Seconds for which the presigned URL of an artifact is valid.
 LINK_TTL = 900
@@ -91,38 +91,6 @@ class Results:
         """
         stage = self._stage(id)
         return self.stage_lines(stage, start, stop, selection)
-
-    def selected(self, id: str, selection: Selection) -> Iterator[bytes]:
-        """Yield the present result lines with one of the selection's statuses, in task order, in chunks."""
-        return filtered(self.lines(id, selection.start, selection=selection), selection.statuses)
-
-    def page(self, id: str, selection: Selection) -> tuple[list[bytes], str | None]:
-        """Return a page of result lines, and the cursor of the next page. Raise Invalid for a sort without a limit."""
-        if selection.sort is not None:
-            columns, _ = self.columns(id)
-            check_sort(selection.sort, columns)
-            if selection.limit is None:
-                with self._database.read() as c:
-                    _, done, _ = simulations.counts(c, id)
-                if done > PAGE:
-                    raise Invalid(
-                        f"This simulation has {done:,} results; sorted results have at most {PAGE:,} a page. Add"
-                        f" `limit={PAGE}`, and continue with the address in `Link`."
-                    )
-        return page_of(self.lines(id, first_task(selection), selection=selection), selection)
-
-    def columns(self, id: str) -> tuple[Mapping[str, str] | None, str]:
-        """Return the kinds of the columns of a simulation's tables, and a version of its results.
-
-        (None, "") while results can still arrive, and for results of earlier versions.
-        """
-        with self._database.read() as c:
-            row = simulations.find(c, id)
-        if State(row.state) not in FINAL or row.summary is None:
-            return None, ""
-        summary = json.loads(row.summary)
-        archive = summary["archive"]
-        return summary.get("columns"), f"{archive['bytes']:x}-{archive['crc32']:08x}"
 
     def stage_lines(self, stage: str, start: int, stop: int | None, selection: Selection = ALL) -> Iterator[bytes]:
         """Yield the present result lines of a stage's tasks [start, stop), as ``lines`` does."""
