@@ -8,7 +8,7 @@ from flask import Response, request
 from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, lines_of
-from api.byte_ranges import read_ahead, serve
+from api.byte_ranges import matches, read_ahead, serve
 from api.context import context, services
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
@@ -87,8 +87,10 @@ def parquet(lines: Lines, kinds: Mapping[str, str] | None, version: str, headers
         blob = as_parquet(lines, context().spool)
         return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=headers)
     etag = etag_of(version, kinds)
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache", **headers}
+    if "If-Match" not in request.headers and matches(request.headers.get("If-None-Match", ""), etag):
+        return empty_response(304, headers)  # without writing the file
     if request.method == "GET" and not any(name in request.headers for name in CONDITIONS):
-        headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache", **headers}
         body = read_ahead(stream_parquet(lines(), kinds))
         return Response(body, headers=headers, content_type=PARQUET, direct_passthrough=True)
     blob = as_parquet(lines, context().spool, kinds, etag)

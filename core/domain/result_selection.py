@@ -1,9 +1,10 @@
 """Selections of results: by status, sorted by a column, a page at a time, in memory that is bounded by the page."""
 
 import base64
-import heapq
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -11,8 +12,8 @@ import msgspec
 from core.domain.result_columns import FIXED_COLUMNS, NESTED_COLUMNS
 from errors import Invalid
 
-#: Most results of a page.
-PAGE = 10_000
+#: Most results of a page, and the bytes of lines at which a page ends early.
+PAGE, PAGE_BYTES = 10_000, 64 << 20
 
 
 class _Head(msgspec.Struct):
@@ -69,7 +70,7 @@ def filtered(lines: Iterable[bytes], statuses: frozenset[str]) -> Iterator[bytes
 
 
 def page_of(lines: Iterable[bytes], selection: Selection) -> tuple[list[bytes], str | None]:
-    """Return the lines of a page and the cursor of the next page, None after the last.
+    """Return the lines of a page and the cursor of the next page, None after the last. One pass, in bounded memory.
 
     ``lines``: chunks of lines in task order, from ``first_task`` on.
     """
@@ -77,19 +78,28 @@ def page_of(lines: Iterable[bytes], selection: Selection) -> tuple[list[bytes], 
     each = (line for chunk in filtered(lines, selection.statuses) for line in chunk.splitlines(keepends=True))
     if selection.sort is None:
         page: list[bytes] = []
+        size = 0
         for line in each:
-            if len(page) == limit:
+            if len(page) == limit or size >= PAGE_BYTES:
                 return page, _cursor(_decode_head(line).task)
             page.append(line)
+            size += len(line)
         return page, None
     key_of = sort_key(selection.sort)
-    keyed = ((key_of(line), line) for line in each)
-    if selection.after is not None:
-        last = _sorted_position(selection.sort, selection.after)
-        keyed = ((key, line) for key, line in keyed if last < key)
-    found = heapq.nsmallest(limit + 1, keyed, key=lambda item: item[0])
-    cursor = _cursor(_plain(found[limit - 1][0])) if len(found) > limit else None
-    return [line for _, line in found[:limit]], cursor
+    last = None if selection.after is None else _sorted_position(selection.sort, selection.after)
+    best: list[tuple[SortKey, bytes]] = []  # sorted; the least of all lines so far
+    bound: SortKey | None = None  # lines from here on are not on this page
+    size = 0
+    for line in each:
+        key = key_of(line)
+        if (bound is not None and not key < bound) or (last is not None and not last < key):
+            continue
+        insort(best, (key, line), key=itemgetter(0))
+        size += len(line)
+        while len(best) > limit or (size > PAGE_BYTES and len(best) > 1):
+            bound, dropped = best.pop()
+            size -= len(dropped)
+    return [line for _, line in best], None if bound is None else _cursor(_plain(best[-1][0]))
 
 
 def first_task(selection: Selection) -> int:

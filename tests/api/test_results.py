@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
+from unittest import mock
 
 import pandas
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from api import parquet
 from api.parquet import LineParser, as_parquet, stream_parquet
 from api.streams import frame
 from api.tabular import as_csv, columns, escape_formula, flat
+from core.domain import result_selection
 from core.domain.result_selection import Selection, page_of
 from core.services.platform import Platform
 from tests.api.answers import line, problem
@@ -350,13 +352,17 @@ SORTED = st.lists(
 )
 
 
-@given(SORTED, st.integers(1, 4), st.sampled_from(["metrics.x", "-metrics.x"]))
-def test_pages_of_any_results_are_one_sorted_list(tasks: list[tuple[str, Any]], limit: int, sort: str) -> None:
+@given(SORTED, st.integers(1, 4), st.sampled_from(["metrics.x", "-metrics.x"]), st.sampled_from([1, 500, 1 << 20]))
+def test_pages_of_any_results_are_one_sorted_list(
+    tasks: list[tuple[str, Any]], limit: int, sort: str, page_bytes: int
+) -> None:
     lines = [line(number, status, x=value) for number, (status, value) in enumerate(tasks)]
     selection = Selection(sort=sort, limit=limit, statuses=frozenset({"ok"}))
     found: list[int] = []
     while True:
-        page, cursor = page_of(lines, selection)
+        with mock.patch.object(result_selection, "PAGE_BYTES", page_bytes):
+            page, cursor = page_of(lines, selection)
+        assert len(page) <= limit and sum(map(len, page[1:])) <= page_bytes
         found += [json.loads(text)["task"] for text in page]
         if cursor is None:
             break
