@@ -1,5 +1,6 @@
 """Code shared by TensorFlow's formats: TensorFlow's set-up, and a model that is a function of a batch."""
 
+import gc
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -69,6 +70,8 @@ class FunctionModel:
         except Exception as error:
             shape = ",".join(map(str, ("n", *space.shape)))
             raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
+        if self._remedy == Remedy.RELOAD:
+            gc.freeze()  # TensorFlow's own objects need not be examined at each reset
 
     def _use(self, function: LoadedFunction) -> None:
         self._function = function
@@ -81,6 +84,7 @@ class FunctionModel:
         import_tensorflow().random.set_seed(seed & 0x7FFFFFFF)
         if self._remedy == Remedy.RELOAD:
             self._use(self._load(seed))
+            gc.collect()  # a loaded function is a cycle, and would stay until Python has as many new objects as old
         if self._restore is not None:
             self._restore()
 
