@@ -190,9 +190,7 @@ class SnapshotReader:
     def _queued_simulation(self, row: Any) -> QueuedSimulation:
         spec = _spec_decoder.decode(row.spec)
         placement = spec.placement or {}
-        requested = 1 if row.dry_run else spec.workers
-        if spec.gang is not None:
-            requested = replicas(spec.gang)
+        requested = _requested(row, spec.workers, spec.gang)
         return QueuedSimulation(
             id=row.id,
             requested=requested,
@@ -205,9 +203,8 @@ class SnapshotReader:
 
     def _active_simulation(self, row: Any) -> ActiveSimulation:
         spec = json.loads(row.spec)
-        requested = 1 if row.dry_run else spec.get("workers")
-        if gang := spec.get("gang"):
-            requested = replicas(gang)
+        gang = spec.get("gang")
+        requested = _requested(row, spec.get("workers"), gang)
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
@@ -239,6 +236,13 @@ class _Spec(msgspec.Struct):
 
 
 _spec_decoder = msgspec.json.Decoder(_Spec)
+
+
+def _requested(row: Any, workers: int | None, gang: dict[str, Any] | None) -> int | None:
+    """Return the workers that a simulation asks for; None: as many as its executor has."""
+    if gang:
+        return replicas(gang)
+    return 1 if row.dry_run else workers
 
 
 def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -16,6 +16,7 @@ from core.services.claims import TERM, claimed, renewed_claim
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
+from core.services.orphan_search import OrphanSearch
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
@@ -34,8 +35,6 @@ PROGRESS_INTERVAL = 0.5
 ATTEMPTS = 5
 #: Seconds between two attempts to stage a simulation while a store or the package index is away: first, longest pause.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-#: Seconds between two searches for orphans: objects that no dataset refers to.
-ORPHAN_INTERVAL = 3600.0
 
 
 class Staging:
@@ -63,7 +62,7 @@ class Staging:
         self._own_environments = frozenset(
             own_environments
         )  # executors with their own environments and without a shared folder
-        self._orphans_at = 0.0
+        self._orphan_search = OrphanSearch()
 
     def ready(self, provenance: dict[str, Any], executor: str) -> bool:
         """Return whether nothing has to be staged, so that the dispatcher can launch at once."""
@@ -139,8 +138,7 @@ class Staging:
     def sweep(self) -> None:
         """Remove unreferenced dataset objects, and unused folders on this node."""
         self._datasets.collect_garbage()
-        if time.monotonic() >= self._orphans_at:
-            self._orphans_at = time.monotonic() + ORPHAN_INTERVAL
+        if self._orphan_search.begin():
             self._datasets.remove_orphans()
             self._bundles.remove_orphans()
         scenario_folder.sweep(self._plays, lambda: map(scenario_folder.folder_name, self._datasets.in_use()))

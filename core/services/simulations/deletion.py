@@ -1,12 +1,12 @@
 """Deletion of simulations: objects first, rows after them, so that a job that is killed can go on; and orphans."""
 
 import secrets
-import time
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
 from core.services.claims import TERM, renewed_claim
+from core.services.orphan_search import OrphanSearch
 from core.store import results, simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -17,8 +17,6 @@ PREFIXES = ("results/", "logs/", "replays/")
 ROWS = 5000
 #: Seconds after a simulation's end before an object of it that no row refers to counts as an orphan.
 GRACE = 3600.0
-#: Seconds between two searches for orphans, which list all objects.
-ORPHAN_INTERVAL = 3600.0
 
 
 class Deletion:
@@ -27,7 +25,7 @@ class Deletion:
     def __init__(self, database: Database, objects: ObjectStore) -> None:
         self._database = database
         self._objects = objects
-        self._orphans_at = 0.0
+        self._orphan_search = OrphanSearch()
 
     def remove(self, id: str) -> None:
         """Remove a deleted simulation; objects that a retry inherited stay with the retry.
@@ -45,28 +43,29 @@ class Deletion:
             if acquired:
                 with self._database.read() as c:
                     named = results.objects_of(c, id)
-                self._remove_objects(id, named)
+                self._remove_objects(named, but=id)
                 for prefix in PREFIXES:
-                    self._remove_objects(id, self._objects.list(f"{prefix}{id}/"))
+                    self._remove_objects(self._objects.list(f"{prefix}{id}/"), but=id)
                 while not self._database.write(lambda c: results.forget(c, id, ROWS)):
                     pass
 
-    def _remove_objects(self, id: str, keys: Iterable[str]) -> None:
+    def _remove_objects(self, keys: Iterable[str], *, but: str = "") -> int:
+        """Delete the objects that no simulation but ``but`` needs; return their number."""
+        removed = 0
         for key in list(keys):
             with self._database.read() as c:
-                needed = results.needed(c, key, but=id)
+                needed = results.needed(c, key, but=but)
             if not needed:
                 self._objects.delete(key)
+                removed += 1
+        return removed
 
     def sweep(self) -> int:
         """Once an hour, delete the orphans: objects that no row refers to; return their number.
 
         They are left by a job or a runner API that was killed between an object and its row.
         """
-        if time.monotonic() < self._orphans_at:
-            return 0
-        self._orphans_at = time.monotonic() + ORPHAN_INTERVAL
-        return self.remove_orphans()
+        return self.remove_orphans() if self._orphan_search.begin() else 0
 
     def remove_orphans(self, grace: float = GRACE) -> int:
         """Delete the orphans of simulations that ended ``grace`` seconds ago, or that do not exist."""
@@ -82,13 +81,7 @@ class Deletion:
             if row is not None and not _ended_before(row, self._database.now(c) - grace):
                 return 0
             named = set(results.objects_of(c, id))
-        orphans = [key for key in keys if key not in named and (row is None or not _is_derived(key))]
-        for key in orphans:
-            with self._database.read() as c:
-                needed = results.needed(c, key)
-            if not needed:
-                self._objects.delete(key)
-        return len(orphans)
+        return self._remove_objects(key for key in keys if key not in named and (row is None or not _is_derived(key)))
 
 
 def _ended_before(row: Any, moment: float) -> bool:

@@ -4,7 +4,6 @@ import difflib
 import hashlib
 import re
 import secrets
-import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from core.domain.ids import new_id
 from core.domain.records import Model
 from core.services.block_checksums import BlockChecksums
+from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
@@ -35,8 +35,6 @@ from runtimes import catalogue, formats
 PROJECT = "default"
 #: Lock under which bytes and rows of models are changed together.
 BYTES = "models"
-#: Seconds between two searches for bytes without a row.
-ORPHAN_INTERVAL = 3600.0
 #: Seconds in which the download of a presigned URL must begin.
 LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -69,7 +67,7 @@ class Models:
         self._scratch = scratch
         self._stored: set[str] = set()  # names of the shipped models that this process has written to the object store
         self._checksums = BlockChecksums()
-        self._orphans_at = 0.0
+        self._orphan_search = OrphanSearch()
 
     def add(
         self,
@@ -109,7 +107,7 @@ class Models:
             check_size(format, size)
             if name is None:
                 stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
-                # a name that nobody has chosen is no reason for a refusal
+                # a name that the platform chose must not be the reason for a refusal
                 free = stem and stem not in shipped_models.shipped()
                 name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
@@ -230,10 +228,7 @@ class Models:
 
     def sweep(self) -> int:
         """Once an hour, remove the orphans; return their number."""
-        if time.monotonic() < self._orphans_at:
-            return 0
-        self._orphans_at = time.monotonic() + ORPHAN_INTERVAL
-        return self.remove_orphans()
+        return self.remove_orphans() if self._orphan_search.begin() else 0
 
     def remove_orphans(self) -> int:
         """Delete bytes that no row refers to; return the number of objects. Lists all models.

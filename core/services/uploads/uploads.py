@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from core.domain.ids import new_id
 from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
+from core.services.orphan_search import OrphanSearch
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import uploads as store
 from core.store.database import Connection, Database
@@ -43,8 +44,6 @@ PROJECT = "default"
 FOLDER = "uploads"
 #: Maximum of partial uploads in a concatenation.
 MOST_SOURCES = 10_000
-#: Seconds between two searches for orphans: objects that no upload refers to.
-ORPHAN_INTERVAL = 3600.0
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ class Uploads:
         self._floor = floor or DiskFloor()
         self._busy: dict[str, str] = {}  # upload -> its writer in this process
         self._lock = threading.Lock()
-        self._orphans_at: float | None = None
+        self._orphan_search = OrphanSearch()
 
     # -- create
 
@@ -427,7 +426,7 @@ class Uploads:
         self._clear(id, objects)
 
     def sweep(self) -> int:
-        """Delete expired uploads, and orphans every ORPHAN_INTERVAL; return the number of deleted uploads."""
+        """Delete expired uploads, and once an hour orphans; return the number of deleted uploads."""
         deleted = 0
         while ids := self._expired():
             for id in ids:
@@ -435,9 +434,7 @@ class Uploads:
                 if objects is not None:
                     self._clear(id, objects)
                     deleted += 1
-        now = time.monotonic()
-        if self._orphans_at is None or now - self._orphans_at > ORPHAN_INTERVAL:
-            self._orphans_at = now
+        if self._orphan_search.begin():
             self.remove_orphans()
         return deleted
 
