@@ -25,7 +25,7 @@ class ModelSchema(Open):
     baseline = fields.Boolean(
         required=True,
         metadata={
-            "description": "Whether it ships with the platform: submissions may name it, nobody can change it, it has "
+            "description": "Whether it ships with the platform: submissions may name it, it cannot be changed, it has "
             "one version."
         },
     )

@@ -49,7 +49,7 @@ class GroupedColumn:
         self._rates = np.append(self._rates, np.ones(more, np.bool_))
 
     def add(self, codes: Codes, values: Floats, room: int) -> None:
-        """Add a block of values, sorted by group and in each group by task; NaN is no value.
+        """Add a block of values, sorted by group and in each group by task; NaN counts as missing.
 
         ``room``: most values of the sample.
         """

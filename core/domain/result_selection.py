@@ -205,4 +205,4 @@ def _decoded(cursor: str) -> Any:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
-        raise Invalid("`after` is no cursor of a page of results; use the address in `Link`.") from None
+        raise Invalid("`after` is not a cursor of a page of results; use the address in `Link`.") from None

@@ -13,7 +13,7 @@ KEY = "health/probe"
 
 
 class StoreHealth:
-    """Asks the store when somebody asks for its health, at most once in AGE seconds and one question at a time."""
+    """Asks the store when its health is requested, at most once in AGE seconds, and one question at a time."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

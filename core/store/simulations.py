@@ -97,7 +97,7 @@ def page(
 
 
 def changes(c: Connection) -> list[tuple[int, str]]:
-    """Return the log of changes for the dispatcher: entries (number, simulation) that nobody has acknowledged.
+    """Return the log of changes for the dispatcher: entries (number, simulation) that are not acknowledged.
 
     Every change of a simulation's state or specification adds an entry in its own transaction.
     """

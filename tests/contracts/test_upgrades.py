@@ -48,7 +48,7 @@ def work_in_progress(rig: DispatcherRig) -> dict[str, str]:
     platform.simulations.cancel(ids["cancelled"])
     platform.finalization.collect(ids["cancelled"])
     ids["done"] = rig.submit()
-    rig.play(rig.launch(ids["done"])[1])  # all results are there, and nobody has collected them
+    rig.play(rig.launch(ids["done"])[1])  # all results are there, and the job that collects them has not run
     ids["running"] = rig.submit()
     rig.play(rig.launch(ids["running"])[1], 10)
     ids["staging"], ids["queued"] = rig.submit(), rig.submit()

@@ -60,7 +60,7 @@ def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: Platf
     platform.wait_for_end(first)
 
 
-def test_whoever_sees_the_end_of_a_cancelled_simulation_has_its_summary_and_archive(platform: PlatformProcess) -> None:
+def test_a_client_that_sees_a_cancelled_end_has_its_summary_and_archive(platform: PlatformProcess) -> None:
     for ready in (lambda id: True, lambda id: platform.get(id)["tasks"]["done"] > 0):
         id = platform.submit(**SLOW)["id"]
         until(lambda: ready(id), message="no task is done")  # noqa: B023 - run at once

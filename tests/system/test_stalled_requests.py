@@ -86,7 +86,7 @@ def serves_others(platform: PlatformProcess) -> None:
 @pytest.mark.parametrize(
     ("count", "announced", "started"), [(STALLED, 100, 1), (600, 3 << 20, 100 << 10)], ids=["small", "large"]
 )
-def test_stalled_bodies_keep_out_nobody_and_are_answered_408(
+def test_stalled_bodies_keep_no_client_out_and_are_answered_408(
     guarded: PlatformProcess, count: int, announced: int, started: int
 ) -> None:
     data = head("POST", "/v1/simulations", Content_Type="application/json", Content_Length=str(announced))

@@ -1,4 +1,4 @@
-"""Shipped models: the baselines that are part of the platform; submissions name them, and nobody changes them."""
+"""Shipped models: the baselines that are part of the platform; submissions may name them; they cannot be changed."""
 
 import functools
 from collections.abc import Sequence

@@ -144,7 +144,7 @@ def _streams(
             if not started and not (data := data.lstrip(b"\0")):
                 break
             started = True
-            try:  # around nothing else: an OSError of the source is no fault of the archive
+            try:  # around nothing else: an OSError of the source is not a fault of the archive
                 piece = decompressor.decompress(data, CHUNK)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, MemoryError) as error:
                 raise BadArchive(f"The {format} stream is damaged: {error}.") from None

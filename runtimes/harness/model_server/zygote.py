@@ -150,7 +150,7 @@ class ScenarioProcess:
         try:
             return os.splice(self._output, sys.stdout.fileno(), PIECE) > 0
         except OSError:
-            return False  # nobody reads the model server's output
+            return False  # the reader of the model server's output has ended
 
 
 def _run_scenario(plan: ScenarioPlan, own: int, writing: int, zygote: int, *, first: bool) -> NoReturn:
