@@ -373,7 +373,7 @@ class Dispatcher:
         if failure.pauses_executor:
             managed.launch_refused(error)
         if failure.requeue:
-            self._dispatch.requeue(launch, reason, counted=failure.counted, pause=failure.pause)
+            self._dispatch.requeue(launch, reason, counted=failure.counted, pause=failure.pause, staged=failure.staged)
         else:
             self._dispatch.give_up(simulation, State.FAILED, reason, launch)
 

@@ -21,13 +21,15 @@ from typing import Any
 
 from core.domain.launches import LaunchStatus, Phase
 from datasets.nodecache.node_cache import NodeCache
-from errors import PlatformError, Unsafe
+from errors import PlatformError, StoreUnavailable, Unsafe
 from workers.warm_runners import WarmKind, WarmRunner, worker_spec_for
 
 logger = logging.getLogger(__name__)
 
 #: Seconds a runner has to end before it is killed.
 DISMISS_TIMEOUT = 2.0
+#: Seconds in which a model has to arrive; staging fetches it without this limit, and says what it waits for.
+FETCH_TIMEOUT = 10.0
 #: Folders of ended launches that are kept: this many, and all younger than this many seconds.
 KEPT, KEPT_FOR = 50, 3600.0
 #: The most bytes of a request line, and of a chunk of a log.
@@ -74,6 +76,7 @@ class Agent:
         sandbox: int | None,
         refusal: str | None,
         warm: WarmRunnerOptions,
+        fetch_timeout: float = FETCH_TIMEOUT,
     ) -> None:
         self._launches = home / "launches"
         self._cache = cache
@@ -84,6 +87,7 @@ class Agent:
         self._sandbox = sandbox
         self._refusal = refusal
         self._options = warm
+        self._fetch_timeout = fetch_timeout
         self._running: dict[str, RunningLaunch] = {}
         self._warm: dict[WarmKind, WarmRunner] = {}
         self._started = 0  # runners so far
@@ -157,15 +161,28 @@ class Agent:
         kind = WarmKind(**{field: launch[field] for field in ("runtime", "format", "dataset", "version", "play")})
         self._running[id] = running = RunningLaunch(launch["workers"], folder)
         try:
-            model = await asyncio.to_thread(
-                self._cache.object, launch["model_key"], launch["model_digest"], holder=launch["simulation_id"]
-            )
+            model = await self._model_of(launch)
             if self._running.get(id) is running:  # it was not cancelled in the meantime
                 self._start(launch, kind, running, model)
         except BaseException:
             self._running.pop(id, None)
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    async def _model_of(self, launch: Mapping[str, Any]) -> Path:
+        """Return the file of a launch's model. Raise StoreUnavailable if it does not arrive in time.
+
+        The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
+        """
+        fetched = asyncio.to_thread(
+            self._cache.object, launch["model_key"], launch["model_digest"], holder=launch["simulation_id"]
+        )
+        try:
+            return await asyncio.wait_for(fetched, self._fetch_timeout)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the model has not arrived from the object store within {self._fetch_timeout:g} s"
+            ) from None
 
     def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:
         warm_runner = self._warm.pop(kind, None) or self._start_runner(kind, running.workers)

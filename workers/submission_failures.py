@@ -12,6 +12,7 @@ class SubmissionFailure:
 
     ``requeue``: queue the simulation again, after ``pause`` seconds at least; otherwise it ends as FAILED.
     ``counted``: the launch counts as an attempt without result, which too many in a row end the simulation for.
+    ``staged``: the next attempt stages the simulation, which waits for the store with a reason, whatever is ready.
     ``pauses_executor``: the executor gets no launches for a while, since it answers but takes none.
     ``reason``: the reason shown to the user, with the fields ``error`` and ``executor``.
     """
@@ -22,6 +23,7 @@ class SubmissionFailure:
     counted: bool = True
     pause: float = 0.0
     since_attempt: int = 1
+    staged: bool = False
     pauses_executor: bool = False
 
 
@@ -30,7 +32,7 @@ FAILURES: tuple[SubmissionFailure, ...] = (
     SubmissionFailure(errors=(Missed,), counted=False),
     SubmissionFailure(errors=(OriginRefused,)),
     # The store may recover.
-    SubmissionFailure(errors=(StoreUnavailable, OriginFailed), counted=False, pause=5.0),
+    SubmissionFailure(errors=(StoreUnavailable, OriginFailed), counted=False, pause=1.0, staged=True),
     # Until other launches release capacity.
     SubmissionFailure(errors=(ClusterFull,), counted=False, pause=5.0),
     # It was permitted before: probably a change in progress, e.g. a namespace is being recreated.

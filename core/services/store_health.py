@@ -24,14 +24,18 @@ class StoreHealth:
         self._problem: str | None = None
 
     def problem(self, wait: float = 0.0) -> str | None:
-        """Return why the store cannot be used, None if it can; wait at most ``wait`` seconds for the answer."""
+        """Return why the store cannot be used, None if it can.
+
+        ``wait``: the answer is waited for until so many seconds after the question.
+        """
         with self._lock:
             if not self._asking and time.monotonic() - self._ended > AGE:
                 self._asking, self._began = True, time.monotonic()
                 self._answered.clear()
                 threading.Thread(target=self._ask, name="store-health", daemon=True).start()
-        if wait > 0:
-            self._answered.wait(wait)
+            began = self._began
+        if (patience := began + wait - time.monotonic()) > 0:
+            self._answered.wait(patience)
         with self._lock:
             if self._asking and time.monotonic() - self._began > min(LATE, wait or LATE):
                 return "the object store (OBJECT_STORE_URL) does not answer"

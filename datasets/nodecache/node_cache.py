@@ -87,6 +87,10 @@ class NodeCache:
         id = _id(digest)
         return self._disk.tree(id) if self._disk.is_complete(id) else None
 
+    def has_object(self, digest: str) -> bool:
+        """Return whether an object is complete on this node."""
+        return self._disk.object(_id(digest)).exists()
+
     def hold(self, digest: str, holder: str) -> None:
         """Pin a tree or object, present or not yet, until ``release(holder)``."""
         self._disk.pin(_id(digest), holder)

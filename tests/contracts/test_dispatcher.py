@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Launch, LaunchStatus, Note, Phase
@@ -19,7 +20,7 @@ from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
 from core.store import simulations
-from core.store.database import Database
+from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
@@ -127,6 +128,15 @@ class DispatcherRig:
             return False
 
         until(condition_after_step, every=0.01)
+
+    def end_pauses(self) -> None:
+        """Let every queued simulation be tried again at once."""
+
+        def end(c: Connection) -> None:
+            c.execute(text("UPDATE simulations SET not_before=0"))
+            c.execute(text("INSERT INTO scheduling_changes(simulation_id) SELECT id FROM simulations"))
+
+        self.platform.database.write(end)
 
     def launch(self, id: str) -> tuple[ControllableExecutor, Launch]:
         """Wait until a simulation is submitted to an executor; return the executor and the launch."""

@@ -4,8 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from core.domain.launches import Launch, Phase
 from datasets.catalogue import datasets
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import PlatformError, Unsafe
+from errors import PlatformError, StoreUnavailable, Unsafe
 from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture
 from tests.slurm import slurm as slurm
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
-from tests.waiting import until
+from tests.waiting import TIMEOUT, until
 from workers.executors.base import Executor
 from workers.executors.local import LocalExecutor
 
@@ -260,6 +261,39 @@ def test_a_model_with_another_digest_is_refused(agent: Agent, runner_api: Runner
 
 def test_only_the_agents_user_may_use_its_socket(agent: Agent) -> None:
     assert (agent.home / "run").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_launch_whose_model_does_not_arrive_in_time_is_refused_and_can_be_submitted_again(tmp_path: Path) -> None:
+    import asyncio
+
+    from workers.node_agent import Agent as NodeAgent
+    from workers.node_agent import WarmRunnerOptions
+
+    arrives = threading.Event()
+
+    class StalledStore(FilesystemStore):
+        def size(self, key: str) -> int:
+            arrives.wait(TIMEOUT)
+            return super().size(key)
+
+    agent = NodeAgent(
+        home=tmp_path,
+        cache=NodeCache(tmp_path / "cache", StalledStore(tmp_path / "objects")),
+        cores=1,
+        sandbox=None,
+        refusal=None,
+        warm=WarmRunnerOptions(),
+        fetch_timeout=0.01,
+    )
+    launch = asdict(launch_of("http://127.0.0.1:1"))
+
+    async def submit() -> None:
+        with pytest.raises(StoreUnavailable, match="has not arrived"):
+            await agent.submit(launch)
+        assert await agent.observe([launch["id"]]) == {}, "the launch is not known, so that it can be submitted again"
+        arrives.set()
+
+    asyncio.run(submit())
 
 
 def test_a_launch_on_a_machine_with_a_too_weak_sandbox_is_refused(tmp_path: Path) -> None:

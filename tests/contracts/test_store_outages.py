@@ -118,6 +118,37 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
         assert simulations.find(c, id).staging_failures == 0
 
 
+def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
+    rig: DispatcherRig, outage: Outage, tmp_path: Path
+) -> None:
+    platform = rig.platform
+    provenance = platform.simulations.get(rig.submit()).provenance
+    key = f"models/{provenance['model']['digest'].removeprefix('sha256:')}"
+    outage.store.put(key, platform.store.get(key))
+    present = staging_on(rig, outage.store, tmp_path / "present")
+    until(lambda: present.ready(provenance, "east"), message="it is staged though the store answers")
+    outage.begin()
+    away = staging_on(rig, outage.store, tmp_path / "away-node")
+    assert not away.ready(provenance, "east"), "its launch would wait for the store without saying so"
+    NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance["model"]["digest"])
+    assert away.ready(provenance, "east"), "the model is on this node: the store is not needed"
+    outage.end()
+
+
+def test_a_launch_that_could_not_fetch_its_model_is_followed_by_staging(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    rig.east.refusal = rig.west.refusal = StoreUnavailable("the model has not arrived")
+    rig.until(lambda: rig.platform.simulations.get(id).next_attempt_at)
+    waiting = rig.platform.simulations.get(id)
+    assert waiting.state is State.QUEUED
+    assert waiting.reason and "the model has not arrived" in waiting.reason
+    rig.east.refusal = rig.west.refusal = None
+    rig.end_pauses()
+    assert rig.dispatch.simulation(id).staging_failures == 1, "the next attempt begins with staging"
+    rig.play(rig.launch(id)[1])
+    assert rig.dispatch.simulation(id).staging_failures == 0
+
+
 @pytest.mark.parametrize("outage", ["folder removed"], indirect=True)
 def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherRig, outage: Outage) -> None:
     id = rig.submit()
@@ -153,7 +184,7 @@ def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
         waiting = rig.platform.simulations.get(id)
         assert waiting.reason is not None and problems[0] in waiting.reason
         problems.pop()
-        rig.platform.database.write(lambda c: c.execute(text("UPDATE simulations SET not_before=0")) and None)
+        rig.end_pauses()
     assert health.problem() is None
     rig.play(rig.launch(id)[1])
     rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)

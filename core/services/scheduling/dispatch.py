@@ -269,12 +269,15 @@ class Dispatch:
         self._noted.pop(launch.id, None)
         self._write(lambda c: _end(c, launch))
 
-    def requeue(self, launch: LiveLaunch, reason: str, *, counted: bool = True, pause: float = 0.0) -> None:
+    def requeue(
+        self, launch: LiveLaunch, reason: str, *, counted: bool = True, pause: float = 0.0, staged: bool = False
+    ) -> None:
         """End a launch that vanished and queue its simulation again, with back-off per barren attempt, at last ERRORED.
 
         ``counted`` is False for a launch that its executor did not take: the simulation waits as long as the executor
-        needs. One transaction: after a crash there is either a live launch or a queued simulation. Does nothing for a
-        launch that is over already, because its simulation may run elsewhere.
+        needs. ``staged``: the next attempt begins with staging, whatever is ready. One transaction: after a crash there
+        is either a live launch or a queued simulation. Does nothing for a launch that is over already, because its
+        simulation may run elsewhere.
         """
         self._noted.pop(launch.id, None)
 
@@ -296,7 +299,10 @@ class Dispatch:
                 simulations.conclude(c, launch.simulation, state, State.ERRORED, message)
             else:
                 later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
-                simulations.move(c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later)
+                values = {"staging_failures": max(1, row.staging_failures)} if staged else {}
+                simulations.move(
+                    c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later, **values
+                )
 
         self._write(end_and_requeue)
         self._notifier.publish(launch.simulation)

@@ -17,6 +17,7 @@ from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.orphan_search import OrphanSearch
+from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two progress events of one download.
 PROGRESS_INTERVAL = 0.5
+#: Seconds for which a submission waits to learn whether the store answers, if that was not known a moment ago.
+STORE_WAIT = 0.1
 #: Attempts after which a simulation ends as ERRORED whose files or packages are refused, rather than out of reach.
 ATTEMPTS = 5
 #: Seconds between two attempts to stage a simulation while a store or the package index is away: first, longest pause.
@@ -62,16 +65,22 @@ class Staging:
         self._own_environments = frozenset(
             own_environments
         )  # executors with their own environments and without a shared folder
+        self._store_health = StoreHealth(objects)
         self._orphan_search = OrphanSearch()
 
     def ready(self, provenance: dict[str, Any], executor: str) -> bool:
-        """Return whether nothing has to be staged, so that the dispatcher can launch at once."""
+        """Return whether nothing has to be staged, so that the dispatcher can launch at once.
+
+        The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
+        """
         if executor in self._own_environments:
             return False
         dataset = provenance["dataset"]
         if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
             return False
-        return all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance))
+        if not all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance)):
+            return False
+        return self._cache.has_object(provenance["model"]["digest"]) or self._store_health.problem(STORE_WAIT) is None
 
     def folder(
         self, dataset: Mapping[str, Any], holder: str, say: Callable[[DownloadProgress], None] = ignore_progress
