@@ -306,6 +306,12 @@ class NodeFull(PlatformError):
     slug = "node-full"
 
 
+class LargerThanCache(NodeFull):
+    """The dataset or model can never fit into this node's cache. Raise WINDTUNNEL_CACHE_CAPACITY."""
+
+    slug = "larger-than-cache"
+
+
 class NoDirectTransfer(Conflict):
     """This platform's object store has no presigned URLs. Send a form, or a resumable upload."""
 

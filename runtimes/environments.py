@@ -36,6 +36,10 @@ class IndexUnavailable(CannotPrepare):
     """The package index did not answer, or answered with a server error; a later attempt may succeed."""
 
 
+class OutOfSpace(CannotPrepare):
+    """The disk is full; a later attempt may succeed."""
+
+
 #: What uv (0.9) writes about an index that it cannot reach.
 _OUTAGE = re.compile(
     r"error sending request|error trying to connect|dns error|connection (refused|reset|closed)|timed? ?out"
@@ -44,8 +48,13 @@ _OUTAGE = re.compile(
 )
 
 
+_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+
+
 def preparation_error(output: str) -> CannotPrepare:
     """Return the error for uv's output."""
+    if _NO_SPACE.search(output):
+        return OutOfSpace(output[:1000])
     return (IndexUnavailable if _OUTAGE.search(output) else CannotPrepare)(output[:1000])
 
 

@@ -200,10 +200,10 @@ def conclude(c: Connection, id: str, current: State, outcome: State, reason: str
     c.execute(_CHANGED, {"i": id})
 
 
-def explain(c: Connection, id: str, reason: str) -> None:
-    """Store what a running simulation waits for; an end that was decided has its own reason."""
+def explain(c: Connection, id: str, reason: str | None) -> None:
+    """Store what a running simulation waits for, None: for nothing; an end that was decided has its own reason."""
     running = and_(simulations.c.id == id, simulations.c.state == State.RUNNING.value, simulations.c.outcome.is_(None))
-    c.execute(update(simulations).where(running).values(reason=_storable(reason)))
+    c.execute(update(simulations).where(running).values(reason=_storable(reason) if reason else None))
 
 
 def _check(current: State, following: State) -> None:

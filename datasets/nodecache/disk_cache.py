@@ -17,7 +17,7 @@ from datasets.eviction.decision import Candidate, Group, Newcomer, decide
 from datasets.nodecache.locks import locked, try_locked
 from datasets.nodecache.pins import Pins
 from datasets.nodecache.uses import Uses
-from errors import NodeFull
+from errors import LargerThanCache, NodeFull
 
 #: Eviction policy, unless the operator chooses another.
 DEFAULT_POLICY = "lru"
@@ -218,13 +218,13 @@ class DiskCache:
     def reserve(self, id: str, size: int) -> None:
         """Reserve ``size`` bytes until ``release_reservation``, evicting entries as needed.
 
-        Raise NodeFull if pinned entries leave too little room.
+        Raise NodeFull if pinned entries leave too little room, LargerThanCache if no eviction could make enough.
         """
         if not self._reserve(id, size):
             PartialTree(self.partial(id, "tree")).discard()
             self._remove_leftovers(0.0)
             if not self._reserve(id, size):
-                raise NodeFull(self._full_message(size))
+                raise self._too_full(size)
 
     def release_reservation(self, id: str) -> None:
         """Release a reservation: the entry is complete, or was given up."""
@@ -285,13 +285,19 @@ class DiskCache:
         except (OSError, ValueError, TypeError, KeyError):
             return 0
 
-    def _full_message(self, size: int) -> str:
+    def _too_full(self, size: int) -> NodeFull:
+        disk = os.statvfs(self.folder)
+        largest = disk.f_blocks * disk.f_frsize - DISK_RESERVE
         if self.capacity is not None and size > self.capacity:
-            return (
+            return LargerThanCache(
                 f"{size} bytes do not fit into this node's cache of {self.capacity} bytes; "
                 "raise WINDTUNNEL_CACHE_CAPACITY."
             )
-        return (
+        if size > largest:
+            return LargerThanCache(
+                f"{size} bytes do not fit on this node's disk, whose cache can have {largest} bytes."
+            )
+        return NodeFull(
             f"There is no room for {size} bytes in this node's cache beside the data that running simulations pin: "
             "its disk is full, or WINDTUNNEL_CACHE_CAPACITY is too small. Try again when some simulations have ended."
         )

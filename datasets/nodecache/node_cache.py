@@ -32,6 +32,7 @@ from datasets.versions.manifest import ManifestEntry
 from errors import (
     BadName,
     Corrupt,
+    LargerThanCache,
     NodeFull,
     OriginChanged,
     OriginFailed,
@@ -47,7 +48,16 @@ logger = logging.getLogger(__name__)
 #: Errors of a failed download that are also raised to the callers that waited for it, so that they do not repeat it.
 SHARED_ERRORS = {
     error.slug: error
-    for error in (OriginFailed, OriginRefused, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)
+    for error in (
+        OriginFailed,
+        OriginRefused,
+        OriginChanged,
+        Corrupt,
+        LargerThanCache,
+        NodeFull,
+        BadName,
+        StoreUnavailable,
+    )
 }
 
 

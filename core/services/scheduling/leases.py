@@ -19,12 +19,14 @@ from core.services.datasets.catalogue import played
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
+from core.services.scheduling.storage_notes import StorageNotes
 from core.services.uploads.models import key_of
 from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Gone, NotFound, Unauthorized
+from datasets.objectstore.filesystem import FULL
+from errors import Gone, NotFound, StorageFull, StoreUnavailable, Unauthorized
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
@@ -84,6 +86,7 @@ class Leases:
             database, ChangeNotifier(database, notifier, interval=INTERVAL)
         )
         self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
+        self._storage_notes = StorageNotes(database, notifier)
         self._cache_ttl = cache_ttl
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()
@@ -227,7 +230,7 @@ class Leases:
         """Accept results that begin at the cursor; the object is durable before its row, the row before the answer."""
         failures = failed_tasks(report)
         key = f"results/{launch.simulation}/{report.header.since:012d}-{secrets.token_hex(6)}"
-        self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
+        self._put(launch.simulation, key, (report.lines, report.blobs) if report.blobs else (report.lines,))
         outcome = self._database.write(lambda c: self._accept(c, launch, report, key, failures), durable=False)
         if outcome.accepted:
             self._notifier.publish(launch.simulation)
@@ -236,6 +239,19 @@ class Leases:
         if outcome.position is not None and outcome.position.cursor == outcome.position.stop:
             self._notifier.wake("dispatch")
         return outcome
+
+    def _put(self, simulation: str, key: str, chunks: Sequence[bytes]) -> None:
+        """Store an object of a simulation, which says so where people look while the store refuses it."""
+        try:
+            self._store.put(key, chunks)
+        except StoreUnavailable as error:
+            self._storage_notes.refused(simulation, str(error.detail))
+            raise
+        except OSError as error:
+            if error.errno in FULL:
+                self._storage_notes.refused(simulation, str(StorageFull().detail))
+            raise
+        self._storage_notes.stored(simulation)
 
     def _accept(
         self, c: Connection, launch: CachedLaunch, report: TaskReport, key: str, failures: list[int]
@@ -341,7 +357,7 @@ class Leases:
             labels = self._specs.labels(provenance["dataset"], located.index)
             line = crashed_line(located, start, reason, labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
-            self._store.put(key, (line,))
+            self._put(simulation, key, (line,))
             segment = Segment(
                 start=start, stop=start + 1, object=key, offset=0, bytes=len(line), crc32=zlib.crc32(line), failed=1
             )

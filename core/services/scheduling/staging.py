@@ -22,10 +22,19 @@ from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
+from datasets.download.partial_tree import is_disk_full
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
-from errors import Conflict, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
+from errors import (
+    Conflict,
+    LargerThanCache,
+    NodeFull,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StoreUnavailable,
+)
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
@@ -38,6 +47,15 @@ STORE_WAIT = 0.1
 ATTEMPTS = 5
 #: Seconds between two attempts to stage a simulation while a store or the package index is away: first, longest pause.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+#: Errors that end without a change of the simulation: by a store's or an operator's doing, or by the end of others.
+_OUTAGES = (
+    environments.IndexUnavailable,
+    environments.OutOfSpace,
+    NodeFull,
+    OriginFailed,
+    OSError,
+    StoreUnavailable,
+)
 
 
 class Staging:
@@ -186,18 +204,30 @@ class Staging:
                 self._pack(id, provenance["dataset"], folder, model)
             else:
                 self._cache.object(key_of(model), model, holder=id)
-        except environments.IndexUnavailable as error:
-            self._wait(row, f"the environment could not be prepared: {error}")
-        except environments.CannotPrepare as error:  # the platform's own requirements, from an external index
-            self._retry(id, row.attempt, f"the environment could not be prepared: {error}")
-        except OriginRefused as error:
-            self._retry(id, row.attempt, error.detail)
-        except (StoreUnavailable, OriginFailed) as error:
-            self._wait(row, error.detail)
-        except PlatformError as error:
-            self._give_up(id, error.detail or "staging failed")
+        except (PlatformError, environments.CannotPrepare, OSError) as error:
+            self._failed(row, error)
         else:
             self._move(id, State.LAUNCHING, None, staging_failures=0)
+
+    def _failed(self, row: Any, error: Exception) -> None:
+        """Wait for as long as an outage or a full disk lasts, retry what is refused, give up on anything else."""
+        match error:
+            case environments.CannotPrepare():  # the platform's own requirements, from an external index
+                reason = f"the environment could not be prepared: {error}"
+            case PlatformError():
+                reason = error.detail or "staging failed"
+            case OSError() if is_disk_full(error):
+                reason = f"the disk of {self._environments.parent} (HOME) is full"
+            case _:
+                raise error
+        if isinstance(error, NodeFull):
+            self._cache.release(row.id)  # simulations that wait for room must not keep it from each other
+        if isinstance(error, _OUTAGES) and not isinstance(error, LargerThanCache):
+            self._wait(row, reason)
+        elif isinstance(error, environments.CannotPrepare | OriginRefused):
+            self._retry(row.id, row.attempt, reason)
+        else:
+            self._give_up(row.id, reason)
 
     def _wait(self, row: Any, reason: str | None) -> None:
         """Queue a simulation again, without end, while a store or the package index is away; not an attempt."""

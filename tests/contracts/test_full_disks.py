@@ -1,0 +1,134 @@
+"""Full disks: a simulation waits, says so in its reason and events, and goes on when there is space; on real tmpfs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.domain.states import State
+from core.services.scheduling.leases import Leases
+from core.services.scheduling.staging import ATTEMPTS, Staging
+from core.store import simulations
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.filesystem import FilesystemStore
+from runtimes.environments import OutOfSpace, prepare
+from tests.api.answers import MODEL, line
+from tests.contracts.test_dispatcher import DispatcherRig
+from tests.contracts.test_dispatcher import rig as rig  # a fixture
+from tests.contracts.test_environments import SMALL, ignore_progress
+from tests.reports import report_of
+from tests.small_disks import SmallDisk, small_disk
+from tests.system.platform_process import share_environments
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", "64m") as disk:
+        yield disk
+
+
+def storage_events(rig: DispatcherRig, id: str) -> list[bool]:
+    with rig.platform.database.read() as c:
+        return [body["stored"] for body in simulations.event_bodies(c, id, "storage")]
+
+
+def stage(rig: DispatcherRig, staging: Staging, id: str) -> None:
+    rig.platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
+    staging.stage(id)
+
+
+def test_results_that_do_not_fit_on_the_disk_are_named_in_the_reason_and_in_an_event(
+    rig: DispatcherRig, disk: SmallDisk
+) -> None:
+    platform = rig.platform
+    id = rig.submit()
+    launch = rig.launch(id)[1]
+    leases = Leases(platform.database, FilesystemStore(disk.folder / "objects"), platform.notifier)
+    runner = leases.authenticate(launch.id, launch.token)
+    lease = leases.lease(runner, "d", None)
+    report = report_of(lease, lease.cursor, lease.cursor + 1, line(lease.cursor))  # type: ignore[union-attr, arg-type]
+    disk.fill()
+    for _ in range(3):
+        with pytest.raises(OSError, match="space"):
+            leases.report(runner, report)
+        waiting = platform.simulations.get(id)
+        assert waiting.state is State.RUNNING
+        assert waiting.reason and "The disk, or the object store, is full." in waiting.reason
+    assert storage_events(rig, id) == [False], "an event for each change, not for each attempt"
+    disk.empty()
+    assert leases.report(runner, report).accepted
+    assert platform.simulations.get(id).reason is None
+    assert storage_events(rig, id) == [False, True]
+
+
+def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_without_end(
+    rig: DispatcherRig, disk: SmallDisk
+) -> None:
+    platform = rig.platform
+    id = rig.submit()
+    share_environments(disk.folder)
+    cache = NodeCache(disk.folder / "node", platform.store)
+    staging = Staging(
+        platform.database, platform.notifier, platform.datasets, cache, home=disk.folder, objects=platform.store
+    )
+    disk.fill()
+    for _ in range(2 * ATTEMPTS):
+        stage(rig, staging, id)
+        waiting = platform.simulations.get(id)
+        assert waiting.state is State.QUEUED and waiting.next_attempt_at is not None
+        assert waiting.reason and "disk" in waiting.reason and "full" in waiting.reason
+    with platform.database.read() as c:
+        states = [json.loads(event.body) for event in simulations.events_after(c, id, 0) if event.type == "state"]
+    assert "full" in states[-1]["reason"]
+    disk.empty()
+    stage(rig, staging, id)
+    assert platform.simulations.get(id).state is State.LAUNCHING
+
+
+def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_others(
+    rig: DispatcherRig, tmp_path: Path
+) -> None:
+    platform = rig.platform
+    mine = platform.models.get("mine")
+    theirs = platform.models.add((MODEL, b"# theirs\n"), filename="model.py", name="theirs")
+    share_environments(tmp_path)
+    cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
+    staging = Staging(
+        platform.database, platform.notifier, platform.datasets, cache, home=tmp_path, objects=platform.store
+    )
+    running, waiting = rig.submit(), rig.submit(model="theirs")
+    stage(rig, staging, running)
+    assert platform.simulations.get(running).state is State.LAUNCHING
+    cache.hold("sha256:" + "0" * 64, waiting)  # an input that it had before
+    stage(rig, staging, waiting)
+    reason = platform.simulations.get(waiting).reason
+    assert reason and "when some simulations have ended" in reason
+    holders: set[str] = set()
+    cache.sweep(lambda found: holders.update(found) or found)  # type: ignore[func-returns-value]
+    assert holders == {running}
+    staging.release(running)
+    stage(rig, staging, waiting)
+    assert platform.simulations.get(waiting).state is State.LAUNCHING
+
+
+def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, tmp_path: Path) -> None:
+    platform = rig.platform
+    id = rig.submit()
+    share_environments(tmp_path)
+    cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
+    staging = Staging(
+        platform.database, platform.notifier, platform.datasets, cache, home=tmp_path, objects=platform.store
+    )
+    stage(rig, staging, id)
+    ended = platform.simulations.get(id)
+    assert ended.state is State.ERRORED
+    assert ended.reason and "raise WINDTUNNEL_CACHE_CAPACITY" in ended.reason
+
+
+def test_an_environment_that_does_not_fit_on_the_disk_may_be_prepared_later(disk: SmallDisk) -> None:
+    disk.fill(spare=100_000)
+    with pytest.raises(OutOfSpace, match="No space left"):
+        prepare(SMALL, disk.folder / "environments", ignore_progress)
+    disk.empty()
+    assert prepare(SMALL, disk.folder / "environments", ignore_progress).is_dir()
