@@ -15,6 +15,7 @@ from tests.system.runner_api import LAUNCH
 from workers.executors import kubernetes
 from workers.executors.base import LocalPaths
 from workers.executors.kubernetes.executor import KubernetesExecutor
+from workers.executors.kubernetes.status_messages import make_note
 
 #: Kinds of the objects of a launch with the MPI operator.
 KINDS = "mpijobs,jobs,pods,secrets,services,networkpolicies"
@@ -34,6 +35,17 @@ if communicator.rank == 0:
 """
 CONNECT_AND_FAIL = CONNECT + "sys.exit(3 * communicator.rank)"
 CONNECT_AND_SLEEP = CONNECT + "time.sleep(3600)"
+#: Sleeps in the first attempt, and ends in the second; the second worker remembers the first attempt.
+CONNECT_AND_SLEEP_ONCE = (
+    CONNECT
+    + """
+import pathlib
+memory = pathlib.Path("/tmp/attempts")
+again = communicator.bcast(memory.exists(), root=1)
+memory.touch()
+time.sleep(0 if again else 3600)
+"""
+)
 ImportImage = Callable[[str], str]
 OpenExecutor = Callable[..., KubernetesExecutor]
 
@@ -116,6 +128,27 @@ def logs(cluster: Cluster) -> str:
     return "\n".join(sections)
 
 
+def evict(cluster: Cluster, namespace: str, role: str) -> None:
+    """Evict the first pod of a role from its node, as a drain does."""
+    selector = f"training.kubeflow.org/job-role={role}"
+    pods = cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "name").split()
+    name = min(pods).partition("/")[2]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    cluster.control_plane.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
+
+
+def wait_until_no_pod_has_resources(cluster: Cluster, namespace: str) -> None:
+    """Wait until the launcher has ended and no pod has processors and memory of a node; no executor observes."""
+
+    def ended() -> bool:
+        (job,) = json.loads(cluster.kubectl("get", "mpijobs", "-n", namespace, "-o", "json"))["items"]
+        pods = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+        phases = {pod["status"]["phase"] for pod in pods}
+        return "completionTime" in job.get("status", {}) and phases <= {"Succeeded", "Failed"}
+
+    cluster.until(ended, "the launcher has ended, and all workers with it", PATIENCE)
+
+
 def cancel_and_wait_until_deleted(cluster: Cluster, executor: KubernetesExecutor, namespace: str) -> None:
     """Cancel a launch, and wait until its objects are deleted."""
     executor.cancel(LAUNCH)
@@ -158,15 +191,56 @@ def test_a_gang_that_lost_a_pod_to_a_drain_has_not_ended_by_itself(
     executor.submit(launch(import_image("openmpi"), CONNECT_AND_SLEEP))
     wait_for_status(own_cluster, executor, lambda status: status.phase is Phase.RUNNING, "the gang runs")
     own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
-    selector = f"training.kubeflow.org/job-role={role}"
-    pods = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "name").split()
-    name = pods[0].partition("/")[2]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-    own_cluster.control_plane.request("POST", path, eviction)
+    evict(own_cluster, namespace, role)
     status = wait_for_status(own_cluster, executor, has_ended, "the gang ends")
     assert status.exit is None and status.reason, (status, logs(own_cluster))
     cancel_and_wait_until_deleted(own_cluster, executor, namespace)
+
+
+@pytest.mark.parametrize(("program", "exit"), [(CONNECT, 0), (CONNECT_AND_FAIL, 3)])
+def test_workers_end_with_the_launcher_while_the_dispatcher_is_stopped(
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    import_image: ImportImage,
+    namespace: str,
+    program: str,
+    exit: int,
+) -> None:
+    open_executor().submit(launch(import_image("openmpi"), program))
+    wait_until_no_pod_has_resources(own_cluster, namespace)
+    next_executor = open_executor()
+    assert wait_for_status(own_cluster, next_executor, has_ended, "the end is observed").exit == exit
+    cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
+
+
+@pytest.mark.parametrize("implementation", ["openmpi", "mpich"])
+def test_the_loss_of_a_worker_is_reported_when_the_other_workers_have_ended(
+    own_cluster: Cluster, open_executor: OpenExecutor, import_image: ImportImage, namespace: str, implementation: str
+) -> None:
+    program = launch(import_image(implementation), CONNECT_AND_SLEEP, implementation=implementation)
+    open_executor().submit(program)
+    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
+    evict(own_cluster, namespace, "worker")
+    wait_until_no_pod_has_resources(own_cluster, namespace)
+    next_executor = open_executor()
+    status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
+    assert status.exit is None and status.reason == make_note("PodTaken").message, (status, logs(own_cluster))
+    cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
+
+
+@pytest.mark.parametrize("implementation", ["openmpi", "mpich"])
+def test_a_gang_that_lost_a_worker_is_restarted_with_its_replacement(
+    own_cluster: Cluster, open_executor: OpenExecutor, import_image: ImportImage, namespace: str, implementation: str
+) -> None:
+    image = import_image(implementation)
+    open_executor().submit(launch(image, CONNECT_AND_SLEEP_ONCE, implementation=implementation, restarts=1))
+    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
+    evict(own_cluster, namespace, "worker")
+    wait_until_no_pod_has_resources(own_cluster, namespace)
+    next_executor = open_executor()
+    status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
+    assert status == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), logs(own_cluster)
+    cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
 
 
 def test_a_missing_image_is_noted_and_becomes_hopeless(

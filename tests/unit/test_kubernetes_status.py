@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from core.domain.launches import LaunchStatus, Phase
+from workers.executors.kubernetes.manifests.mpijob import LAUNCH, WORKERS_LOST
 from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
 from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled
 from workers.executors.kubernetes.status_messages import (
@@ -336,45 +337,53 @@ def mpi_pod(part: str, age_seconds: float, *exit_codes: int, **status: Any) -> P
 
 
 FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
+BEREFT_LAUNCHER = mpi_pod("lead", 10, 1, terminated={"message": f"{WORKERS_LOST} wt-a-worker-1\n"})
+FIRST_LAUNCHER = mpi_pod("lead", 20, 1, terminated={"message": f"{WORKERS_LOST} wt-a-worker-0\n"})
 
 
 @pytest.mark.parametrize(
     ("pods", "exit"),
     [
-        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 10)], 3),
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12)], 3),
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, **DISRUPTED)], 3),  # drained at the end
+        ([FAILED_LAUNCHER], 3),  # the operator has deleted the workers
         # Restarted after the loss of a worker.
-        ([mpi_pod("lead", 20, 1), FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)], 3),
+        ([FIRST_LAUNCHER, FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)], 3),
         # The worker ended by itself and is not replaced.
         ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, 137)], 3),
-        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 5)], None),  # a worker was replaced
-        ([FAILED_LAUNCHER, mpi_pod("replica", 12)], None),
-        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, **DISRUPTED)], None),
+        ([BEREFT_LAUNCHER, mpi_pod("replica", 12, 137)], 1),
+        ([BEREFT_LAUNCHER, mpi_pod("replica", 12, 0, phase="Succeeded")], 1),
+        ([BEREFT_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 5)], None),
+        ([BEREFT_LAUNCHER, mpi_pod("replica", 12)], None),
+        ([BEREFT_LAUNCHER], None),
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12, 137, **DISRUPTED)], None),
         ([mpi_pod("replica", 12), mpi_pod("replica", 12)], None),
+        ([], None),
     ],
 )
-def test_an_mpi_program_has_an_exit_code_only_if_no_worker_was_replaced(pods: list[Pod], exit: int | None) -> None:
+def test_an_mpi_program_has_an_exit_code_only_if_the_cluster_took_no_worker_away(
+    pods: list[Pod], exit: int | None
+) -> None:
     status = launch_status(mpi_job(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert status.exit == exit
     assert exit or status.reason in {make_note("PodTaken").message, make_note("EvictionByEvictionAPI").message}
 
 
-@pytest.mark.parametrize(
-    ("pods", "exit"),
-    [
-        ([mpi_pod("lead", 10), mpi_pod("replica", 12), mpi_pod("replica", 12)], 0),
-        ([mpi_pod("replica", 12), mpi_pod("replica", 12)], 0),  # the launcher's pod is already deleted
-        ([mpi_pod("lead", 10), mpi_pod("replica", 12), mpi_pod("replica", 5)], None),
-        ([mpi_pod("lead", 10), mpi_pod("replica", 12)], None),
-    ],
-)
-def test_an_mpi_program_that_lost_a_worker_has_not_succeeded_even_if_mpirun_returns_0(
-    pods: list[Pod], exit: int | None
-) -> None:
+def test_an_mpi_program_that_ended_its_worker_has_the_lost_worker_in_its_reason() -> None:
+    pods = [BEREFT_LAUNCHER, mpi_pod("replica", 12, 0, phase="Succeeded")]
+    status = launch_status(mpi_job(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
+    assert status.reason == "its program ended with exit code 1: Workers were lost: wt-a-worker-1"
+
+
+def test_an_mpi_program_whose_launcher_reached_all_workers_has_succeeded() -> None:
     job = mpi_job(("Succeeded", "True"))
-    assert not settled(job)
-    status = launch_status(job, pods, now=NOW, patience=PATIENCE)
-    assert (status.phase, status.exit) == (Phase.ENDED, exit)
-    assert status.reason == (None if exit == 0 else make_note("PodTaken").message)
+    assert settled(job)
+    status = launch_status(job, [mpi_pod("replica", 5)], now=NOW, patience=PATIENCE)
+    assert status == LaunchStatus(id="ax1x1", phase=Phase.ENDED, exit=0)
+
+
+def test_the_launcher_of_an_mpi_job_reports_lost_workers_in_the_words_that_are_expected() -> None:
+    assert f'echo "{WORKERS_LOST}" $lost >/dev/termination-log' in LAUNCH
 
 
 def test_an_mpi_program_past_its_deadline_was_ended_and_not_evicted() -> None:

@@ -33,16 +33,15 @@ class StatusCache:
         if not unsettled:
             return
         ended = [id for id, owner in unsettled.items() if phase_of(owner) is Phase.ENDED]
-        counted = [
-            id for id in ended if owners[id].spec.mpi_replica_specs
-        ]  # an MPIJob's status depends on which pods are missing
-        now, due = self._clock(), [id for id in ended if id not in counted]
+        # of MPIJobs all pods: the launcher, whose message decides, may be on the last page
+        led = [id for id in ended if owners[id].spec.mpi_replica_specs]
+        now, due = self._clock(), [id for id in ended if id not in led]
         if now >= self._next_pods:
             self._next_pods = now + POD_INTERVAL
             due += self._next_batch([id for id in unsettled if id not in ended])
         if due:
             self._pods.update({id: [] for id in due[:LAUNCHES_PER_QUERY]} | self._queries.pods(due))
-        for id in counted:
+        for id in led:
             self._pods[id] = self._queries.pods([id], all=True).get(id, [])
         if now >= self._next_events:
             self._next_events = now + EVENT_INTERVAL

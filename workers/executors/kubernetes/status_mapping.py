@@ -6,6 +6,7 @@ from signal import Signals
 
 from core.domain.launches import LaunchStatus, Note, Phase
 from workers.executors.kubernetes.manifests.job import HOPELESS
+from workers.executors.kubernetes.manifests.mpijob import WORKERS_LOST
 from workers.executors.kubernetes.manifests.pod_spec import PART
 from workers.executors.kubernetes.objects import (
     EPOCH,
@@ -74,7 +75,7 @@ def _all_ready(owner: Owner) -> bool:
 
 def settled(owner: Owner) -> bool:
     """Return whether the owner alone determines the status, so that no further query is needed."""
-    return phase_of(owner) is Phase.RUNNING or (owner.has(*COMPLETED) is not None and not owner.spec.mpi_replica_specs)
+    return phase_of(owner) is Phase.RUNNING or owner.has(*COMPLETED) is not None
 
 
 def launch_status(
@@ -131,10 +132,10 @@ def ended_status(owner: Owner, pods: Sequence[Pod]) -> LaunchStatus:
     Where the cluster took a pod away the exit is None: it is unknown how the launch would have ended.
     """
     id = owner.metadata.launch
-    condition = owner.has(*COMPLETED, *FAILED)
-    worker_lost = condition is not None and _mpi_worker_lost(owner, pods)
-    if owner.has(*COMPLETED) and not worker_lost:
+    if owner.has(*COMPLETED):
         return LaunchStatus(id=id, phase=Phase.ENDED, exit=0)
+    condition = owner.has(*FAILED)
+    worker_lost = condition is not None and _mpi_worker_lost(owner, pods)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_created_at)
     notes = {note.key: note for pod in failed for _, note in pod_problems(pod)}
     exit, text, disrupted = 1, "", worker_lost or any(_disrupted(pod) for pod in failed)
@@ -191,19 +192,24 @@ def _mpi_workers(owner: Owner, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _mpi_worker_lost(owner: Owner, pods: Sequence[Pod]) -> bool:
-    """Return whether the cluster took a pod of an MPIJob away, by the pods that exist; pods that only fail remain.
+    """Return whether the cluster took a pod of a failed MPIJob away: a worker by its launcher's words, or the launcher.
 
-    The operator recreates a lost worker, and mpirun fails as if a rank had failed, or (Open MPI 5) reports success. But
-    the launcher starts only when all workers exist: a worker that is younger than the launcher has replaced another.
+    The operator deletes the workers that run when the launcher ends; a worker that ended by itself before remains.
     """
     if not owner.spec.mpi_replica_specs:
         return False
-    workers = _mpi_workers(owner, pods)
-    launched_at = max((_created_at(pod) for pod in pods if pod.metadata.labels.get(PART) == "lead"), default=None)
-    if launched_at is None:
-        return owner.has(*COMPLETED) is None  # a successful launcher is deleted after a while
-    missing = len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas
-    return missing or any(_created_at(pod) > launched_at or _disrupted(pod) for pod in workers)
+    launcher = max((pod for pod in pods if pod.metadata.labels.get(PART) == "lead"), key=_created_at, default=None)
+    if launcher is None:
+        return True
+    exits = [status.state.terminated for status in launcher.statuses]
+    lost = any(state is not None and (state.message or "").startswith(WORKERS_LOST) for state in exits)
+    return lost and not any(_ended_by_itself(pod) for pod in _mpi_workers(owner, pods))
+
+
+def _ended_by_itself(pod: Pod) -> bool:
+    """Return whether a pod's containers ended, and the cluster had no part in it."""
+    deleted = pod.metadata.deletion_timestamp is not None
+    return pod.status.phase in ("Failed", "Succeeded") and not deleted and not _disrupted(pod)
 
 
 def exit_message(state: Terminated, name: str) -> str:

@@ -22,20 +22,47 @@ PRTE_SETTINGS = {
 #: Home folder (with the ssh keys) and ssh server command of the operator's own images.
 HOME = "/home/mpiuser"
 SERVE = ("/usr/sbin/sshd", "-De", "-f", f"{HOME}/.sshd_config")
-#: Command prefix of the launcher: DNS names resolve a moment after pods are ready, and mpirun resolves each once.
-#: MPICH's workers also resolve the launcher, which its own /etc/hosts would answer too early.
-WAIT = (
-    "sh",
-    "-c",
-    'for host in $(sed "s/[ :].*//" /etc/mpi/hostfile) "$0"; '
-    'do until getent -s dns hosts "$host" >/dev/null; do sleep 0.1; done; done; exec "$@"',
+#: Script of the launcher; $0 is its own DNS name, the arguments are mpirun's command.
+#: Before: DNS names resolve a moment after pods are ready, and mpirun resolves each once. MPICH's workers also resolve
+#: the launcher, which its own /etc/hosts would answer too early.
+#: After: the operator ends the workers, so the launcher itself looks for lost workers, 32 at once. No mpirun reports
+#: them, and that of Open MPI 5 exits with 0. A worker that replaced another has another address.
+LAUNCH = r"""workers=
+for host in $(sed "s/[ :].*//" /etc/mpi/hostfile); do
+    until address=$(getent -s dns hosts "$host"); do sleep 0.1; done
+    workers="$workers $host=${address%% *}"
+done
+until getent -s dns hosts "$0" >/dev/null; do sleep 0.1; done
+"$@" &
+program=$! stopped=
+trap 'stopped=yes; kill "$program"' TERM
+wait "$program"
+code=$?
+[ -z "$stopped" ] || { wait "$program"; exit; }
+reach="ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=5 -o ServerAliveInterval=5"
+lost=$(
+    count=0
+    for worker in $workers; do
+        $reach -o HostName="${worker#*=}" "${worker%%=*}" true </dev/null >/dev/null 2>&1 || echo "${worker%%=*}" &
+        count=$((count + 1))
+        [ $((count % 32)) -ne 0 ] || wait
+    done
+    wait
 )
+[ -n "$lost" ] || exit "$code"
+echo "Workers were lost:" $lost >&2
+echo "Workers were lost:" $lost >/dev/termination-log
+[ "$code" -ne 0 ] || code=1
+exit "$code"
+"""
+#: Beginning of the termination message of a launcher that has lost workers.
+WORKERS_LOST = "Workers were lost:"
 
 
 def mpijob(pods: PodSpecBuilder) -> Object:
     """Return a launch's MPIJob. The launcher starts when all workers are ready, so that no retry is spent on waiting.
 
-    Workers run until the executor removes the MPIJob: they show whether one of them was lost, e.g. to a drain.
+    Workers end with the launcher, also while no executor observes it; workers that ended before remain as they are.
     """
     gang, launch = pods.gang, pods.launch
     if not gang.image:
@@ -44,14 +71,15 @@ def mpijob(pods: PodSpecBuilder) -> Object:
         known = ", ".join(IMPLEMENTATIONS)
         raise Invalid(f"There is no implementation {gang.implementation!r} of MPI; there are: {known}.")
     policy: Object = {
-        "cleanPodPolicy": "None",
+        "cleanPodPolicy": "Running",
         "backoffLimit": gang.restarts,
         "ttlSecondsAfterFinished": job.TTL_SECONDS,
         **job.deadline(launch),
     }
     if launch.placement.queue:
         policy["suspend"] = True
-    command = (*WAIT, f"{pods.name}-launcher.{pods.name}", "mpirun", "-n", str(gang.size * gang.slots), *gang.command)
+    mpirun = ("mpirun", "-n", str(gang.size * gang.slots), *gang.command)
+    command = ("sh", "-c", LAUNCH, f"{pods.name}-launcher.{pods.name}", *mpirun)
     gang_variables = {"WINDTUNNEL_GANG_SIZE": str(gang.size), "WINDTUNNEL_GANG_SLOTS": str(gang.slots)}
     transport = PRTE_SETTINGS if gang.implementation == "openmpi" else gangs.transport(launch)
     launcher = pods.mpi_launcher(command, {**gang_variables, **transport})
