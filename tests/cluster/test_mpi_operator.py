@@ -46,6 +46,7 @@ memory.touch()
 time.sleep(0 if again else 3600)
 """
 )
+CONNECT_AND_END_A_WORKER = CONNECT + "import os; communicator.rank == 1 and os.kill(1, 15); time.sleep(3600)"
 ImportImage = Callable[[str], str]
 OpenExecutor = Callable[..., KubernetesExecutor]
 
@@ -225,6 +226,17 @@ def test_the_loss_of_a_worker_is_reported_when_the_other_workers_have_ended(
     next_executor = open_executor()
     status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
     assert status.exit is None and status.reason == make_note("PodTaken").message, (status, logs(own_cluster))
+    cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
+
+
+def test_a_program_that_ends_its_own_worker_has_failed(
+    own_cluster: Cluster, open_executor: OpenExecutor, import_image: ImportImage, namespace: str
+) -> None:
+    open_executor().submit(launch(import_image("openmpi"), CONNECT_AND_END_A_WORKER))
+    wait_until_no_pod_has_resources(own_cluster, namespace)
+    next_executor = open_executor()
+    status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
+    assert status.exit and "Workers were lost: wt-" in str(status.reason), (status, logs(own_cluster))
     cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
 
 
