@@ -108,7 +108,7 @@ def wait_for_status(
     try:
         cluster.until(holds, description, PATIENCE)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{statuses}\n{logs(cluster)}") from None
+        raise AssertionError(f"{error}\n{statuses}\n{logs(cluster, executor.options.namespace)}") from None
     return statuses[0]
 
 
@@ -116,12 +116,12 @@ def has_ended(status: LaunchStatus) -> bool:
     return status.phase is Phase.ENDED
 
 
-def logs(cluster: Cluster) -> str:
-    """Return the output of all launches' programs."""
-    pods = ("--all-namespaces", "-l", "windtunnel/launch", "-o", "json")
+def logs(cluster: Cluster, namespace: str) -> str:
+    """Return the output of a launch's programs."""
+    pods = cluster.kubectl("get", "pods", "-n", namespace, "-o", "json")
     sections = []
-    for pod in json.loads(cluster.kubectl("get", "pods", *pods))["items"]:
-        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    for pod in json.loads(pods)["items"]:
+        name = pod["metadata"]["name"]
         try:
             sections.append(f"{name}:\n" + cluster.kubectl("logs", "-n", namespace, name, "--tail=-1"))
         except RuntimeError as error:
@@ -169,7 +169,7 @@ def test_ranks_connect_with_the_operators_keys(
     executor = open_executor()
     executor.submit(launch(import_image(implementation), CONNECT, implementation=implementation, slots=2))
     status = wait_for_status(own_cluster, executor, has_ended, "the gang ends")
-    assert status == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), logs(own_cluster)
+    assert status == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), logs(own_cluster, namespace)
     assert "6 of 4 connected" in own_cluster.kubectl("logs", "-n", namespace, "-l", LEADER)
     cancel_and_wait_until_deleted(own_cluster, executor, namespace)
 
@@ -180,7 +180,9 @@ def test_the_exit_code_of_a_failed_program_is_reported(
     executor = open_executor()
     executor.submit(launch(import_image("openmpi"), CONNECT_AND_FAIL))
     status = wait_for_status(own_cluster, executor, has_ended, "the gang ends")
-    assert status.exit == 3 and str(status.reason).startswith("its program ended with exit code 3"), logs(own_cluster)
+    assert status.exit == 3 and str(status.reason).startswith("its program ended with exit code 3"), logs(
+        own_cluster, namespace
+    )
     cancel_and_wait_until_deleted(own_cluster, executor, namespace)
 
 
@@ -191,10 +193,10 @@ def test_a_gang_that_lost_a_pod_to_a_drain_has_not_ended_by_itself(
     executor = open_executor()
     executor.submit(launch(import_image("openmpi"), CONNECT_AND_SLEEP))
     wait_for_status(own_cluster, executor, lambda status: status.phase is Phase.RUNNING, "the gang runs")
-    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
+    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster, namespace), "its ranks are connected", PATIENCE)
     evict(own_cluster, namespace, role)
     status = wait_for_status(own_cluster, executor, has_ended, "the gang ends")
-    assert status.exit is None and status.reason, (status, logs(own_cluster))
+    assert status.exit is None and status.reason, (status, logs(own_cluster, namespace))
     cancel_and_wait_until_deleted(own_cluster, executor, namespace)
 
 
@@ -220,12 +222,15 @@ def test_the_loss_of_a_worker_is_reported_when_the_other_workers_have_ended(
 ) -> None:
     program = launch(import_image(implementation), CONNECT_AND_SLEEP, implementation=implementation)
     open_executor().submit(program)
-    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
+    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster, namespace), "its ranks are connected", PATIENCE)
     evict(own_cluster, namespace, "worker")
     wait_until_no_pod_has_resources(own_cluster, namespace)
     next_executor = open_executor()
     status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
-    assert status.exit is None and status.reason == make_note("PodTaken").message, (status, logs(own_cluster))
+    assert status.exit is None and status.reason == make_note("PodTaken").message, (
+        status,
+        logs(own_cluster, namespace),
+    )
     cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
 
 
@@ -236,7 +241,7 @@ def test_a_program_that_ends_its_own_worker_has_failed(
     wait_until_no_pod_has_resources(own_cluster, namespace)
     next_executor = open_executor()
     status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
-    assert status.exit and "Workers were lost: wt-" in str(status.reason), (status, logs(own_cluster))
+    assert status.exit and "Workers were lost: wt-" in str(status.reason), (status, logs(own_cluster, namespace))
     cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
 
 
@@ -246,12 +251,12 @@ def test_a_gang_that_lost_a_worker_is_restarted_with_its_replacement(
 ) -> None:
     image = import_image(implementation)
     open_executor().submit(launch(image, CONNECT_AND_SLEEP_ONCE, implementation=implementation, restarts=1))
-    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster), "its ranks are connected", PATIENCE)
+    own_cluster.until(lambda: "1 of 2 connected" in logs(own_cluster, namespace), "its ranks are connected", PATIENCE)
     evict(own_cluster, namespace, "worker")
     wait_until_no_pod_has_resources(own_cluster, namespace)
     next_executor = open_executor()
     status = wait_for_status(own_cluster, next_executor, has_ended, "the end is observed")
-    assert status == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), logs(own_cluster)
+    assert status == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), logs(own_cluster, namespace)
     cancel_and_wait_until_deleted(own_cluster, next_executor, namespace)
 
 
