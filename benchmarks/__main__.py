@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run benchmarks, store figures, write RESULTS.md; no names: all but `cluster`."""
+"""`python -m benchmarks [NAME ...]`: run benchmarks, store figures, write RESULTS.md."""
 
 import sys
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from benchmarks import (
     long_queue,
     registering,
     results,
+    revisions,
     ring,
     scs,
     staging,
@@ -51,6 +52,7 @@ BENCHMARKS = (
     Benchmark("ring", "Distribution of keys over nodes", ring.measure, ring.section),
     Benchmark("registering", "Registering a million files", registering.measure, registering.section),
     Benchmark("archive", "An archive of ten gigabytes", archive.measure, archive.section),
+    Benchmark("revisions", "Two revisions", revisions.measure, revisions.section, apart=True),
     Benchmark("cluster", "On a real Kubernetes", cluster.measure, cluster.section, apart=True),
     Benchmark("api_client", "Calls of the Kubernetes API", api_client.measure, api_client.section, apart=True),
 )
