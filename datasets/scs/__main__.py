@@ -17,6 +17,7 @@ from pathlib import Path
 
 from datasets.scs.authenticators import open_authenticator
 from datasets.scs.config import Config, load
+from datasets.scs.scrub import scrub
 from datasets.scs.server import CacheServer
 from datasets.scs.store import Store
 
@@ -130,7 +131,7 @@ def verify(config: Config) -> int:
     """Verify every object, dropping the damaged; return 1 if there were any. May run beside a running service."""
     store = Store(config)
     try:
-        results = list(store.verify(threading.Event()))
+        results = list(scrub(store, threading.Event()))
     finally:
         store.close()
     print(f"{len(results)} objects, {results.count(False)} damaged and dropped")

@@ -3,11 +3,15 @@
 import socket
 from collections import deque
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 import httptools
 
 from datasets.scs.config import Limits
 from datasets.scs.open_files import OpenFile
+
+if TYPE_CHECKING:
+    from datasets.scs.requests import BodyPart
 
 #: Headers that are evaluated; all others are dropped. Sending one of SINGLE twice is an error (RFC 9110, 5.3).
 SINGLE = frozenset(
@@ -75,8 +79,10 @@ class ClientConnection:
         "sock",
         "started_at",
         "state",
+        "trusted_until",
         "unread",
-        "warm",
+        "unsent",
+        "verified",
     )
 
     def __init__(self, sock: socket.socket, limits: Limits) -> None:
@@ -87,7 +93,11 @@ class ClientConnection:
         self.out: bytes | memoryview = b""
         self.file = -1
         self.open_file: OpenFile | None = None
-        self.offset = self.end = self.warm = 0
+        #: The file is verified up to ``verified``, and is assumed to stay intact until ``trusted_until``.
+        self.offset = self.end = self.verified = 0
+        self.trusted_until = 0.0
+        #: Request and body of the response as long as no byte of it was sent: another response may replace it.
+        self.unsent: tuple[ObjectRequest, BodyPart] | None = None
         self.closing = self.unread = self.partial = False
         self.deadline = self.started_at = 0.0
         self.discarded = 0

@@ -10,7 +10,8 @@ from functools import partial
 
 from datasets.scs import metrics
 from datasets.scs.config import Config
-from datasets.scs.store import Store, acquire_scrub_lock
+from datasets.scs.scrub import acquire_scrub_lock, scrub
+from datasets.scs.store import Store
 
 logger = logging.getLogger(__name__)
 #: Seconds between two attempts at the scrub lock, and between two rounds of the scrub.
@@ -88,7 +89,7 @@ class Maintenance:
                 self._stopping.wait(_LOCK_RETRY)
                 continue
             try:
-                for intact in self._store.verify(self._stopping, rate=self._config.scrub, start=os.urandom(16)):
+                for intact in scrub(self._store, self._stopping, rate=self._config.scrub, start=os.urandom(16)):
                     labels = f'found="{"sound" if intact else "damaged"}"'
                     self._call(partial(self._counts.add, "scs_scrubbed_total", labels))
             except (sqlite3.Error, OSError) as error:

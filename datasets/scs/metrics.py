@@ -17,6 +17,7 @@ _HELP: Mapping[str, tuple[str, str]] = {
     "scs_received_bytes_total": ("counter", "Bytes of objects stored."),
     "scs_refusals_total": ("counter", "Requests refused, by status."),
     "scs_reviews_total": ("counter", "Tokens that the authenticator checked, by verdict."),
+    "scs_damaged_total": ("counter", "Objects that a GET dropped: their file was damaged, missing or unreadable."),
     "scs_scrubbed_total": ("counter", "Objects that the scrub read, by result."),
     "scs_used_bytes": ("gauge", "Bytes a bucket holds, PUTs in progress included."),
     "scs_quota_bytes": ("gauge", "Bytes a bucket may hold."),

@@ -34,18 +34,20 @@ _BUSY_TIMEOUT = 30.0
 _SCHEMA = """
 create table if not exists objects(
     name blob primary key, bucket text not null, key blob not null, file text not null, size integer not null,
-    digest blob not null, added real not null, used real not null, eviction_key real not null default 0) without rowid;
+    digest blob not null, added real not null, used real not null, eviction_key real not null default 0,
+    checksums blob not null default x'') without rowid;
 create table if not exists accounts(bucket text primary key, bytes integer not null, objects integer not null,
     policy text not null default '', floor real not null default 0);
 create table if not exists intents(file text primary key, process text not null, bucket text not null,
     bytes integer not null);
 create table if not exists counters(name text, labels text, value real not null, primary key(name, labels));
 """
-#: Columns of the eviction policy, absent in an index of version 0.1: (table, column, declaration).
+#: Columns that are absent in an index of an earlier version: (table, column, declaration).
 _ADDED_COLUMNS = (
     ("objects", "eviction_key", "real not null default 0"),
     ("accounts", "policy", "text not null default ''"),
     ("accounts", "floor", "real not null default 0"),
+    ("objects", "checksums", "blob not null default x''"),
 )
 _INDEXES = """
 drop index if exists by_use;
@@ -53,6 +55,8 @@ drop index if exists by_name;
 create index if not exists by_eviction_key on objects(bucket, eviction_key, name);
 create index if not exists by_age on objects(bucket, added, name);
 """
+#: Columns of a `Row`.
+_ROW = "name,file,size,digest,added,checksums"
 #: An object's eviction key after a use, by its bucket's policy: a SQL function that `ObjectIndex` registers.
 _KEY_AT = (
     "eviction_key(bucket, name, size, added, :at, (select floor from accounts where accounts.bucket=objects.bucket))"
@@ -73,13 +77,17 @@ class Unmet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Index entry of an object; ``file`` relative to the folder, ``digest`` SHA-256, ``added`` seconds since 1970."""
+    """Index entry of an object; ``file`` relative to the folder, ``digest`` SHA-256, ``added`` seconds since 1970.
+
+    ``checksums`` of its blocks: absent if an earlier version has stored it, until its first read or a scrub.
+    """
 
     name: bytes
     file: str
     size: int
     digest: bytes
     added: float
+    checksums: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +161,13 @@ class ObjectIndex:
 
     def get_row(self, name: bytes) -> Row | None:
         """Return an object's row, None if it is not in the index."""
-        cursor = self._connection().execute("select name,file,size,digest,added from objects where name=?", (name,))
+        cursor = self._connection().execute(f"select {_ROW} from objects where name=?", (name,))
         row = cursor.fetchone()
         return Row(*row) if row else None
 
     def rows_after(self, name: bytes, limit: int) -> list[Row]:
         """Return at most ``limit`` rows in order of name, beginning after ``name``."""
-        query = "select name,file,size,digest,added from objects where name>? order by name limit ?"
+        query = f"select {_ROW} from objects where name>? order by name limit ?"
         return [Row(*row) for row in self._connection().execute(query, (name, limit))]
 
     def accounts(self) -> dict[str, Account]:
@@ -249,7 +257,8 @@ class ObjectIndex:
             connection.execute("delete from intents where file=?", (row.file,))
             connection.execute(
                 "insert or replace into objects values(:name,:bucket,:key,:file,:size,:digest,:added,:added,"
-                "eviction_key(:bucket,:name,:size,:added,:added,(select floor from accounts where bucket=:bucket)))",
+                "eviction_key(:bucket,:name,:size,:added,:added,(select floor from accounts where bucket=:bucket)),"
+                ":checksums)",
                 {
                     "name": row.name,
                     "bucket": bucket.name,
@@ -258,6 +267,7 @@ class ObjectIndex:
                     "size": row.size,
                     "digest": row.digest,
                     "added": row.added,
+                    "checksums": row.checksums,
                 },
             )
             connection.execute(
@@ -289,6 +299,13 @@ class ObjectIndex:
                 _credit(connection, deleted[0], deleted[1])
 
         self.write_or_defer(step)
+
+    def set_checksums(self, name: bytes, file: str, checksums: bytes) -> None:
+        """Record the checksums of an object's blocks, if its row still refers to that file."""
+        values = (checksums, name, file)
+        self.write_or_defer(
+            lambda connection: connection.execute("update objects set checksums=? where name=? and file=?", values)
+        )
 
     def record(self, used: Mapping[bytes, float], metric_values: Mapping[tuple[str, str], float]) -> None:
         """Record when objects were last used, and add to the counters."""

@@ -2,11 +2,15 @@
 
 Entries are never stale: inotify reports a file that is deleted or changed, and its entry is dropped before the next
 request is answered. So no descriptor keeps the disk space of an evicted object either.
+
+Bytes are compared with the checksums of their blocks when they are read. Blocks of a file that stays in memory,
+unchanged, are not compared again for a second.
 """
 
 import os
 from pathlib import Path
 
+from datasets.scs.block_checksums import BLOCK, blocks_of, verify
 from datasets.scs.inotify import FileWatch
 from datasets.scs.page_cache import PageCache
 from datasets.scs.store import StoredObject
@@ -17,28 +21,24 @@ SMALL = 32 << 10
 _MAX_KEPT_OPEN = 4 << 20
 #: Bytes of small objects in total.
 _BODY_MEMORY = 32 << 20
-#: Seconds for which a file that was entirely in memory is assumed to stay there.
-_WARM_TIME = 1.0
+#: Seconds for which bytes that were verified in memory are assumed to stay there.
+TRUSTED_SECONDS = 1.0
 
 
 class OpenFile:
     """File of an object, closed when the last reference is dropped; of a small object only the bytes."""
 
-    __slots__ = ("body", "descriptor", "size", "used", "warm")
+    __slots__ = ("body", "descriptor", "stored", "trusted_until", "used")
 
-    def __init__(self, descriptor: int, size: int, body: bytes | None) -> None:
-        self.descriptor, self.size, self.body = descriptor, size, body
-        #: Until this time, on the monotonic clock, the whole file is assumed to be in memory.
-        self.warm = 0.0
+    def __init__(self, descriptor: int, stored: StoredObject, body: bytes | None) -> None:
+        self.descriptor, self.stored, self.body = descriptor, stored, body
+        #: Until this time, on the monotonic clock, the whole file is assumed to be in memory and intact.
+        self.trusted_until = 0.0
         self.used = True
 
     def __del__(self, close=os.close) -> None:  # type: ignore[no-untyped-def]
         if self.descriptor >= 0:
             close(self.descriptor)
-
-    def mark_warm(self, now: float) -> None:
-        """Record that the whole file is in memory now."""
-        self.warm = now + _WARM_TIME
 
 
 class Changed(Exception):
@@ -46,7 +46,11 @@ class Changed(Exception):
 
 
 class Cold(Exception):
-    """The file is small, but not in memory: reading it waits for the disk."""
+    """The bytes are not in memory: reading them waits for the disk."""
+
+
+class Unverified(Exception):
+    """The object has no checksums: an earlier version has stored it."""
 
 
 class OpenFiles:
@@ -60,26 +64,31 @@ class OpenFiles:
         self._page_cache, self._max_files = page_cache, max_files
         self._files: dict[str, OpenFile] = {}
         self._bytes = 0
+        #: Blocks that were verified since the last call of `expire`, by path.
+        self._verified: dict[str, set[int]] = {}
+        self._buffer = memoryview(bytearray(BLOCK))
         self.watch = FileWatch(folder / f"{number:02x}" for number in range(256))
 
     def __len__(self) -> int:
         return len(self._files)
 
     def open(self, stored: StoredObject) -> OpenFile:
-        """Return an object's file; raise FileNotFoundError, Changed or Cold."""
+        """Return an object's file; raise FileNotFoundError, Unverified, Changed, Cold or Damaged."""
         file = self._files.get(stored.path)
         if file is not None:
             file.used = True
             return file
         file = self._open(stored)
         if len(self._files) < self._max_files and self.watch.works and stored.size <= _MAX_KEPT_OPEN:
-            if file.body is None or self._bytes + file.size <= _BODY_MEMORY:
+            if file.body is None or self._bytes + stored.size <= _BODY_MEMORY:
                 self._files[stored.path] = file
                 self._bytes += len(file.body or b"")
         return file
 
     def _open(self, stored: StoredObject) -> OpenFile:
-        file = OpenFile(os.open(stored.path, os.O_RDONLY | os.O_CLOEXEC), stored.size, None)
+        if not stored.checksums:
+            raise Unverified
+        file = OpenFile(os.open(stored.path, os.O_RDONLY | os.O_CLOEXEC), stored, None)
         if stored.size > SMALL:
             if os.lseek(file.descriptor, 0, os.SEEK_END) != stored.size:
                 raise Changed
@@ -87,12 +96,39 @@ class OpenFiles:
         body = bytearray(stored.size)
         if self._page_cache.read(file.descriptor, memoryview(body), 0) != stored.size:
             raise Cold
-        return OpenFile(-1, stored.size, bytes(body))
+        verify(body, stored.checksums, 0)
+        return OpenFile(-1, stored, bytes(body))
+
+    def verify(self, file: OpenFile, start: int, end: int, now: float) -> None:
+        """Verify the blocks of a part of a file that is in memory; raise Cold or Damaged."""
+        if now < file.trusted_until:
+            return
+        stored, descriptor, blocks = file.stored, file.descriptor, blocks_of(start, end)
+        verified = self._verified.get(stored.path)
+        if verified is not None and verified.issuperset(blocks) and self._page_cache.resident(descriptor, start, end):
+            return
+        for block in blocks:
+            content = self._buffer[: stored.size - block * BLOCK]
+            if self._page_cache.read(descriptor, content, block * BLOCK) != len(content):
+                raise Cold
+            verify(content, stored.checksums, block)
+        if not self.watch.works:
+            return
+        if len(blocks) * BLOCK >= stored.size:
+            file.trusted_until = now + TRUSTED_SECONDS
+        elif verified is not None:
+            verified.update(blocks)
+        else:
+            self._verified[stored.path] = set(blocks)
+
+    def expire(self) -> None:
+        """Have all blocks verified again before they are sent; called once a second."""
+        self._verified.clear()
 
     def forget_changed(self) -> None:
         """Drop the entries whose files were deleted or changed."""
         for path in self.watch.changed_paths():
-            for each in [path] if path is not None else list(self._files):
+            for each in [path] if path is not None else [*self._files, *self._verified]:
                 self._forget(each)
 
     def make_room(self) -> None:
@@ -105,6 +141,7 @@ class OpenFiles:
             file.used = False
 
     def _forget(self, path: str) -> None:
+        self._verified.pop(path, None)
         file = self._files.pop(path, None)
         if file is not None:
             self._bytes -= len(file.body or b"")

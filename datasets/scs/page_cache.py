@@ -45,12 +45,3 @@ class PageCache:
             return os.preadv(file, [buffer], end - 1, self._flags) == 1
         except OSError:
             return False
-
-    def warm(self, file: int, start: int, end: int) -> None:
-        """Read a window into memory, waiting for the disk; a read error shows when the window is sent."""
-        try:
-            os.posix_fadvise(file, start, end - start, os.POSIX_FADV_WILLNEED)
-            while start < end and (count := len(os.pread(file, min(256 << 10, end - start), start))):
-                start += count
-        except OSError:
-            return

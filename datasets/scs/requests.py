@@ -260,6 +260,10 @@ class Service:
         counters.sent += end - start
         return BodyPart(head, stored, start, end)
 
+    def count_damaged(self, bucket: Bucket) -> None:
+        """Count an object that was dropped because its file failed."""
+        self.counts.add("scs_damaged_total", self._labels[bucket.name])
+
     def uncount_hit(self, part: BodyPart) -> None:
         """Revert the hit that was counted for a response that failed."""
         counters = self._counters[part.stored.bucket.name]

@@ -1,4 +1,7 @@
-"""Response sending: pending bytes first, then a file with sendfile, never blocking on the socket or the disk."""
+"""Response sending: pending bytes first, then a file with sendfile, never blocking on the socket or the disk.
+
+A window of a file is verified before any byte of it is sent, and the first window before the head.
+"""
 
 import os
 import socket
@@ -6,10 +9,9 @@ import time
 from enum import Enum, auto
 
 from datasets.scs.connection import ClientConnection
-from datasets.scs.open_files import OpenFile
-from datasets.scs.page_cache import PageCache
+from datasets.scs.open_files import TRUSTED_SECONDS, Cold, OpenFile, OpenFiles
 
-#: Bytes sent between two checks of the page cache, and windows sent before other connections are served.
+#: Bytes verified and sent at once, and windows sent before other connections are served.
 _WINDOW, _WINDOWS_PER_TURN = 1 << 20, 4
 
 
@@ -29,49 +31,70 @@ class SendResult(Enum):
 DONE, BLOCKED, COLD, FAILED = SendResult
 
 
-def begin_response(connection: ClientConnection, head: bytes, file: OpenFile, start: int, end: int, now: float) -> None:
+def begin_response(connection: ClientConnection, head: bytes, file: OpenFile, start: int, end: int) -> None:
     """Make a head and a part of a file the connection's pending response."""
     if file.body is not None:
         connection.out = head + (file.body if end - start == len(file.body) else file.body[start:end])
         return
     connection.out, connection.open_file, connection.file = head, file, file.descriptor
-    connection.offset, connection.end = start, end
-    connection.warm = end if now < file.warm else start
+    connection.offset = connection.verified = start
+    connection.end = end
 
 
-def send_pending(connection: ClientConnection, page_cache: PageCache) -> SendResult:
-    """Send without blocking; raise OSError if the connection is broken."""
+def send_pending(connection: ClientConnection, open_files: OpenFiles) -> SendResult:
+    """Send without blocking; raise Damaged for a file, and OSError if the connection is broken."""
     try:
-        if out := connection.out:
-            more = socket.MSG_MORE if connection.file >= 0 else 0
-            while (sent := connection.sock.send(out, more)) < len(out):
-                connection.out = out = out[sent:]
-            connection.out = b""
-        return DONE if connection.file < 0 else _send_file(connection, page_cache)
+        for _ in range(_WINDOWS_PER_TURN):
+            if connection.file >= 0 and not _verify(connection, open_files):
+                return COLD
+            connection.unsent = None
+            if out := connection.out:
+                more = socket.MSG_MORE if connection.file >= 0 else 0
+                while (sent := connection.sock.send(out, more)) < len(out):
+                    connection.out = out = out[sent:]
+                connection.out = b""
+            if connection.file < 0:
+                return DONE
+            while connection.offset < connection.verified:
+                sent = os.sendfile(
+                    connection.fd, connection.file, connection.offset, connection.verified - connection.offset
+                )
+                if not sent:  # the file was truncated after it was verified; the next to open it drops the object
+                    return FAILED
+                connection.offset += sent
+            if connection.offset >= connection.end:
+                connection.release_file()
+                return DONE
     except BlockingIOError:
         return BLOCKED
-
-
-def _send_file(connection: ClientConnection, page_cache: PageCache) -> SendResult:
-    for _ in range(_WINDOWS_PER_TURN):
-        if connection.offset >= connection.warm:
-            start, end = next_window(connection)
-            if not page_cache.resident(connection.file, start, end):
-                return COLD
-            if connection.open_file is not None and end - start == connection.open_file.size:
-                connection.open_file.mark_warm(time.monotonic())
-            connection.warm = end
-        while connection.offset < connection.warm:
-            sent = os.sendfile(connection.fd, connection.file, connection.offset, connection.warm - connection.offset)
-            if not sent:  # the file was truncated after it was opened; the next to open it drops the object
-                return FAILED
-            connection.offset += sent
-        if connection.offset >= connection.end:
-            connection.release_file()
-            return DONE
     return BLOCKED
 
 
+def _verify(connection: ClientConnection, open_files: OpenFiles) -> bool:
+    """Verify the next window of a file, unless it was verified a moment ago; return whether it is in memory."""
+    now = time.monotonic()
+    if connection.offset < connection.verified and now < connection.trusted_until:
+        return True
+    start, end = next_window(connection)
+    try:
+        if connection.open_file is not None:
+            open_files.verify(connection.open_file, start, end, now)
+    except Cold:
+        return False
+    mark_verified(connection, end, now)
+    return True
+
+
+def mark_verified(connection: ClientConnection, end: int, now: float) -> None:
+    """Record that the file is verified up to ``end``."""
+    connection.verified, connection.trusted_until = end, now + TRUSTED_SECONDS
+
+
 def next_window(connection: ClientConnection) -> tuple[int, int]:
-    """Return start and end (exclusive) of the next window of the file."""
-    return connection.offset, min(connection.end, connection.offset + _WINDOW)
+    """Return start and end (exclusive) of the next window of the file: windows end at multiples of their size."""
+    return connection.offset, min(connection.end, window_end(connection.offset))
+
+
+def window_end(start: int) -> int:
+    """Return the end of the window that begins at ``start``."""
+    return (start // _WINDOW + 1) * _WINDOW

@@ -15,16 +15,28 @@ from functools import partial
 
 from datasets.scs import metrics
 from datasets.scs.authenticators import Authenticator, Identity, Unavailable
+from datasets.scs.block_checksums import Damaged
 from datasets.scs.config import WAITING_PER_WRITER, Config
 from datasets.scs.connection import ClientConnection, ConnectionState, ObjectRequest
 from datasets.scs.connection_table import IN, OUT, READ_SIZE, ConnectionTable
+from datasets.scs.disk_reads import DiskReads
 from datasets.scs.maintenance import Maintenance
-from datasets.scs.open_files import Changed, Cold, OpenFiles
+from datasets.scs.open_files import Changed, Cold, OpenFiles, Unverified
 from datasets.scs.page_cache import PageCache
 from datasets.scs.put_body import PutOutcome, receive
 from datasets.scs.requests import BodyPart, PutRequest, Service, TokenCheck
-from datasets.scs.sending import BLOCKED, COLD, DONE, FAILED, begin_response, next_window, send_pending
-from datasets.scs.store import Store, is_unreadable
+from datasets.scs.sending import (
+    BLOCKED,
+    COLD,
+    DONE,
+    FAILED,
+    begin_response,
+    mark_verified,
+    next_window,
+    send_pending,
+    window_end,
+)
+from datasets.scs.store import Store, StoredObject, is_unreadable
 
 logger = logging.getLogger(__name__)
 READING, WRITING, OFF_LOOP = ConnectionState.READING, ConnectionState.WRITING, ConnectionState.OFF_LOOP
@@ -52,13 +64,12 @@ class CacheServer:
         self._puts_in_progress = 0
         self._stopping = threading.Event()
         self._stopped_at = 0.0
-        self._page_cache = PageCache(store.folder / "temp")
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         max_open_files = min(_MAX_OPEN_FILES, descriptors // 8)
-        self.open_files = OpenFiles(store.folder, self._page_cache, max_open_files)
+        self.open_files = OpenFiles(store.folder, PageCache(store.folder / "temp"), max_open_files)
         self._writers = ThreadPoolExecutor(self._limits.writers, "write")
-        self._readers = ThreadPoolExecutor(4, "read")
         self._authenticator_pool = ThreadPoolExecutor(4, "authenticate")
+        self._disk_reads = DiskReads(store, self.call, self._stopping)
         self._maintenance = Maintenance(config, store, self.counts, self.call)
         self._max_connections = max(8, min(self._limits.connections, (descriptors - max_open_files - 128) // 2))
 
@@ -105,6 +116,7 @@ class CacheServer:
             if (now := time.monotonic()) >= due:
                 due = now + 1.0
                 self._close_expired(now)
+                self.open_files.expire()
                 self.open_files.make_room()
                 self._maintenance.flush()
                 self.service.ready = self._maintenance.ready
@@ -114,8 +126,9 @@ class CacheServer:
             if connection.state is OFF_LOOP:  # a thread that waits for this client gets end of file
                 with suppress(OSError):
                     connection.sock.shutdown(socket.SHUT_RDWR)
-        for pool in (self._writers, self._readers, self._authenticator_pool):
+        for pool in (self._writers, self._authenticator_pool):
             pool.shutdown(cancel_futures=True)
+        self._disk_reads.close()
         for connection in list(connections.values()):
             self._connections.close(connection)
         self._maintenance.close()
@@ -196,11 +209,15 @@ class CacheServer:
             return False
         try:
             file = self.open_files.open(stored)
-        except (OSError, Changed, Cold):
+            end = min(stored.size, window_end(0))
+            if file.body is None:
+                self.open_files.verify(file, 0, end, now)
+        except (OSError, Unverified, Changed, Cold, Damaged):
             return False  # the parsed request finds the reason
         head = self.service.full_response_head(stored, wall)
         connection.method, connection.started_at, connection.deadline = b"GET", now, now + self._limits.idle
-        begin_response(connection, head, file, 0, stored.size, now)
+        begin_response(connection, head, file, 0, stored.size)
+        mark_verified(connection, end, now)
         self._pump(connection)
         return True
 
@@ -247,45 +264,48 @@ class CacheServer:
             self._retry(connection, request, part, "its file is missing")
         except Changed:
             self._retry(connection, request, part, "the size of its file has changed")
+        except Damaged as error:
+            self._retry(connection, request, part, str(error))
+        except Unverified:
+            self._connections.hand_over(connection)
+            self._disk_reads.add_checksums(part.stored, partial(self._checksums_added, connection, request, part))
         except Cold:
             self._connections.hand_over(connection)
-            self._readers.submit(self._read_cold, connection, request, part)
+            self._disk_reads.read(part.stored, partial(self._cold_read_done, connection, request, part))
         except OSError as error:
             if not is_unreadable(error):
                 raise
             self._retry(connection, request, part, f"its file cannot be read: {error.strerror}")
         else:
-            begin_response(connection, part.head, file, part.start, part.end, connection.started_at)
+            begin_response(connection, part.head, file, part.start, part.end)
+            connection.unsent = request, part
             self._pump(connection)
 
-    def _read_cold(self, connection: ClientConnection, request: ObjectRequest, part: BodyPart) -> None:
-        """Read a small object's bytes from the disk, in a reader thread."""
-        try:
-            with open(part.stored.path, "rb", buffering=0) as file:
-                body = os.pread(file.fileno(), part.end - part.start, part.start)
-        except FileNotFoundError:  # replaced or evicted meanwhile
-            body = b""
-        except OSError as error:
-            logger.error("object file %s cannot be read: %s", part.stored.path, error)
-            body = b""
-        self.call(partial(self._cold_read_done, connection, request, part, body))
-
     def _cold_read_done(
-        self, connection: ClientConnection, request: ObjectRequest, part: BodyPart, body: bytes
+        self, connection: ClientConnection, request: ObjectRequest, part: BodyPart, result: bytes | str
     ) -> None:
-        connection.state = READING
-        if len(body) == part.end - part.start:
-            connection.out = part.head + body
-            self._connections.resume(connection, partial(self._pump, connection))
+        if isinstance(result, bytes):
+            connection.out = part.head + result[part.start : part.end]
+            self._resume(connection, partial(self._pump, connection))
         else:
-            self._connections.resume(
-                connection, partial(self._retry, connection, request, part, "its file is too short")
-            )
-        self._connections.resume(connection, partial(self._serve, connection))
+            self._resume(connection, partial(self._retry, connection, request, part, result))
+
+    def _checksums_added(
+        self, connection: ClientConnection, request: ObjectRequest, part: BodyPart, result: StoredObject | str | None
+    ) -> None:
+        if isinstance(result, StoredObject):
+            if self._store.cached(request.target) is part.stored:
+                self._store.remember(request.target, result)
+            self._resume(connection, partial(self._open, connection, request, part._replace(stored=result)))
+        elif result is not None:
+            self._resume(connection, partial(self._retry, connection, request, part, result))
+        else:
+            self._connections.close(connection)
 
     def _retry(self, connection: ClientConnection, request: ObjectRequest, part: BodyPart, reason: str) -> None:
         """Look up again after a cached entry's file failed, at most _MAX_ATTEMPTS times: deleting its row may fail."""
-        self._store.mark_missing(part.stored, request.target, reason)
+        if self._store.mark_missing(part.stored, request.target, reason):
+            self.service.count_damaged(part.stored.bucket)
         self.service.uncount_hit(part)
         request.attempts += 1
         if request.attempts < _MAX_ATTEMPTS:
@@ -296,7 +316,9 @@ class CacheServer:
     def _pump(self, connection: ClientConnection) -> bool:
         """Send pending bytes; return whether the response is complete and the connection ready for the next request."""
         try:
-            result = send_pending(connection, self._page_cache)
+            result = send_pending(connection, self.open_files)
+        except Damaged as error:
+            return self._abandon(connection, str(error))
         except OSError:
             result = FAILED
         if result is DONE:
@@ -310,23 +332,43 @@ class CacheServer:
             connection.state = WRITING
             connection.deadline = time.monotonic() + self._limits.stall
             self._connections.watch(connection, OUT)
-        elif result is COLD:
+        elif result is COLD and (file := connection.open_file) is not None:
             self._connections.hand_over(connection)
-            self._readers.submit(self._warm, connection, connection.file, *next_window(connection))
+            start, end = next_window(connection)
+            self._disk_reads.verify(file, start, end, partial(self._cold_verified, connection, end))
         else:
             self._connections.close(connection)
         return False
 
-    def _warm(self, connection: ClientConnection, file: int, start: int, end: int) -> None:
-        """Read a window of a file into the page cache, in a reader thread."""
-        self._page_cache.warm(file, start, end)
-        self.call(partial(self._warmed, connection, end))
-
-    def _warmed(self, connection: ClientConnection, end: int) -> None:
-        connection.warm = end
+    def _cold_verified(self, connection: ClientConnection, end: int, reason: str) -> None:
         connection.state = WRITING
-        if self._connections.resume(connection, partial(self._pump, connection)):
+        mark_verified(connection, end, time.monotonic())
+        step = partial(self._abandon, connection, reason) if reason else partial(self._pump, connection)
+        if self._connections.resume(connection, step):
             self._connections.resume(connection, partial(self._serve, connection))
+
+    def _abandon(self, connection: ClientConnection, reason: str) -> bool:
+        """Drop the damaged object that is being sent; answer again, or close if a part of the response has left.
+
+        Return whether the connection is ready for the next request.
+        """
+        file, unsent, connection.unsent = connection.open_file, connection.unsent, None
+        connection.out = b""
+        connection.release_file()
+        if unsent is not None:
+            connection.state = READING
+            self._retry(connection, *unsent, reason)
+            return connection.state is READING
+        if file is not None and self._store.drop(file.stored, reason):
+            self.service.count_damaged(file.stored.bucket)
+        self._connections.close(connection)
+        return False
+
+    def _resume(self, connection: ClientConnection, step: Callable[[], bool | None]) -> None:
+        """Take a connection back from a thread: continue its request, then answer the following ones."""
+        connection.state = READING
+        self._connections.resume(connection, step)
+        self._connections.resume(connection, partial(self._serve, connection))
 
     # -- thread pools
 
@@ -374,7 +416,6 @@ class CacheServer:
         self, connection: ClientConnection, request: ObjectRequest, put: PutRequest, outcome: PutOutcome
     ) -> None:
         self._puts_in_progress -= 1
-        connection.state = READING
         now = time.time()
         if outcome.disconnected:
             self._connections.close(connection)
@@ -386,21 +427,18 @@ class CacheServer:
             answer = self.service.put_response(request, put, outcome.stored, outcome.evicted, now)
         else:
             answer = self.service.refuse(request, outcome.status, now, detail=outcome.detail)
-        self._connections.resume(connection, partial(self._reply, connection, request, answer))
-        self._connections.resume(connection, partial(self._serve, connection))
+        self._resume(connection, partial(self._reply, connection, request, answer))
 
     def _scrape(self, connection: ClientConnection, request: ObjectRequest) -> None:
         self._connections.hand_over(connection)
         self._maintenance.collect_metrics(self.connections, partial(self._metrics_collected, connection, request))
 
     def _metrics_collected(self, connection: ClientConnection, request: ObjectRequest, page: bytes | None) -> None:
-        connection.state = READING
         if page is None:
             answer = self.service.refuse(request, 503, time.time(), detail="The object index cannot be read.")
         else:
             answer = self.service.plain(request, page, b"text/plain; version=0.0.4; charset=utf-8", time.time())
-        self._connections.resume(connection, partial(self._reply, connection, request, answer))
-        self._connections.resume(connection, partial(self._serve, connection))
+        self._resume(connection, partial(self._reply, connection, request, answer))
 
     def _close_expired(self, now: float) -> None:
         """Close the connections whose deadline has passed; a partial request gets 408."""

@@ -7,13 +7,13 @@ import logging
 import os
 import secrets
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from datasets.scs.block_checksums import BlockHasher
 from datasets.scs.config import Bucket, Config
 from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, name_of
 from group_commit import is_corruption
@@ -22,12 +22,11 @@ __all__ = ["BadDigest", "Cut", "Full", "ObjectTooLarge", "Store", "StoredObject"
 
 logger = logging.getLogger(__name__)
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_CHUNK = 1 << 20
 #: Free bytes that the object index needs to open.
 _INDEX_ROOM = 2 << 20
 #: Entries cached in memory so that a read costs no query; a full cache is cleared.
-#: Objects with longer targets are not cached, which keeps the cache below some 60 MB.
-_CACHE_SIZE, _MAX_CACHED_TARGET = 65_536, 512
+#: Objects with longer targets are not cached, which keeps the cache below some 60 MB, and as many bytes of checksums.
+_CACHE_SIZE, _MAX_CACHED_TARGET, _MAX_CACHED_CHECKSUMS = 65_536, 512, 64 << 20
 
 
 class Cut(Exception):
@@ -50,6 +49,8 @@ class StoredObject:
     bucket: Bucket
     #: Head of a 200 response, up to the Date header.
     head: bytes
+    #: Of its blocks; absent if an earlier version has stored it.
+    checksums: bytes
 
 
 class Store:
@@ -60,6 +61,7 @@ class Store:
         self.folder = config.directory.resolve()
         self.process = secrets.token_hex(6)
         self._cache: dict[bytes, StoredObject] = {}
+        self._cached_checksums = 0
         self._used: dict[bytes, float] = {}
         for part in ("temp", "processes", *(f"{number:02x}" for number in range(256))):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -68,7 +70,7 @@ class Store:
         with open(self.folder / "gate", "w") as gate:
             fcntl.flock(gate, fcntl.LOCK_EX)  # processes open one at a time, so that the first knows that it is alone
             self._alive_lock = open(self.folder / "alive", "w")  # locked until close()
-            alone = _lock(self._alive_lock.fileno())
+            alone = try_lock(self._alive_lock.fileno())
             self._process_lock = open(self.folder / "processes" / self.process, "w")  # locked until close()
             fcntl.flock(self._process_lock, fcntl.LOCK_EX)
             if alone:
@@ -95,12 +97,18 @@ class Store:
         row = self.index.get_row(name_of(bucket.name, key))
         if row is None:
             return None
-        if len(self._cache) >= _CACHE_SIZE:
-            self._cache.clear()
         stored = _object(row, bucket, f"{self.folder}/{row.file}")
+        self.remember(target, stored)
+        return stored
+
+    def remember(self, target: bytes, stored: StoredObject) -> None:
+        """Cache an object that the index has."""
+        if len(self._cache) >= _CACHE_SIZE or self._cached_checksums > _MAX_CACHED_CHECKSUMS:
+            self._cache.clear()
+            self._cached_checksums = 0
         if len(target) <= _MAX_CACHED_TARGET:
             self._cache[target] = stored
-        return stored
+            self._cached_checksums += len(stored.checksums)
 
     def cached(self, target: bytes) -> StoredObject | None:
         """Return an object from the cache."""
@@ -113,12 +121,21 @@ class Store:
         self.mark_missing(stored, target, "its file is missing")
         return self.find(stored.bucket, key, target)
 
-    def mark_missing(self, stored: StoredObject, target: bytes, reason: str) -> None:
-        """Drop a cached entry whose file failed; if the index still refers to that file, delete the damaged object."""
+    def mark_missing(self, stored: StoredObject, target: bytes, reason: str) -> bool:
+        """Drop a cached entry whose file failed; if the index still refers to that file, delete the damaged object.
+
+        Return whether it was deleted.
+        """
         self._cache.pop(target, None)
+        return self.drop(stored, reason)
+
+    def drop(self, stored: StoredObject, reason: str) -> bool:
+        """Delete a damaged object, if the index still refers to its file; return whether it does."""
         row = self.index.get_row(stored.name)
-        if row is not None and f"{self.folder}/{row.file}" == stored.path:
-            self.drop_damaged(row, reason)
+        if row is None or f"{self.folder}/{row.file}" != stored.path:
+            return False
+        self.drop_damaged(row, reason)
+        return True
 
     def touch(self, stored: StoredObject, now: float) -> None:
         """Remember in memory that an object was used; `record` writes it later."""
@@ -151,13 +168,13 @@ class Store:
             raise Full(f"the object index cannot be written: {error}") from error
         try:
             self._unlink(evicted)
-            computed = self._write(temp, size, body())
+            computed, checksums = self._write(temp, size, body())
             if digest is not None and digest != computed:
                 raise BadDigest
             os.rename(temp, final)
             if self.config.fsync:
                 _sync_folder(final.parent)
-            row = Row(name=name, file=file, size=size, digest=computed, added=self._clock())
+            row = Row(name, file, size, computed, self._clock(), checksums)
             old = self.index.commit_object(bucket, key, row, condition)
         except BaseException as error:
             for path in (temp, final):
@@ -172,8 +189,9 @@ class Store:
             self._unlink([old])
         return _object(row, bucket, str(final)), len(evicted)
 
-    def _write(self, temp: Path, size: int, body: Iterable[bytes | memoryview]) -> bytes:
-        hasher = hashlib.sha256()
+    def _write(self, temp: Path, size: int, body: Iterable[bytes | memoryview]) -> tuple[bytes, bytes]:
+        """Write a file; return the SHA-256 of the body and the checksums of its blocks."""
+        hasher, blocks = hashlib.sha256(), BlockHasher()
         received = 0
         descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -182,6 +200,7 @@ class Store:
                 if received > size:
                     raise Cut
                 hasher.update(chunk)
+                blocks.update(chunk)
                 rest = memoryview(chunk)
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
@@ -191,7 +210,7 @@ class Store:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        return hasher.digest()
+        return hasher.digest(), blocks.checksums()
 
     def _disk_shortfall(self, size: int, intents: Iterable[tuple[str, int]]) -> int:
         """Return the bytes missing on the disk so that KeepFree stays free; ``intents``: files and their bytes.
@@ -234,7 +253,7 @@ class Store:
         lock_file = self.folder / "processes" / process
         try:
             with open(lock_file) as lock:
-                if not _lock(lock.fileno()):
+                if not try_lock(lock.fileno()):
                     return
         except FileNotFoundError:
             logger.warning("process %s left no lock file in processes/", process)
@@ -297,61 +316,10 @@ class Store:
         self.index.delete(row.name, row.file)
         self._unlink([row.file])
 
-    def verify(self, stop: threading.Event, *, rate: int = 0, start: bytes = b"") -> Iterator[bool]:
-        """Read every object, from ``start`` on and wrapping around, and check its digest; yield whether it is intact.
-
-        ``rate`` in bytes per second; 0: unlimited.
-        """
-        at = time.monotonic()
-        for row in self._all_rows(start):
-            hasher = hashlib.sha256()
-            reason = "its digest differs"
-            try:
-                with open(self.folder / row.file, "rb", buffering=0) as file:
-                    while chunk := file.read(_CHUNK):
-                        hasher.update(chunk)
-                        at = max(at, time.monotonic() - 1.0) + (len(chunk) / rate if rate else 0.0)
-                        if stop.wait(max(0.0, at - time.monotonic())):
-                            return
-            except FileNotFoundError:
-                continue  # replaced or evicted meanwhile; a missing file is found by its next reader
-            except OSError as error:
-                if not is_unreadable(error):
-                    raise
-                reason = f"its file cannot be read: {error.strerror}"
-            if hasher.digest() == row.digest:
-                yield True
-            elif self.index.get_row(row.name) == row:
-                self.drop_damaged(row, reason)
-                yield False
-
-    def _all_rows(self, start: bytes) -> Iterator[Row]:
-        """Yield all rows by name from ``start`` on, wrapping around: interrupted rounds still cover every object."""
-        name = start
-        while rows := self.index.rows_after(name, 100):
-            yield from rows
-            name = rows[-1].name
-        name = b""
-        while rows := self.index.rows_after(name, 100):
-            for row in rows:
-                if row.name > start:
-                    return
-                yield row
-            name = rows[-1].name
-
 
 def is_unreadable(error: OSError) -> bool:
     """Tell whether the file itself cannot be opened or read, as opposed to a lack of descriptors or memory."""
     return error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-
-
-def acquire_scrub_lock(folder: Path) -> int | None:
-    """Return a descriptor that holds the folder's scrub lock, None while another process has it."""
-    descriptor = os.open(folder / "scrub", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if _lock(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
 
 
 def _object(row: Row, bucket: Bucket, path: str) -> StoredObject:
@@ -361,7 +329,7 @@ def _object(row: Row, bucket: Bucket, path: str) -> StoredObject:
         b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nETag: %b\r\n"
         b"Last-Modified: %b\r\nAccept-Ranges: bytes\r\n" % (row.size, etag, http_date(modified))
     )
-    return StoredObject(name=row.name, path=path, size=row.size, etag=etag, modified=modified, bucket=bucket, head=head)
+    return StoredObject(row.name, path, row.size, etag, modified, bucket, head, row.checksums)
 
 
 def etag_of(digest: bytes) -> bytes:
@@ -374,7 +342,8 @@ def http_date(seconds: float) -> bytes:
     return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(seconds)).encode()
 
 
-def _lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock a file for this process alone; return whether that was possible at once."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

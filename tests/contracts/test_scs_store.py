@@ -18,6 +18,7 @@ import pytest
 from datasets.eviction.policies import nr, policy_names
 from datasets.scs.config import Config
 from datasets.scs.object_index import name_of
+from datasets.scs.scrub import scrub
 from datasets.scs.store import BadDigest, Cut, Full, ObjectTooLarge, Store, Unmet
 from tests.contracts.cache_service import cache_config
 
@@ -214,9 +215,9 @@ def test_a_flipped_bit_is_detected_and_becomes_a_miss(open_store: OpenStore, tmp
     content = bytearray(path.read_bytes())
     content[50] ^= 1
     path.write_bytes(content)
-    assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
+    assert sorted(scrub(store, threading.Event())) == [False, True, True, True, True]
     assert not has(store, "k2") and not path.exists() and rows_and_files_agree(store)
-    assert list(store.verify(threading.Event())) == [True] * 4
+    assert list(scrub(store, threading.Event())) == [True] * 4
 
 
 @pytest.mark.parametrize("start", [b"", b"\x80" * 16, b"\xff" * 16])
@@ -224,7 +225,7 @@ def test_a_scrub_verifies_every_object_from_any_start(open_store: OpenStore, tmp
     store = open_store(cache_config(tmp_path, bucket(quota="100000")))
     for number in range(250):
         put(store, f"k{number}", size=10)
-    assert list(store.verify(threading.Event(), start=start)) == [True] * 250
+    assert list(scrub(store, threading.Event(), start=start)) == [True] * 250
 
 
 def test_a_scrub_drops_an_unreadable_file_and_continues(open_store: OpenStore, tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def test_a_scrub_drops_an_unreadable_file_and_continues(open_store: OpenStore, t
     assert row is not None
     (store.folder / row.file).unlink()
     (store.folder / row.file).symlink_to(Path(row.file).name)  # a link to itself: even root cannot open it
-    assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
+    assert sorted(scrub(store, threading.Event())) == [False, True, True, True, True]
     assert not has(store, "k2") and rows_and_files_agree(store)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from datasets.scs.config import load
+from datasets.scs.scrub import scrub
 from datasets.scs.store import Store
 from tests.ports import free_ports
 from tests.system.platform_process import ROOT
@@ -236,7 +237,7 @@ def assert_consistent(store: Store) -> None:
     assert sum(account.bytes for account in accounts.values()) == sum(row.size for row in rows)
     assert sum(account.objects for account in accounts.values()) == len(rows)
     assert list((store.folder / "temp").iterdir()) == []
-    assert all(store.verify(threading.Event()))
+    assert all(scrub(store, threading.Event()))
 
 
 def test_a_service_killed_under_load_has_every_stored_object_after_a_restart(start_service: StartService) -> None:

@@ -1,72 +1,42 @@
-"""Ranges of contents, verified by blocks: right bytes or an error, whatever was damaged and whenever."""
+"""Block checksums: the same for every division of a content into pieces."""
 
-import hashlib
-from collections.abc import Iterator
+import random
+from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from core.services.block_checksums import BlockChecksums
-from errors import Corrupt
+from datasets.scs.block_checksums import BLOCK, BlockHasher, Damaged, blocks_of, verify
+
+CONTENT = random.Random(7).randbytes(3 * BLOCK + 100)
 
 
-class Content:
-    """Stored bytes that may be damaged, in chunks of any size; counts what is read."""
-
-    def __init__(self, stored: bytes, chunk: int = 7) -> None:
-        self.stored, self.chunk, self.read_bytes = bytearray(stored), chunk, 0
-
-    def read(self, first: int, end: int) -> Iterator[bytes]:
-        for position in range(first, end, self.chunk):
-            piece = bytes(self.stored[position : min(end, position + self.chunk)])
-            self.read_bytes += len(piece)
-            yield piece
-
-
-def digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()
+@given(
+    size=st.integers(0, len(CONTENT)) | st.sampled_from([BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK]),
+    cuts=st.lists(st.integers(0, len(CONTENT)), max_size=5),
+)
+def test_every_block_has_its_checksum_in_whatever_pieces_it_arrives(size: int, cuts: list[int]) -> None:
+    hasher, content = BlockHasher(), memoryview(CONTENT)[:size]
+    bounds = [0, *sorted(min(cut, size) for cut in cuts), size]
+    for start, end in pairwise(bounds):
+        hasher.update(content[start:end])
+    checksums = hasher.checksums()
+    assert len(checksums) == 8 * len(blocks_of(0, size))
+    for block in blocks_of(0, size):
+        verify(content[block * BLOCK : (block + 1) * BLOCK], checksums, block)
 
 
-@given(st.binary(min_size=1, max_size=100), st.data(), st.integers(1, 20), st.integers(1, 20), st.booleans())
-def test_a_range_has_the_registered_bytes_or_is_refused(
-    original: bytes, data: st.DataObject, chunk: int, block: int, known: bool
-) -> None:
-    content, checksums = Content(original, chunk), BlockChecksums(block=block)
-    start = data.draw(st.integers(0, len(original) - 1))
-    stop = data.draw(st.integers(start + 1, len(original)))
-
-    def read() -> bytes:
-        return b"".join(checksums.read(content.read, digest(original), len(original), start, stop, "x"))
-
-    if known:  # damage that happens after the checksums were taken
-        assert read() == original[start:stop]
-    at = data.draw(st.integers(0, len(original) - 1))
-    content.stored[at] ^= data.draw(st.integers(1, 255))
-    try:
-        assert read() == original[start:stop]
-    except Corrupt:
-        return
-    assume(not start <= at < stop)
-    assert known, "without checksums, damage anywhere in the content is found"
+def test_a_block_of_another_place_or_without_a_checksum_is_damaged() -> None:
+    hasher = BlockHasher()
+    hasher.update(CONTENT)
+    checksums = hasher.checksums()
+    for block, place in ((0, 1), (1, 0), (3, 2), (3, 4)):
+        with pytest.raises(Damaged, match=f"block {place} "):
+            verify(CONTENT[block * BLOCK : (block + 1) * BLOCK], checksums, place)
 
 
-def test_content_that_became_shorter_is_refused() -> None:
-    content, checksums = Content(b"0123456789"), BlockChecksums(block=4)
-    arguments = (content.read, digest(b"0123456789"), 10, 5, 10, "x")
-    assert b"".join(checksums.read(*arguments)) == b"56789"
-    del content.stored[8:]
-    with pytest.raises(Corrupt):
-        b"".join(checksums.read(*arguments))
-
-
-def test_only_the_first_range_reads_the_whole_content_and_least_used_checksums_are_dropped() -> None:
-    checksums = BlockChecksums(block=10, kept=20)
-    contents = [Content(bytes([number]) * 100) for number in range(3)]
-
-    def read_one_byte(number: int) -> int:
-        before = contents[number].read_bytes
-        b"".join(checksums.read(contents[number].read, digest(contents[number].stored), 100, 55, 56, "x"))
-        return contents[number].read_bytes - before
-
-    assert [read_one_byte(number) for number in (0, 0, 1, 1, 0, 2, 0, 1)] == [110, 10, 110, 10, 10, 110, 10, 110]
+def test_a_range_touches_the_blocks_of_its_first_and_its_last_byte() -> None:
+    assert list(blocks_of(0, 1)) == list(blocks_of(0, BLOCK)) == [0]
+    assert list(blocks_of(BLOCK - 1, BLOCK + 1)) == [0, 1]
+    assert list(blocks_of(BLOCK, 3 * BLOCK)) == [1, 2]
