@@ -13,11 +13,18 @@ class RequestRefused(Exception):
 
 
 class Client:
-    """Client of one platform."""
+    """Client of one platform; ``token`` is its bearer token, if it has one."""
 
-    def __init__(self, url: str = "http://localhost:5000") -> None:
+    def __init__(self, url: str = "http://localhost:5000", *, token: str = "") -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, timeout=httpx.Timeout(30.0, read=120.0))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=httpx.Timeout(30.0, read=120.0))
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path."""

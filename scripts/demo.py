@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cli import report
 from cli.client import Client, RequestRefused
-from scripts.demo_platform import NotStarted, open_platform
+from scripts.demo_platform import NotStarted, Platform, open_platform
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
@@ -30,8 +30,9 @@ def main() -> int:
     environ = dict(os.environ)
     os.environ["NO_PROXY"] = "*"  # the demo itself sends requests to this machine only; the platform keeps its proxies
     try:
-        with open_platform(environ, lambda message: console.print(escape(message), soft_wrap=True)) as url:
-            return _show(url, began)
+        with open_platform(environ, lambda message: console.print(escape(message), soft_wrap=True)) as platform:
+            with Client(platform.url, token=platform.token) as client:
+                return _show(platform, client, began)
     except NotStarted as error:
         console.print(f"[red]The demo has no platform:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -42,21 +43,31 @@ def main() -> int:
         return 130
 
 
-def _show(url: str, began: float) -> int:
-    client = Client(url)
-    host, _, port = url.removeprefix("http://").rpartition(":")
+def documented_request(platform: Platform) -> dict[str, Any]:
+    """Send the documented request with curl, and return its response."""
+    host, _, port = platform.url.removeprefix("http://").rpartition(":")
     command = CURL_COMMAND.replace("karrozzeria:5000", f"karrozzeria:{port}")
-    console.print(f"\n[bold]$[/] {escape(command)}\n", soft_wrap=True)
+    shown = f'{command} -H "Authorization: Bearer $WINDTUNNEL_TOKEN"' if platform.token else command
+    console.print(f"\n[bold]$[/] {escape(shown)}\n", soft_wrap=True)
     # --resolve replaces a DNS entry; the rest is the documented request, unchanged but for a port that was in use.
+    # The token is a header from stdin: every local user can read arguments.
     finished = subprocess.run(
-        command.replace("curl ", f"curl -sS --resolve karrozzeria:{port}:{host} ", 1),
+        command.replace("curl ", f"curl -sS --resolve karrozzeria:{port}:{host} -H @- ", 1),
         shell=True,
         capture_output=True,
+        input=f"Authorization: Bearer {platform.token}\n".encode() if platform.token else b"",
     )
-    response = json.loads(finished.stdout or b"{}")
+    try:
+        response: dict[str, Any] = json.loads(finished.stdout or b"{}")
+    except ValueError:
+        response = {"response": finished.stdout.decode(errors="replace")}
+    return response or {"error": finished.stderr.decode(errors="replace")}
+
+
+def _show(platform: Platform, client: Client, began: float) -> int:
+    response = documented_request(platform)
     if "id" not in response:
-        reason = json.dumps(response) if response else finished.stderr.decode()
-        console.print(f"[red]No simulation was created:[/] {report.terminal_text(reason)}")
+        console.print(f"[red]No simulation was created:[/] {report.terminal_text(json.dumps(response))}")
         return 1
     model = _watch(client, response, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
@@ -76,8 +87,11 @@ def _show(url: str, began: float) -> int:
     lines = report.worst(client.lines(model["id"]))
     console.print(report.worst_table(lines))
     _save(client, model, lines[0])
+    if platform.token:
+        console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
     console.print(
-        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform; {url}/docs documents its API.\n"
+        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform;"
+        f" {platform.url}/docs documents its API.\n"
     )
     return 0
 

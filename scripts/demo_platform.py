@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ class Ports:
 
     api: int
     runner_api: int
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A platform that is ready: its URL, and the token that every request must have, or an empty text."""
+
+    url: str
+    token: str = field(default="", repr=False)
 
 
 def choose_ports(preferred: Ports, api_is_free: Callable[[int], bool], runner_is_free: Callable[[int], bool]) -> Ports:
@@ -141,17 +149,20 @@ def ready(url: str) -> bool:
         return False
 
 
-def document(url: str) -> Any:
-    """Return the OpenAPI document of the server at a URL; None if it has none."""
+def document(platform: Platform) -> Any:
+    """Return the OpenAPI document of a platform; None if it has none."""
+    headers = {"Authorization": f"Bearer {platform.token}"} if platform.token else {}
     try:
-        with _direct.open(f"{url}/openapi.json", timeout=10) as response:
+        with _direct.open(
+            urllib.request.Request(f"{platform.url}/openapi.json", headers=headers), timeout=10
+        ) as response:
             return msgspec.json.decode(response.read())
     except (OSError, urllib.error.URLError, msgspec.MsgspecError):
         return None
 
 
-def running(settings: Settings) -> str | None:
-    """Return the URL of the platform that runs in this home; None if none runs.
+def running(settings: Settings) -> Platform | None:
+    """Return the platform that runs in this home, with the token of its own environment; None if none runs.
 
     Raise NotStarted if it does not answer, or is of another version: its OpenAPI document is not that of this code.
     """
@@ -168,27 +179,28 @@ def running(settings: Settings) -> str | None:
         raise NotStarted(f"Windtunnel (process {supervisor}) runs in this home, but does not answer at {url}. {stop}")
     from api import application  # imported where it is needed: this takes a second
 
-    if document(url) != msgspec.to_builtins(application.describe()):
+    platform = Platform(url, its_settings.token)
+    if document(platform) != msgspec.to_builtins(application.describe()):
         raise NotStarted(f"Another version of Windtunnel (process {supervisor}) runs in this home. {stop}")
-    return url
+    return platform
 
 
 @contextlib.contextmanager
-def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[str]:
-    """Yield the URL of a platform that is ready; one that is started here ends with the block."""
+def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Platform]:
+    """Yield a platform that is ready; one that is started here ends with the block."""
     try:
         settings = Settings.from_env(environ)
     except ValueError as error:
         raise NotStarted(str(error)) from None
-    url = running(settings)
-    if url is not None:
-        tell(f"Windtunnel runs in this home already, at {url}; the demo uses it.")
-        yield url
+    platform = running(settings)
+    if platform is not None:
+        tell(f"Windtunnel runs in this home already, at {platform.url}; the demo uses it.")
+        yield platform
         return
     server, url = _start(settings, environ, tell)
     try:
         _wait_until_ready(server, url)
-        yield url
+        yield Platform(url, settings.token)
     finally:
         server.terminate()
         server.wait(timeout=30)

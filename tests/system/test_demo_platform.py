@@ -14,11 +14,15 @@ import httpx
 import pytest
 
 from api import application
+from cli.client import Client
 from scripts import demo_platform
+from scripts.demo import documented_request
 from scripts.demo_platform import NotStarted, open_platform
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import PlatformProcess
+
+TOKEN = "token-of-the-demo-tests"
 
 
 class AnswersEverything(BaseHTTPRequestHandler):
@@ -69,8 +73,9 @@ def test_a_strangers_server_on_the_port_is_not_used(idle: PlatformProcess, kind:
     told: list[str] = []
     with (
         stranger(idle.port, kind),
-        open_platform(environ_of(idle, idle.port, idle.runner_api_port), told.append) as url,
+        open_platform(environ_of(idle, idle.port, idle.runner_api_port), told.append) as platform,
     ):
+        url = platform.url
         assert url != f"http://127.0.0.1:{idle.port}"
         assert httpx.get(f"{url}/readyz", trust_env=False).json()["ready"] is True
         assert demo_platform.supervisor_of_home(idle.home) is not None
@@ -83,7 +88,8 @@ def test_the_platform_of_another_home_on_the_port_is_not_used(
 ) -> None:
     other = start_platform(scs_port=0)
     told: list[str] = []
-    with open_platform(environ_of(idle, other.port, other.runner_api_port), told.append) as url:
+    with open_platform(environ_of(idle, other.port, other.runner_api_port), told.append) as platform:
+        url = platform.url
         assert url != other.url and httpx.get(f"{url}/v1/simulations", trust_env=False).json()["items"] == []
     assert other.ready()
 
@@ -94,12 +100,32 @@ def test_the_platform_of_this_home_is_used_wherever_it_listens_unless_it_is_of_a
     own = start_platform(scs_port=0)
     environ = environ_of(own, *free_ports(2))
     told: list[str] = []
-    with open_platform(environ, told.append) as url:
-        assert url == own.url and "runs in this home already" in told[0]
+    with open_platform(environ, told.append) as platform:
+        assert platform.url == own.url and "runs in this home already" in told[0]
     assert own.ready(), "it outlives the demo"
     monkeypatch.setattr(application, "describe", lambda: {"info": {"version": "0.3.0"}})
     with pytest.raises(NotStarted, match=r"Another version .* \(process \d+\).*kill"), open_platform(environ, print):
         raise AssertionError("the other version must not be used")
+
+
+def test_the_demo_sends_the_token_of_the_platform_that_it_starts(idle: PlatformProcess) -> None:
+    environ = environ_of(idle, idle.port, idle.runner_api_port) | {"WINDTUNNEL_TOKEN": TOKEN}
+    with open_platform(environ, lambda _: None) as platform:
+        assert httpx.get(f"{platform.url}/v1/simulations", trust_env=False).status_code == 401
+        created = documented_request(platform)
+        with Client(platform.url, token=platform.token) as client:
+            simulations = client.get("/v1/simulations")["items"]
+        assert [simulation["id"] for simulation in simulations] == [created["id"]]
+
+
+def test_the_demo_sends_the_token_of_the_platform_that_runs_whatever_its_own_environment_has(
+    start_platform: StartPlatform,
+) -> None:
+    own = start_platform(scs_port=0, token=TOKEN)
+    with open_platform(environ_of(own, *free_ports(2)), lambda _: None) as platform:
+        assert platform.url == own.url
+        with Client(platform.url, token=platform.token) as client:
+            assert client.get("/v1/simulations")["items"] == []
 
 
 def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: PlatformProcess) -> None:
