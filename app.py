@@ -56,6 +56,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             max_dataset=settings.max_dataset,
             disk_floor=settings.disk_floor,
             uploads_per_caller=settings.uploads_per_caller,
+            dry_runs=settings.dry_runs,
             connections=connections,
         ),
         cache=node_cache(settings, store, connections),

@@ -264,6 +264,12 @@ class TooManyStreams(PlatformError):
     slug = "too-many-streams"
 
 
+class TooManyDryRuns(PlatformError):
+    """Too many dry runs are unfinished. Try again after `Retry-After` seconds, or submit a simulation: it is queued."""
+
+    slug = "too-many-dry-runs"
+
+
 class TooManyBodies(PlatformError):
     """Too many request bodies are unfinished at the moment. Send the request again after `Retry-After` seconds."""
 

@@ -40,6 +40,7 @@ from errors import (
     StoreUnavailable,
     TooLarge,
     TooManyBodies,
+    TooManyDryRuns,
     TooManyStreams,
     TooManyUploads,
     TooManyWaits,
@@ -113,6 +114,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     RangeNotSatisfiable: ProblemType(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE),
     Misdirected: ProblemType(HTTPStatus.MISDIRECTED_REQUEST),
     Invalid: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY),
+    TooManyDryRuns: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     ChecksumMismatch: ProblemType(460),  # defined by tus 1.0, not registered with IANA

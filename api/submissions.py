@@ -22,11 +22,10 @@ from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
+from core.services.simulations.dry_runs import LONGEST_DRY_RUN
 from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
-#: Most seconds of a dry run; the first dry run of a runtime installs its environment.
-LONGEST_DRY_RUN = 300
 _SCHEMA = AcceptedSubmission(exclude=("upload",))
 _UPLOAD_SCHEMA = AcceptedSubmission(exclude=("model",))
 _SIMULATION_SCHEMA = SimulationSchema()

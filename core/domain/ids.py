@@ -21,6 +21,15 @@ def new_id(now: datetime) -> str:
     number = int(now.timestamp() * 1000) << 80 | secrets.randbits(80)
     with _newest_lock:
         number = _newest = max(number, _newest + 1 + secrets.randbits(64))
+    return _text(number)
+
+
+def first_id(moment: datetime) -> str:
+    """Return the identifier that sorts before all that were made at a time or later."""
+    return _text(int(moment.timestamp() * 1000) << 80)
+
+
+def _text(number: int) -> str:
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -5, -5))
 
 

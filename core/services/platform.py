@@ -90,6 +90,7 @@ class PlatformOptions:
     max_dataset: int = 1 << 40
     disk_floor: int = 0
     uploads_per_caller: int = 500
+    dry_runs: int = 16
     connections: Mapping[str, Connection] = field(default_factory=dict)
 
 
@@ -123,6 +124,7 @@ def build(
     )
     results = Results(database, store, changes)
     simulations = Simulations(database, store, datasets, notifier, changes, resolver, results)
+    simulations.dry_runs = options.dry_runs
     return Platform(
         database=database,
         store=store,

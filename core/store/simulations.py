@@ -96,6 +96,15 @@ def page(
     return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
 
 
+def unended_dry_runs(c: Connection, after: str, since: float) -> tuple[int, float]:
+    """Return how many dry runs created after an id and a time have not ended, and the time of the first."""
+    s = simulations.c
+    query = select(func.count(), func.min(s.created_at)).where(s.dry_run == 1, s.deleted_at.is_(None))
+    # ids begin with the time of their creation, and are the second column of the index on states
+    row = c.execute(query.where(s.state.in_(_UNENDED), s.id > after, s.created_at > since)).one()
+    return row[0], row[1] or 0.0
+
+
 def changes(c: Connection) -> list[tuple[int, str]]:
     """Return the log of changes for the dispatcher: entries (number, simulation) that are not acknowledged.
 

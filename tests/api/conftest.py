@@ -25,6 +25,8 @@ from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 
+DRY_RUNS = 3
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
@@ -46,6 +48,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
             sandbox={"level": 3},
             streams=4,
             max_upload=settings.max_upload,
+            dry_runs=DRY_RUNS,
         ),
     )
     database.close()

@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import update
 
+from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
+from core.services.simulations.dry_runs import LONGEST_DRY_RUN
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.retries import Inheritance, inherit
-from core.store import simulations
+from core.store import simulations, tables
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
+from errors import TooManyDryRuns
 from tests.api.answers import MODEL, problem
-from tests.api.conftest import LeasingWorker, Submit
+from tests.api.conftest import DRY_RUNS, LeasingWorker, Submit
 from tests.dispatching import unended
 from tests.waiting import until
 
@@ -493,6 +497,33 @@ def test_an_invalid_simulation_json_is_refused(client: FlaskClient, finished: st
     simulation = client.get(f"/v1/simulations/{finished}").json
     document = {"spec": simulation["spec"], "provenance": simulation["provenance"]} | changes
     problem(client.post("/v1/simulations", json=document), 422, "invalid")
+
+
+def test_simultaneous_dry_runs_are_limited_and_an_ended_one_makes_room(
+    submit: Submit, platform: Platform, model: str
+) -> None:
+    submission = Submission(dataset="noop", model=model, dry_run=True)
+    dry_runs = [platform.simulations.submit(submission)[0].id for _ in range(DRY_RUNS)]
+    refused = submit(dry_run=True)
+    problem(refused, 429, "too-many-dry-runs")
+    assert 1 <= int(refused.headers["Retry-After"]) <= 300
+    assert "WINDTUNNEL_DRY_RUNS" in refused.json["detail"]
+    assert submit().status_code == 201, "simulations are queued and have no such limit"
+    platform.simulations.cancel(dry_runs[0])
+    assert platform.simulations.submit(submission)[0].id
+    problem(submit(dry_run=True), 429, "too-many-dry-runs")
+
+
+def test_a_dry_run_that_no_request_waits_for_does_not_count_for_ever(platform: Platform, model: str) -> None:
+    submission = Submission(dataset="noop", model=model, dry_run=True)
+    for _ in range(DRY_RUNS):
+        platform.simulations.submit(submission)
+    with pytest.raises(TooManyDryRuns):
+        platform.simulations.submit(submission)
+    # as after a crash of the API process that waited for them
+    long_ago = tables.simulations.c.created_at - LONGEST_DRY_RUN
+    platform.database.write(lambda c: c.execute(update(tables.simulations).values(created_at=long_ago)))
+    platform.simulations.submit(submission)
 
 
 def test_a_dry_run_reports_whether_the_model_fits(

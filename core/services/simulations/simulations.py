@@ -18,6 +18,7 @@ from core.domain.states import CANCELLABLE, FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
+from core.services.simulations import dry_runs
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance, inherit
@@ -65,6 +66,8 @@ class Simulations:
         resolver: Resolver,
         results: Results,
     ) -> None:
+        #: Most unfinished dry runs of all callers.
+        self.dry_runs = dry_runs.DRY_RUNS
         self._database = database
         self._store = store
         self._resolver = resolver
@@ -133,6 +136,8 @@ class Simulations:
                     if previous.digest != request_digest:
                         raise IdempotencyMismatch()
                     return str(previous.simulation_id)
+            if submission.dry_run:
+                dry_runs.admit(c, self.dry_runs, moment, now)
             self._datasets.keep(c, dataset)
             Models.keep(c, model)
             store.add(c, row | {"created_at": now}, stage)
