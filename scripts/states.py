@@ -18,8 +18,8 @@ Generated from `core/domain/states.py` by `python -m scripts.states`; a test fai
 | launching | handed to an executor; no task is leased yet |
 | running | the first task was leased |
 | cancelling | cancelled by its owner; runners may not have ended yet |
-| succeeded | every task has a result, and at most `max_failures` of them failed |
-| failed | caused by the model or the simulator: it does not load or fit, exceeds its time, or fails too often |
+| succeeded | every task has a result; at least one is `ok`, and at most `max_failures` are not |
+| failed | caused by the model or the simulator: it does not load or fit, exceeds its time, fails too often, or always |
 | errored | caused by the platform, which has no retries left |
 | cancelled | stopped by its owner; its results so far are kept |
 

@@ -12,7 +12,7 @@ class State(StrEnum):
     LAUNCHING = "launching"  # submitted to an executor, no lease taken yet
     RUNNING = "running"  # the first lease was taken
     CANCELLING = "cancelling"  # the user asked for a stop; runners may still run
-    SUCCEEDED = "succeeded"  # every task has a result, and not too many of them failed
+    SUCCEEDED = "succeeded"  # every task has a result; one is ok, and not too many failed
     FAILED = "failed"  # because of the model or the simulator
     ERRORED = "errored"  # because of the platform, after all retries
     CANCELLED = "cancelled"

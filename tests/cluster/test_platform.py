@@ -180,9 +180,9 @@ def test_a_gang_is_submitted_in_one_request_and_its_replicas_find_each_other(pla
     platform.until(lambda: not platform.remaining_objects(), "all of its objects are deleted")
 
 
-@pytest.mark.parametrize(("code", "status"), [(0, "ok"), (3, "crashed")])
+@pytest.mark.parametrize(("code", "state", "status"), [(0, "succeeded", "ok"), (3, "failed", "crashed")])
 def test_a_gang_of_trainer_ends_like_its_program(
-    own_cluster: Cluster, platform: PlatformRelease, code: int, status: str
+    own_cluster: Cluster, platform: PlatformRelease, code: int, state: str, status: str
 ) -> None:
     own_cluster.trainer()
     own_cluster.apply(training_runtime("plain"))
@@ -195,7 +195,7 @@ def test_a_gang_of_trainer_ends_like_its_program(
     answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
     assert answer.status_code == 201, answer.text
     ended = platform.wait_for_end(answer.json()["id"], 240.0)
-    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), (ended["reason"], platform.messages(ended["id"]))
+    assert (ended["state"], ended["attempt"]) == (state, 1), (ended["reason"], platform.messages(ended["id"]))
     assert [result["status"] for result in platform.results(ended["id"])] == [status]
     platform.until(lambda: not platform.remaining_objects(), "all of its objects are deleted")
 
@@ -208,7 +208,7 @@ def test_a_gang_of_the_mpi_operator_ends_like_its_program(
     own_cluster.import_image(archive)
     program = "from mpi4py import MPI; w = MPI.COMM_WORLD; exit({} if (w.allreduce(w.rank), w.size) == (6, 4) else 9)"
     ids = {}
-    for code, status in ((0, "ok"), (3, "crashed")):
+    for code, state, status in ((0, "succeeded", "ok"), (3, "failed", "crashed")):
         gang = {"size": 2, "slots": 2, "communication": "mpi", "operator": "mpi-operator", "image": image}
         gang |= {"command": ["python", "-c", program.format(code)]}
         form = {"dataset": "program", "gang": json.dumps(gang), "scenarios": '{"range": [0, 1]}'}
@@ -216,10 +216,10 @@ def test_a_gang_of_the_mpi_operator_ends_like_its_program(
         model = {"model": ("model.py", GANG_PROGRAM.encode())}
         answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
         assert answer.status_code == 201, answer.text
-        ids[answer.json()["id"]] = status
-    for id, status in ids.items():
+        ids[answer.json()["id"]] = state, status
+    for id, (state, status) in ids.items():
         ended = platform.wait_for_end(id, 240.0)
-        assert (ended["state"], ended["attempt"]) == ("succeeded", 1), (ended["reason"], platform.messages(id))
+        assert (ended["state"], ended["attempt"]) == (state, 1), (ended["reason"], platform.messages(id))
         assert [result["status"] for result in platform.results(id)] == [status]
     platform.until(lambda: not platform.remaining_objects(), "all of their objects are deleted")
 

@@ -167,7 +167,7 @@ def test_the_documented_table_describes_each_attack(attacked_launch: AttackedLau
 
 def test_a_system_call_of_another_architecture_ends_the_model_with_a_result(attacked_launch: AttackedLaunch) -> None:
     id = attacked_launch.submit("foreign_system_call", scenarios={"tasks": [0]})
-    assert attacked_launch.platform.wait_for_end(id)["state"] == "succeeded"
+    assert attacked_launch.platform.wait_for_end(id)["state"] == "failed"
     (result,) = attacked_launch.platform.results(id)
     assert (result["status"], result["metrics"]["value"]) == ("crashed", 0.0)
     assert "the model's process ended" in result["error"]
@@ -236,7 +236,8 @@ def test_a_model_can_forge_neither_a_score_nor_a_task(attacked_launch: AttackedL
     platform, request = attacked_launch.platform, {"seed": 7}
     ids = {name: attacked_launch.submit(name, **request) for name in ("honest", "forges_lines", "forges_frames")}
     ended = {name: platform.wait_for_end(id) for name, id in ids.items()}
-    assert {simulation["state"] for simulation in ended.values()} == {"succeeded"}
+    states = {name: simulation["state"] for name, simulation in ended.items()}
+    assert states == {"honest": "succeeded", "forges_lines": "succeeded", "forges_frames": "failed"}
     results = {name: platform.results(id) for name, id in ids.items()}
     for results_of_model in results.values():
         assert [result["task"] for result in results_of_model] == [0, 1, 2]
