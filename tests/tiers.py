@@ -86,6 +86,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/cluster/test_policies.py": {"*": "needs kube-router"},
     "tests/cluster/test_production.py": {"*": "a cluster of its own"},
     "tests/cluster/test_pod_sandbox.py": {"*": "170 attacks, twice; the same attacks without a pod are in every run"},
+    "tests/cluster/test_pod_deadlines.py": {"*": "a platform, and a minute at a CPU limit; without pods in every run"},
     "tests/cluster/test_scs_in_cluster.py": {"*": "a cluster of its own"},
     "tests/cluster/test_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_warm_without_jobset.py": {"*": "a cluster of its own"},
