@@ -65,6 +65,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_evaluators_killed_repeatedly_never_make_a_scenario_crashed": "longer chaos",
         "test_a_process_killed_during_finalization_is_replaced_within_seconds": "longer chaos",
     },
+    "tests/system/test_long_chaos.py": {"*": "sixteen seeds of one to three minutes; test_chaos.py is in every run"},
     "tests/system/test_redis_outages.py": {
         "test_redis_away_for_minutes_under_load_stops_nothing": "ten minutes; REDIS_OUTAGE_SECONDS shortens it",
         "test_a_role_that_hangs_is_killed_and_started_again": "a removed socket is in every run",

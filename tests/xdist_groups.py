@@ -1,5 +1,7 @@
 """Table of test files that share a server: xdist runs each group in a single process, a test at a time.
 
+An entry `file[parameter]` is for the tests of a file with this first parameter.
+
 A platform has seven processes, and each simulation on it five more: two cores can run two such groups at a time.
 """
 
@@ -22,6 +24,8 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_uploads.py": "uploads",
     "tests/system/test_supervisor.py": "uploads",
     "tests/system/test_stalled_requests.py": "uploads",
+    "tests/system/test_long_chaos.py[sqlite]": "chaos on SQLite",
+    "tests/system/test_long_chaos.py[postgresql]": "chaos on PostgreSQL",
     "tests/contracts/test_scs_hot_objects.py": "scs",
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_fuzzing.py": "scs",
@@ -35,4 +39,6 @@ class GroupScheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return GROUPS.get(nodeid.partition("::")[0], nodeid)
+        file, _, test = nodeid.partition("::")
+        parameter = test.partition("[")[2].rstrip("]").partition("-")[0]
+        return GROUPS.get(f"{file}[{parameter}]", GROUPS.get(file, nodeid))

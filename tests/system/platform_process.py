@@ -51,8 +51,7 @@ class PlatformProcess:
 
     def start(self) -> "PlatformProcess":
         """Start the platform and wait until it answers."""
-        self._process = self.supervise()
-        process = self._process
+        process = self.begin()
 
         def ready() -> bool:
             assert process.poll() is None, f"the platform has ended: {self.output()[-3000:]}"
@@ -60,6 +59,11 @@ class PlatformProcess:
 
         until(ready, START_TIMEOUT, lambda: f"the platform does not start: {self.output()[-3000:]}")
         return self
+
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """Start the platform's supervisor, also while the servers that it needs are away."""
+        self._process = self.supervise()
+        return self._process
 
     def supervise(self) -> "subprocess.Popen[bytes]":
         """Start a supervisor in this home, as `make run` does."""
@@ -120,6 +124,16 @@ class PlatformProcess:
         self.http.close()
 
     # -- processes
+
+    @property
+    def began(self) -> bool:
+        """Whether a supervisor was started and has not been seen to end."""
+        return self._process is not None and self._process.poll() is None
+
+    def processes_with_parents(self) -> dict[int, int]:
+        """Return the supervisor's descendants and their parents."""
+        own = self.processes()
+        return {pid: parent for pid, (parent, _) in census() if pid in own}
 
     def processes(self) -> dict[int, int]:
         """Return the supervisor and its descendants, by process id, with their start times in clock ticks."""
