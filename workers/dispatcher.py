@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import IO, Any
 
 from core.domain.admission import FreeCapacity
 from core.domain.due_jobs import due_job
@@ -23,10 +23,10 @@ from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
-from core.store import leaders
 from errors import PlatformError, UnknownSimulation
 from workers import liveness
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
+from workers.leadership import Leadership
 from workers.managed_executor import ManagedExecutor
 from workers.submission_failures import COVERED, failure_of
 
@@ -38,8 +38,8 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds before a simulation is launched again whose launch ended while the object store was away.
 STORE_PAUSE = 10.0
-#: Seconds after which the leader row of a dispatcher that does not renew it may be taken over.
-TERM = 10.0
+#: Seconds between two attempts of a standby dispatcher to become the leader.
+STANDBY = 1.0
 #: Seconds by which the database's clock lags the monotonic clock when it was set back, not slowed down.
 CLOCK_STEP = 1.0
 
@@ -76,15 +76,31 @@ class Dispatcher:
 
     def run(self, stop: Event) -> None:
         """Wait for leadership, then run passes until ``stop``. A failed pass is logged, not fatal."""
-        if not self._lead(stop):
-            return
+        self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self._run_dir / "dispatch.lock", "w") as lock:
+            if self._locked(lock, stop):
+                with Leadership(self._platform.database, f"{socket.gethostname()}:{os.getpid()}") as leadership:
+                    self._run(leadership, stop)
+
+    def _run(self, leadership: Leadership, stop: Event) -> None:
+        while not stop.is_set() and not self._leads(leadership):
+            self._beat()
+            stop.wait(STANDBY)
         for managed in self._executors.values():
             if isinstance(managed.executor, Watched):
                 self._watch(managed.executor, stop)
         self._expire_from = time.monotonic() + self._ttl  # runners could not heartbeat meanwhile: give them a full term
+        standing_by = False
         while not stop.is_set():
             try:
-                self._renew()
+                if not self._leads(leadership):  # this process was stopped or starved, and another took over
+                    if not standing_by:
+                        logger.warning("another dispatcher leads; this dispatcher stands by")
+                    standing_by = True
+                    self._beat()
+                    stop.wait(STANDBY)
+                    continue
+                standing_by = False
                 self.step()
             except Exception:
                 logger.exception("a pass of the dispatcher failed; next attempt in %s s", self._interval)
@@ -103,38 +119,32 @@ class Dispatcher:
             else self._interval
         )
 
-    def _lead(self, stop: Event) -> bool:
-        """Wait for leadership: a lock file (released even by kill -9), and a leader row in PostgreSQL."""
-        self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = open(self._run_dir / "dispatch.lock", "w")
+    def _locked(self, lock: IO[str], stop: Event) -> bool:
+        """Wait for this home's lock file, which is released even by kill -9; return False if stopped before."""
         while not stop.is_set():
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
             except BlockingIOError:
                 self._beat()
                 stop.wait(0.2)
-        self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        while not stop.is_set() and not self._platform.database.embedded:
-            if self._take():
-                break
-            self._beat()
-            stop.wait(1.0)
-        return not stop.is_set()
+        return False
 
     def _beat(self) -> None:
         """Touch the liveness file."""
         liveness.record_iteration(self._run_dir / "dispatch.beat")
 
-    def _take(self) -> bool:
-        database = self._platform.database
-        epoch = database.write(lambda c: leaders.take(c, "dispatch", self._holder, TERM, database.now(c)))
-        self._dispatch.lead(epoch)
-        return epoch is not None
+    def _leads(self, leadership: Leadership) -> bool:
+        """Acquire or renew the leadership among the dispatchers of a PostgreSQL; return whether it is held.
 
-    def _renew(self) -> None:
-        if not self._platform.database.embedded and not self._take():
-            raise RuntimeError("another dispatcher leads")
+        A former leader keeps its epoch, so that the writes of an executor's thread that is still at work are refused.
+        """
+        if self._platform.database.embedded:
+            return True
+        epoch = leadership.take()
+        if epoch is not None:
+            self._dispatch.lead(epoch)
+        return epoch is not None
 
     def step(self) -> None:
         """Run one pass: observe, decide, act."""

@@ -3,18 +3,20 @@
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.system.disturbances import DISTURBANCES, PLAYING_ROLES, Disturbance, Undo
 from tests.system.installations import Installation
 from tests.system.platform_process import FINAL
-from tests.system.submissions import SHORT, SUBMISSIONS, Client, Submit
+from tests.system.submissions import SHORT, SIDE_BY_SIDE, SUBMISSIONS, Client, Submit
 from tests.waiting import until
 
 #: Disturbances of a run, besides a kill aimed at each simulation.
 STROKES = 8
 #: Seconds for a run besides its long outage.
 TIMEOUT = 500.0
+#: The share of its tasks after which a simulation is disturbed that is submitted again, as it ended undisturbed before.
+EARLY = 0.02
 #: Seconds in which the list of simulations must be answered, or is asked for again.
 LOOK = 3.0
 
@@ -44,6 +46,11 @@ class Sequence:
 
     strokes: tuple[Stroke, ...]
     kills: tuple[AimedKill, ...]
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a simulation, which may have been submitted again under a number."""
+    return name.partition(" ")[0]
 
 
 def sequence(seed: int, kind: str, outage: float) -> Sequence:
@@ -83,8 +90,8 @@ class Chaos:
     outage: float
     began_at: float = field(default_factory=time.monotonic)
     log: list[str] = field(default_factory=list)
-    killed: Counter[str] = field(default_factory=Counter)
-    missed: list[AimedKill] = field(default_factory=list)
+    #: The model servers that were killed take the scenarios with them that they were answering.
+    most_crashed: int = 0
     shorts: list[Client] = field(default_factory=list)
     clients: dict[str, Client] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
@@ -92,7 +99,7 @@ class Chaos:
     _strokes: list[Stroke] = field(init=False)
     _kills: list[AimedKill] = field(init=False)
     _active: list[tuple[float, Stroke, Undo]] = field(default_factory=list)
-    _over: bool = False
+    _unanswered_since: float | None = None
 
     def __post_init__(self) -> None:
         planned = sequence(self.seed, self.kind, self.outage)
@@ -105,7 +112,6 @@ class Chaos:
         try:
             until(self._step, TIMEOUT + self.outage, self.describe, every=0.1)
         finally:
-            self._over = True
             for _, stroke, undo in self._active:
                 self._write(f"end of {stroke.name}")
                 undo()
@@ -141,28 +147,32 @@ class Chaos:
         self._strike()
         self._submit_short()
         all_ended = all(self._is_final(client) for client in self._all_clients())
-        return all_ended and not self._strokes and not self._active
+        return all_ended and not self._kills and not self._strokes and not self._active
 
     def _is_final(self, client: Client) -> bool:
         return client.name in self.progress and self.progress[client.name].state in FINAL
 
     def _look(self) -> None:
         """Note the progress of every simulation, if the list is answered; none may be in it twice."""
+        accepted = [(client.name, client.id) for client in self._all_clients() if client.id is not None]
+        now = time.monotonic()
         response = self.installation.ask("GET", "/v1/simulations", params={"limit": 200}, timeout=LOOK)
         for progress in self.progress.values():
             progress.grows = False
         if response is None:
+            self._unanswered_since = self._unanswered_since or now
             return
+        if self._unanswered_since is not None and now - self._unanswered_since > 2 * LOOK:
+            self._write(f"the list of simulations was not answered for {now - self._unanswered_since:.1f} s")
+        self._unanswered_since = None
         items = response.json()["items"]
         listed = Counter(item["id"] for item in items)
         assert set(listed.values()) <= {1}, f"listed twice: {listed}\n{self.describe()}"
         by_id = {item["id"]: item for item in items}
-        for client in self._all_clients():
-            if client.id is None:
-                continue
-            assert client.id in by_id, f"{client.name} ({client.id}) is not listed\n{self.describe()}"
-            item = by_id[client.id]
-            progress = self.progress.setdefault(client.name, Progress(client.id))
+        for name, id in accepted:
+            assert id in by_id, f"{name} ({id}) is not listed\n{self.describe()}"
+            item = by_id[id]
+            progress = self.progress.setdefault(name, Progress(id))
             done = item["tasks"]["done"]
             progress.grows = done > progress.done and item["state"] == "running"
             progress.done, progress.total, progress.state = done, item["tasks"]["total"], item["state"]
@@ -175,20 +185,24 @@ class Chaos:
                 continue
             if progress.state in FINAL:
                 self._kills.remove(kill)
-                self.missed.append(kill)
-                self._write(f"{kill.simulation} ended before its {kill.role} was killed")
+                self._write(f"{kill.simulation} ended before its {kill.role} was killed, and is submitted again")
+                kind = kind_of(kill.simulation)
+                again = f"{kind} {len(self.clients)}"
+                self.clients[again] = self._client(again, SUBMISSIONS[kind])
+                self._kills.append(replace(kill, simulation=again, goal=EARLY))
             elif progress.grows and progress.share >= kill.goal:
                 victims = self.installation.processes_of(progress.id, kill.role)
                 if victims:
                     home, pid = self._rng.choice(victims)
                     if home.kill_process(pid):
                         self._kills.remove(kill)
-                        self.killed[kill.role] += 1
+                        if kill.role == "model_server":
+                            self.most_crashed += SIDE_BY_SIDE.get(kind_of(kill.simulation), 1)
                         self._write(f"kill {kill.role} of {kill.simulation} at {progress.done} of {progress.total}")
 
     def _strike(self) -> None:
         """Begin the disturbances whose share of all tasks is done, but of each target one at a time."""
-        share = sum(progress.share for progress in self.progress.values() if progress.total) / len(SUBMISSIONS)
+        share = sum(progress.share for progress in self.progress.values()) / (len(self.clients) + len(self.shorts))
         for stroke in [stroke for stroke in self._strokes if share >= stroke.goal]:
             if any(active.disturbance.target == stroke.disturbance.target for _, active, _ in self._active):
                 continue
@@ -203,7 +217,7 @@ class Chaos:
         """Submit a short simulation during the long outage, and another when it has ended."""
         long = any(stroke.seconds == self.outage for _, stroke, _ in self._active)
         if long and (not self.shorts or self._is_final(self.shorts[-1])):
-            self.shorts.append(self._client(f"short-{len(self.shorts)}", SHORT))
+            self.shorts.append(self._client(f"short {len(self.shorts)}", SHORT))
 
     def _write(self, text: str) -> None:
         states = Counter(progress.state for progress in self.progress.values())

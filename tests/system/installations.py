@@ -19,8 +19,9 @@ from tests.system.platform_process import PlatformProcess, lives, role_of
 from tests.valkey import Valkey
 from tests.waiting import until
 
-#: Short leases, so that the tasks of a killed runner are leased again soon; and room for every simulation at once.
-SETTINGS = {"LEASE_TTL": "3", "WORKERS": "16"}
+#: Short leases, so that the tasks of a killed runner are leased again soon; room for every simulation at once; and no
+#: spare runners, each of which would have as many workers as there is room for.
+SETTINGS = {"LEASE_TTL": "3", "WORKERS": "16", "WARM_RUNNERS": "0"}
 #: Seconds in which a request must be answered; it is repeated then, at another supervisor's API if there is one.
 ANSWER = 15.0
 LIVE_LAUNCHES = "SELECT id FROM launches WHERE simulation_id = {} AND state = 'live'"
@@ -203,6 +204,9 @@ def postgresql_installation(folder: Path) -> Iterator[Installation]:
             stack.callback(proxy.close)
         settings = {**SETTINGS, **servers.settings()}
         homes = [PlatformProcess(folder / name, settings=settings) for name in ("first", "second")]
+        # A job of either supervisor stages a registered dataset, and the node agent of either needs it.
+        (homes[0].home / "plays").mkdir(mode=0o700)
+        (homes[1].home / "plays").symlink_to(homes[0].home / "plays")
         installation = Installation(homes, servers)
         try:
             yield installation.start()

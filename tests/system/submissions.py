@@ -61,7 +61,7 @@ def uploaded(**fields: Any) -> Submit:
         path = upload(installation, LATE + b"#" * PADDED, outage)
         id = path.rpartition("/")[2]
         response = installation.answer(
-            "POST", "/v1/models", ACCEPTED + outage, json={"upload": id, "name": "late", "filename": "late.py"}
+            "POST", "/v1/models", ACCEPTED + outage, json={"upload": id, "filename": "late.py"}
         )
         assert response.status_code == 201, response.text
         return submission(model=response.json()["digest"], **fields)(installation, key, outage)
@@ -121,11 +121,16 @@ def retry_of(installation: Installation, id: str) -> str:
 
 
 NOOP: Mapping[str, Any] = {"dataset": "noop", "params": {"sleep_ms": 4}}
+#: Tasks that one model server answers at a time, if more than one.
+SIDE_BY_SIDE: Mapping[str, int] = {"batches": 16}
 #: Every kind of simulation that the local executor plays; gangs need an executor that supports them (docs/gangs.md).
 SUBMISSIONS: Mapping[str, Submit] = {
     "noop": submission(ECHO, scenarios={"range": [0, 3000]}, **NOOP),
     "batches": submission(
-        runtime="python", dataset="noop", scenarios={"range": [0, 3200]}, params={"sleep_ms": 4, "batch": 16}
+        runtime="python",
+        dataset="noop",
+        scenarios={"range": [0, 3200]},
+        params={"sleep_ms": 4, "batch": SIDE_BY_SIDE["batches"]},
     ),
     "street": submission(model="idm", runtime="python", dataset="car_street", scenarios={"sample": 8, "seed": 4}),
     "onnx": submission(runtime="onnx", dataset="car_street", scenarios={"sample": 8, "seed": 5}),
