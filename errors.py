@@ -318,6 +318,12 @@ class LargerThanCache(NodeFull):
     slug = "larger-than-cache"
 
 
+class NotPrepared(PlatformError):
+    """The environments or the scenarios of a simulation are not on this machine; it is staged again."""
+
+    slug = "not-prepared"
+
+
 class NoDirectTransfer(Conflict):
     """This platform's object store has no presigned URLs. Send a form, or a resumable upload."""
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from core.domain.launches import LaunchStatus, Phase
 from datasets.nodecache.node_cache import NodeCache
-from errors import PlatformError, StoreUnavailable, Unsafe
+from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from workers.warm_runners import WarmKind, WarmRunner, worker_spec_for
 
 logger = logging.getLogger(__name__)
@@ -187,8 +187,9 @@ class Agent:
     def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:
         warm_runner = self._warm.pop(kind, None) or self._start_runner(kind, running.workers)
         if warm_runner is None:
-            raise PlatformError(
-                f"The environments of runtime {kind.runtime} and dataset {kind.dataset} are not prepared; retry later."
+            raise NotPrepared(
+                f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not on"
+                " this machine; they are staged again."
             )
         self._failures = 0
         running.warm_runner = warm_runner

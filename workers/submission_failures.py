@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from errors import ClusterFull, NotGranted, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
+from errors import ClusterFull, NotGranted, NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
 from workers.executors.base import Missed
 
 
@@ -33,6 +33,8 @@ FAILURES: tuple[SubmissionFailure, ...] = (
     SubmissionFailure(errors=(OriginRefused,)),
     # The store may recover.
     SubmissionFailure(errors=(StoreUnavailable, OriginFailed), counted=False, pause=1.0, staged=True),
+    # A job of another machine may have staged it; it will be done here sooner or later.
+    SubmissionFailure(errors=(NotPrepared,), pause=1.0, staged=True),
     # Until other launches release capacity.
     SubmissionFailure(errors=(ClusterFull,), counted=False, pause=5.0),
     # It was permitted before: probably a change in progress, e.g. a namespace is being recreated.

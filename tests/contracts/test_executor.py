@@ -17,7 +17,7 @@ from core.domain.launches import Launch, Phase
 from datasets.catalogue import datasets
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import PlatformError, StoreUnavailable, Unsafe
+from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture
@@ -248,8 +248,8 @@ def test_a_warm_runner_that_was_taken_is_replaced(agent_with_one_warm_runner: Ag
     assert warm in agent.runners()  # the warm runner got the launch
 
 
-def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
-    with pytest.raises(PlatformError, match="not prepared"):
+def test_a_launch_whose_environment_is_not_on_this_machine_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
+    with pytest.raises(NotPrepared, match="not on this machine"):
         agent.executor.submit(launch_of(runner_api.url, version="0"))
     assert agent.executor.observe([LAUNCH]) == {}
 

@@ -204,9 +204,6 @@ def postgresql_installation(folder: Path) -> Iterator[Installation]:
             stack.callback(proxy.close)
         settings = {**SETTINGS, **servers.settings()}
         homes = [PlatformProcess(folder / name, settings=settings) for name in ("first", "second")]
-        # A job of either supervisor stages a registered dataset, and the node agent of either needs it.
-        (homes[0].home / "plays").mkdir(mode=0o700)
-        (homes[1].home / "plays").symlink_to(homes[0].home / "plays")
         installation = Installation(homes, servers)
         try:
             yield installation.start()

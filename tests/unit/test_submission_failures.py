@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import errors
-from errors import ClusterFull, LaunchRefused, NotGranted, OriginFailed, PlatformError, StorageFull, Unsupported
+from errors import (
+    ClusterFull,
+    LaunchRefused,
+    NotGranted,
+    NotPrepared,
+    OriginFailed,
+    PlatformError,
+    StorageFull,
+    Unsupported,
+)
 from workers.executors.base import Missed
 from workers.submission_failures import COVERED, FAILURES, failure_of
 
@@ -20,7 +29,9 @@ def test_every_error_of_an_executor_has_an_action_at_every_attempt(kind: type[Ex
     assert "reason" in failure.reason.format(error=kind("reason"), executor="east")
 
 
-@pytest.mark.parametrize("error", [StorageFull(), OriginFailed(), ClusterFull(), Missed("gone"), ConnectionError()])
+@pytest.mark.parametrize(
+    "error", [StorageFull(), OriginFailed(), NotPrepared(), ClusterFull(), Missed("gone"), ConnectionError()]
+)
 def test_a_transient_failure_queues_the_simulation_again(error: Exception) -> None:
     assert failure_of(error, 1).requeue
 
@@ -33,6 +44,11 @@ def test_a_permanent_refusal_ends_the_simulation(error: Exception) -> None:
 def test_a_permission_that_was_lost_later_requeues_the_simulation_after_a_pause() -> None:
     assert failure_of(NotGranted(), 2).requeue
     assert failure_of(NotGranted(), 2).pause > 0
+
+
+@pytest.mark.parametrize("error", [StorageFull(), OriginFailed(), NotPrepared()])
+def test_inputs_that_are_missing_at_a_launch_are_staged_again(error: Exception) -> None:
+    assert failure_of(error, 1).staged
 
 
 def test_only_an_executor_that_answers_but_takes_no_launch_is_paused() -> None:

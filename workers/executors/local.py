@@ -10,7 +10,7 @@ from typing import Any
 
 from core.domain.allowed_options import OPTIONS
 from core.domain.launches import Launch, LaunchStatus, Phase
-from errors import OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
+from errors import NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from workers.executors.base import ExecutorKind, LocalPaths
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
@@ -19,7 +19,7 @@ TIMEOUT = 60.0
 LOG_POLL = 0.2
 
 REFUSALS: Mapping[str, type[PlatformError]] = {
-    kind.slug: kind for kind in (OriginFailed, OriginRefused, StoreUnavailable, Unsafe)
+    kind.slug: kind for kind in (NotPrepared, OriginFailed, OriginRefused, StoreUnavailable, Unsafe)
 }
 
 

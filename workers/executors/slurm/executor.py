@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Phase
-from errors import PlatformError, Unsupported
+from errors import NotPrepared, Unsupported
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
@@ -147,8 +147,9 @@ class SlurmExecutor:
         # Sandbox level 0: the runner determines the best level on its node.
         spec = worker_spec_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
         if spec is None:
-            raise PlatformError(
-                f"The environments of runtime {kind.runtime} and dataset {kind.dataset} are not prepared; retry later."
+            raise NotPrepared(
+                f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not in"
+                " the shared folder; they are staged again."
             )
         return {
             "id": launch.id,
