@@ -30,6 +30,7 @@ from errors import (
     NotAcceptable,
     NotFound,
     NotGranted,
+    NotPrepared,
     OriginFailed,
     PlatformError,
     PreconditionFailed,
@@ -129,6 +130,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     TooManyStreams: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     NodeFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
+    NotPrepared: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
 

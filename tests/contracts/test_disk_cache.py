@@ -25,7 +25,7 @@ class Disk:
     free = 10 * GIB
 
     def statvfs(self, _: object) -> SimpleNamespace:
-        return SimpleNamespace(f_bavail=self.free // 4096, f_frsize=4096)
+        return SimpleNamespace(f_bavail=self.free // 4096, f_blocks=100 * GIB // 4096, f_frsize=4096)
 
 
 @pytest.fixture

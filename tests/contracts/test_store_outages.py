@@ -12,6 +12,7 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS
+from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS, FIRST_PAUSE, LONGEST_PAUSE, Staging
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
@@ -195,6 +196,20 @@ class AwayStore(FilesystemStore):
 
     def put(self, key: str, chunks: object) -> int:
         raise StoreUnavailable("The object store does not answer.")
+
+    def size(self, key: str) -> int:
+        raise StoreUnavailable("The object store does not answer.")
+
+
+@pytest.mark.parametrize("model", ["mine", "cartpole"])
+def test_a_launch_is_described_while_the_store_is_away(rig: DispatcherRig, tmp_path: Path, model: str) -> None:
+    platform = rig.platform
+    dataset = "noop" if model == "mine" else "cartpole"
+    launch = rig.launch(rig.submit(model=model, dataset=dataset, scenarios={"range": [0, 2]}))[1]
+    platform.database.write(lambda c: c.execute(text("UPDATE simulations SET bundle = NULL")) and None)
+    leases = Leases(platform.database, AwayStore(tmp_path / "away"), platform.notifier)
+    files = leases.describe(leases.authenticate(launch.id, launch.token))["files"]
+    assert files["model"]["size"] == platform.models.get(model).size
 
 
 def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and_staged_afterwards(

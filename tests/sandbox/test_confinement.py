@@ -53,7 +53,9 @@ def output(finished: subprocess.CompletedProcess[bytes]) -> str:
 
 def all_writers_ended(pipe: IO[bytes]) -> bool:
     """Return whether every process that can write to the pipe ends in time."""
-    return bool(select.select([pipe], [], [], 10)[0]) and pipe.read() == b""
+    poll = select.poll()  # select() takes no descriptor above 1,023, which tests beside this one may have left open
+    poll.register(pipe, select.POLLIN | select.POLLHUP)
+    return bool(poll.poll(10_000)) and pipe.read() == b""
 
 
 # --- ends of processes

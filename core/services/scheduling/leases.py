@@ -20,8 +20,9 @@ from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.scheduling.storage_notes import StorageNotes
-from core.services.uploads.models import key_of
-from core.store import launches, leases, results, simulations
+from core.services.uploads import shipped_models
+from core.services.uploads.models import PROJECT, key_of
+from core.store import launches, leases, models, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
@@ -174,10 +175,21 @@ class Leases:
         return self._store.link(bundle.key, seconds=seconds)
 
     def _model(self, row: Any) -> Bundle | None:
-        key = key_of(row.digest)
         size = json.loads(row.bundle or "{}").get("model_size")
+        if size is None:
+            size = self._model_size(row.digest)
+        return Bundle(key_of(row.digest), row.digest, int(size)) if size is not None else None
+
+    def _model_size(self, digest: str) -> int | None:
+        """Return a model's size; the object store, which may be away, is asked only for a model that was deleted."""
+        with self._database.read() as c:
+            row = models.find(c, PROJECT, digest)
+        if row is not None:
+            return int(row.size)
+        if (shipped := shipped_models.find(digest)) is not None:
+            return shipped.size
         try:
-            return Bundle(key, row.digest, int(size if size is not None else self._store.size(key)))
+            return self._store.size(key_of(digest))
         except NotFound:
             return None  # not uploaded to this store: the executor finds the model elsewhere
 
