@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import spread
+from benchmarks.platform_process import ENVIRONMENTS
 from benchmarks.results import spanned, table
 
 RUNS = 3
@@ -27,8 +28,9 @@ def measure(runs: int = RUNS) -> dict[str, Any]:
         folder = Path(parent) / baseline
         _git("worktree", "add", "--detach", str(folder), baseline)
         try:
+            ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
             (folder / "var").mkdir()
-            (folder / "var" / "environments").symlink_to(Path("var/environments").resolve())
+            (folder / ENVIRONMENTS).symlink_to(ENVIRONMENTS.resolve())
             for _ in range(runs):
                 for revision, place in ((baseline, folder), (current, Path.cwd())):
                     for name, value in _measured(place).items():
