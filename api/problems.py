@@ -4,7 +4,6 @@ Independent of Flask, because the request guard and the runner API use it too; `
 to Flask.
 """
 
-import errno
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.full_disks import is_disk_full
 from errors import (
     BadRequest,
     ChecksumMismatch,
@@ -134,8 +134,6 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
 
-#: Errors of a file system without free space: of the disk, or of a quota.
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Errors about a resource that is missing: 404 if the address names it, 422 if the body does.
 _MISSING: tuple[ErrorClass, ...] = (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload)
 
@@ -159,7 +157,7 @@ def is_named_by_path(method: str, parameters: Iterable[str]) -> bool:
 
 def disk_full(error: OSError) -> StorageFull | None:
     """Return the platform's error for a file system without free space, None for another error of the system."""
-    return StorageFull() if error.errno in _DISK_FULL else None
+    return StorageFull() if is_disk_full(error) else None
 
 
 def title_of(slug: str) -> str:

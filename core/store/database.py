@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from core.domain.full_disks import is_disk_full
 from errors import StorageFull, StoreUnavailable
 from group_commit import GroupCommit
 
@@ -159,9 +160,9 @@ def _outages() -> Iterator[None]:
 def outage_of(error: BaseException) -> StoreUnavailable | None:
     """Return the platform's error for a database that is away, locked or full; None if the error is another."""
     cause = getattr(error, "orig", error)
+    if is_disk_full(cause):
+        return StorageFull()
     if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
-        if code & 0xFF == sqlite3.SQLITE_FULL:
-            return StorageFull()
         return StoreUnavailable(_AWAY) if code & 0xFF in _SQLITE_OUTAGES else None
     state = getattr(cause, "sqlstate", None)
     if state == _DISK_FULL:

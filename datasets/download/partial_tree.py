@@ -1,12 +1,12 @@
 """Partial trees: folders of a download in progress, and the writer that splits a byte range into verified files."""
 
-import errno
 import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from core.domain.full_disks import is_disk_full
 from datasets.download.range_coalescing import CoalescedRange
 from datasets.versions.file_names import printable, validated
 from datasets.versions.manifest import ManifestEntry
@@ -15,7 +15,6 @@ from errors import BadName, Corrupt, NodeFull
 #: Folders that are remembered as created, which saves a system call per file.
 _REMEMBERED_FOLDERS = 10_000
 _CHUNK = 1 << 20
-_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class CorruptDownload(Corrupt):
@@ -24,11 +23,6 @@ class CorruptDownload(Corrupt):
 
 class ExcessBytes(Exception):
     """A response had more bytes than were requested."""
-
-
-def is_disk_full(error: OSError) -> bool:
-    """Tell whether a write failed because the disk, quota or file size limit is exhausted."""
-    return error.errno in _DISK_FULL_ERRNOS
 
 
 class PartialTree:

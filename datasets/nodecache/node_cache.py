@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from core.domain.full_disks import is_disk_full
 from datasets.download.downloader import (
     PROGRESS_INTERVAL,
     THREADS,
@@ -21,7 +22,7 @@ from datasets.download.downloader import (
     DownloadProgress,
     RetryLimits,
 )
-from datasets.download.partial_tree import PartialTree, is_disk_full, is_intact
+from datasets.download.partial_tree import PartialTree, is_intact
 from datasets.nodecache.disk_cache import DEFAULT_POLICY, DiskCache
 from datasets.nodecache.locks import locked
 from datasets.objectstore.base import ObjectStore

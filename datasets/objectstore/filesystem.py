@@ -1,6 +1,5 @@
 """Filesystem object store: each object is written to a temporary file, fsynced, renamed; the folder is fsynced."""
 
-import errno
 import logging
 import os
 import secrets
@@ -9,14 +8,13 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
+from core.domain.full_disks import is_disk_full
 from datasets.objectstore.base import check_key
-from errors import NotFound, StoreUnavailable
+from errors import NotFound, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
-#: Errors of a full disk, which callers tell from a store that is away.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Seconds after which a partial object counts as abandoned.
 ABANDONED = 86_400.0
 #: Bytes of the disk that are left free (on a small disk, the fraction 1 / RESERVE_FRACTION): a database on the same
@@ -41,9 +39,9 @@ class FilesystemStore:
         try:
             return self._put(key, source)
         except OSError as error:
-            if source.failed or error.errno in FULL:
+            if source.failed:
                 raise
-            raise self._unavailable(error) from None
+            raise StorageFull() if is_disk_full(error) else self._unavailable(error) from None
 
     def _put(self, key: str, chunks: Iterable[bytes]) -> int:
         target = self._path(key)
@@ -155,7 +153,7 @@ class FilesystemStore:
         disk = os.statvfs(self._partial)
         reserve = reserve_of(disk)
         if reserve and disk.f_bavail * disk.f_frsize < size + reserve:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise StorageFull()
 
     def _sweep(self) -> None:
         with os.scandir(self._partial) as drafts:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.domain.full_disks import is_disk_full
 from datasets.scs.block_checksums import BlockHasher
 from datasets.scs.config import Bucket, Config
 from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, name_of
@@ -21,7 +22,6 @@ from group_commit import is_corruption
 __all__ = ["BadDigest", "Cut", "Full", "ObjectTooLarge", "Store", "StoredObject", "Unmet", "etag_of", "http_date"]
 
 logger = logging.getLogger(__name__)
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Free bytes that the object index needs to open.
 _INDEX_ROOM = 2 << 20
 #: Entries cached in memory so that a read costs no query; a full cache is cleared.
@@ -180,9 +180,7 @@ class Store:
             for path in (temp, final):
                 path.unlink(missing_ok=True)
             self.index.cancel_intent(file)
-            if (isinstance(error, OSError) and error.errno in _DISK_FULL) or isinstance(
-                error, sqlite3.OperationalError
-            ):
+            if is_disk_full(error) or isinstance(error, sqlite3.OperationalError):
                 raise Full("the disk is full") from error
             raise
         if old is not None:

@@ -1,6 +1,5 @@
 """Registered datasets, on each database engine: version numbers, claims of registrations, and garbage collection."""
 
-import errno
 import hashlib
 import json
 import random
@@ -137,18 +136,6 @@ def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock
     clock.now += 10.0
     platform.dataset_registration.register(id)
     assert platform.datasets.get(id)["state"] == "ready"
-
-
-def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) -> None:
-    id = request_version(platform, "d", tar({"a": b"1"}, "w"))
-
-    def full(key: str, chunks: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    platform.store.put = full  # type: ignore[method-assign]
-    platform.dataset_registration.register(id)
-    dataset = platform.datasets.get(id)
-    assert dataset["state"] == "failed" and "disk is full" in dataset["reason"]
 
 
 def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:

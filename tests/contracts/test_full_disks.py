@@ -7,16 +7,22 @@ from pathlib import Path
 import pytest
 
 from core.domain.states import State
+from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.store import simulations
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
+from errors import StorageFull
 from runtimes.environments import OutOfSpace, prepare
 from tests.api.answers import MODEL, line
+from tests.archives import tar
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from tests.contracts.test_environments import SMALL, ignore_progress
+from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
+from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 from tests.small_disks import SmallDisk, small_disk
 from tests.system.platform_process import share_environments
@@ -50,7 +56,7 @@ def test_results_that_do_not_fit_on_the_disk_are_named_in_the_reason_and_in_an_e
     report = report_of(lease, lease.cursor, lease.cursor + 1, line(lease.cursor))  # type: ignore[union-attr, arg-type]
     disk.fill()
     for _ in range(3):
-        with pytest.raises(OSError, match="space"):
+        with pytest.raises(StorageFull):
             leases.report(runner, report)
         waiting = platform.simulations.get(id)
         assert waiting.state is State.RUNNING
@@ -124,6 +130,39 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     ended = platform.simulations.get(id)
     assert ended.state is State.ERRORED
     assert ended.reason and "raise WINDTUNNEL_CACHE_CAPACITY" in ended.reason
+
+
+@pytest.mark.parametrize("full", ["objects", "scratch"])
+def test_a_registration_that_does_not_fit_on_a_disk_ends_with_that_reason(
+    tmp_path: Path, disk: SmallDisk, full: str
+) -> None:
+    folders = {"objects": tmp_path, "scratch": tmp_path, full: disk.folder}
+    platform = build(
+        sqlite_database(tmp_path / "d.db"),
+        FilesystemStore(folders["objects"] / "objects"),
+        LocalNotifier(),
+        PlatformOptions(home=folders["scratch"], executor_configs=[LOCAL], sandbox={}),
+    )
+    manifest = json.dumps({"path": "a", "digest": "sha256:" + "0" * 64, "size": 3}).encode()
+    body = {"objects": tar({"a": b"1"}, "w"), "scratch": manifest}[full]
+    upload = platform.uploads.create(len(body))
+    platform.uploads.append(upload.id, 0, iter([body]))
+    source = {"objects": {"upload": upload.id}, "scratch": {"manifest": {"upload": upload.id}}}[full]
+    version = platform.datasets.register("a", source)["id"]
+    disk.fill()
+    platform.dataset_registration.register(version)
+    dataset = platform.datasets.get(version)
+    assert dataset["state"] == "failed" and "ree some space" in dataset["reason"], dataset
+
+
+def test_an_object_that_does_not_fit_on_the_disk_raises_storage_full_and_leaves_nothing(disk: SmallDisk) -> None:
+    store = FilesystemStore(disk.folder / "objects")
+    disk.fill(spare=3 << 20)
+    with pytest.raises(StorageFull):
+        store.put("a/b", iter([bytes(4 << 20)]))
+    assert not list(store.list("")) and not list((disk.folder / "objects" / ".partial").iterdir())
+    disk.empty()
+    assert store.put("a/b", iter([bytes(4 << 20)])) == 4 << 20
 
 
 def test_an_environment_that_does_not_fit_on_the_disk_may_be_prepared_later(disk: SmallDisk) -> None:

@@ -4,10 +4,10 @@ The job may be killed at any point: the next attempt deletes what the previous o
 not visible before it is complete.
 """
 
-import errno
 import json
 import logging
 import secrets
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.full_disks import is_disk_full
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
@@ -121,8 +122,8 @@ class DatasetRegistration:
                 logger.warning("registration of version %s is retried: %s", id, error.detail)
         except PlatformError as error:
             self._fail(id, who, error)
-        except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        except (OSError, sqlite3.Error) as error:
+            if not is_disk_full(error):
                 raise
             self._fail(id, who, StorageFull("The disk is full. Free some space and register it again."))
         except ClaimLost:

@@ -26,8 +26,7 @@ from core.store import launches, leases, models, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
-from datasets.objectstore.filesystem import FULL
-from errors import Gone, NotFound, StorageFull, StoreUnavailable, Unauthorized
+from errors import Gone, NotFound, StoreUnavailable, Unauthorized
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
@@ -258,10 +257,6 @@ class Leases:
             self._store.put(key, chunks)
         except StoreUnavailable as error:
             self._storage_notes.refused(simulation, str(error.detail))
-            raise
-        except OSError as error:
-            if error.errno in FULL:
-                self._storage_notes.refused(simulation, str(StorageFull().detail))
             raise
         self._storage_notes.stored(simulation)
 

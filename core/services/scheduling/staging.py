@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.backoff import pause
+from core.domain.full_disks import is_disk_full
 from core.domain.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
@@ -22,7 +23,6 @@ from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
-from datasets.download.partial_tree import is_disk_full
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
@@ -216,7 +216,7 @@ class Staging:
                 reason = f"the environment could not be prepared: {error}"
             case PlatformError():
                 reason = error.detail or "staging failed"
-            case OSError() if is_disk_full(error):
+            case _ if is_disk_full(error):
                 reason = f"the disk of {self._environments.parent} (HOME) is full"
             case _:
                 raise error

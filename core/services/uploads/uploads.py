@@ -5,7 +5,6 @@ offset and writer. So a crash at any point loses and duplicates nothing, several
 locks are held: a later request takes the upload over, and the earlier one is refused at its next part.
 """
 
-import errno
 import logging
 import secrets
 import threading
@@ -32,7 +31,6 @@ from errors import (
     InUse,
     Invalid,
     OffsetMismatch,
-    StorageFull,
     TooLarge,
     TooManyUploads,
     UnknownUpload,
@@ -255,10 +253,6 @@ class Uploads:
                 else:
                     upload = self._part_by_part(upload, writer, intake)
                 return upload
-            except OSError as error:
-                if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                    raise StorageFull() from error
-                raise
             finally:
                 if upload is taken or not upload.finished:  # the write of the last bytes removes the writer
                     self._release(id, writer)
