@@ -123,8 +123,8 @@ def build(
         models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
     results = Results(database, store, changes)
-    simulations = Simulations(database, store, datasets, notifier, changes, resolver, results)
-    simulations.dry_runs = options.dry_runs
+    simulations = Simulations(database, datasets, notifier, changes, resolver, results, options.dry_runs)
+    store_health = StoreHealth(store)
     return Platform(
         database=database,
         store=store,
@@ -152,8 +152,8 @@ def build(
             notifier,
             datasets,
             cache or NodeCache(home / "cache", store, options.connections),
+            store_health,
             home=home,
-            objects=store,
             own_environments=options.own_environments,
         ),
         finalization=Finalization(database, store, notifier, results),
@@ -171,5 +171,5 @@ def build(
             RegistrationLimits(largest=options.max_dataset, floor=floor),
         ),
         disk_floor=floor,
-        store_health=StoreHealth(store),
+        store_health=store_health,
     )

@@ -16,7 +16,7 @@ class StoreHealth:
     """Asks the store when its health is requested, at most once in AGE seconds, and one question at a time."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+        self.store = store
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._began = self._ended = float("-inf")
@@ -44,7 +44,7 @@ class StoreHealth:
     def _ask(self) -> None:
         problem = None
         try:
-            self._store.size(KEY)
+            self.store.size(KEY)
         except NotFound:
             pass
         except PlatformError as error:

@@ -384,7 +384,7 @@ def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
         platform.deletion.remove(id)
         return inheritance
 
-    monkeypatch.setattr("core.services.simulations.simulations.inherit", inherit_after_deletion)
+    monkeypatch.setattr("core.services.simulations.results.inherit", inherit_after_deletion)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
     assert client.get("/v1/simulations").json["items"] == []
     assert platform.simulations.list() == ([], None)
@@ -412,7 +412,7 @@ def test_a_retry_reads_results_that_are_compacted_meanwhile(
             assert not {*compacted} & {*platform.store.list(f"results/{id}/")}
         return inheritance
 
-    monkeypatch.setattr("core.services.simulations.simulations.inherit", inherit_after_compaction)
+    monkeypatch.setattr("core.services.simulations.results.inherit", inherit_after_compaction)
     response = client.post(f"/v1/simulations/{id}/retry")
     assert response.status_code == 201 and len(compacted) > 1
     results = client.get(f"{response.headers['Location']}/results").data.splitlines()

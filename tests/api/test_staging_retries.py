@@ -38,14 +38,7 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
     nowhere = Connection(name="own", endpoint=f"http://127.0.0.1:{free_ports(1)[0]}", access_key="a", secret_key="b")
     retry_limits = RetryLimits(connect=1.0, tries=1, first=0.01)
     cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), retry_limits=retry_limits)
-    return Staging(
-        platform.database,
-        platform.notifier,
-        platform.datasets,
-        cache,
-        home=home,
-        objects=platform.store,
-    )
+    return Staging(platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=home)
 
 
 def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
@@ -81,8 +74,8 @@ def test_staging_waits_for_an_unavailable_package_index_and_says_so(
         platform.notifier,
         platform.datasets,
         NodeCache(tmp_path / "node", platform.store),
+        platform.store_health,
         home=tmp_path,
-        objects=platform.store,
     )
     waiting = stage_often(platform, staging, model)
     assert waiting.reason and "the environment could not be prepared: " in waiting.reason
@@ -176,8 +169,8 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
         platform.notifier,
         WatchedDatasets(platform.datasets, deleted_event),  # type: ignore[arg-type]
         cache,
+        platform.store_health,
         home=settings.home,
-        objects=platform.store,
     )
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     digest = platform.datasets.get(drives)["digest"]

@@ -76,7 +76,7 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
     share_environments(disk.folder)
     cache = NodeCache(disk.folder / "node", platform.store)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, home=disk.folder, objects=platform.store
+        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=disk.folder
     )
     disk.fill()
     for _ in range(2 * ATTEMPTS):
@@ -101,7 +101,7 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, home=tmp_path, objects=platform.store
+        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=tmp_path
     )
     running, waiting = rig.submit(), rig.submit(model="theirs")
     stage(rig, staging, running)
@@ -124,7 +124,7 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, home=tmp_path, objects=platform.store
+        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=tmp_path
     )
     stage(rig, staging, id)
     ended = platform.simulations.get(id)

@@ -87,7 +87,7 @@ def staging_on(rig: DispatcherRig, store: ObjectStore, folder: Path) -> Staging:
     cache = NodeCache(folder / "node", store, retry_limits=limits)
     folder.mkdir()
     share_environments(folder)
-    return Staging(platform.database, platform.notifier, platform.datasets, cache, home=folder, objects=store)
+    return Staging(platform.database, platform.notifier, platform.datasets, cache, StoreHealth(store), home=folder)
 
 
 def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(

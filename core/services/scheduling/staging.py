@@ -24,7 +24,6 @@ from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
-from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
 from errors import (
     Conflict,
@@ -67,9 +66,9 @@ class Staging:
         notifier: Notifier,
         datasets: Datasets,
         cache: NodeCache,
+        store_health: StoreHealth,
         *,
         home: Path,
-        objects: ObjectStore,
         own_environments: Collection[str] = (),
     ) -> None:
         self._database = database
@@ -78,12 +77,11 @@ class Staging:
         self._environments = home / "environments"
         self._cache = cache
         self._plays = home / "plays"
-        self._objects = objects
-        self._bundles = Bundles(objects, database)
-        self._own_environments = frozenset(
-            own_environments
-        )  # executors with their own environments and without a shared folder
-        self._store_health = StoreHealth(objects)
+        self._objects = store_health.store
+        self._bundles = Bundles(self._objects, database)
+        #: Executors with their own environments and without a shared folder.
+        self._own_environments = frozenset(own_environments)
+        self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
     def ready(self, provenance: dict[str, Any], executor: str) -> bool:

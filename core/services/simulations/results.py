@@ -16,6 +16,7 @@ from core.domain.result_selection import ALL, Selection
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.services.simulations.archive_extras import ArchiveExtras
+from core.services.simulations.retries import Inheritance, inherit
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
@@ -35,6 +36,10 @@ class Results:
         self._objects = objects
         self._changes = changes
         self._extras = ArchiveExtras(database, objects)
+
+    def inheritable(self, id: str) -> Inheritance:
+        """Return the successful results of a simulation that has ended, which a retry takes over."""
+        return inherit(self._database, self._objects, id)
 
     # -- events
 

@@ -21,13 +21,12 @@ from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
-from core.services.simulations.retries import Inheritance, inherit
+from core.services.simulations.retries import Inheritance
 from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
 from core.store import executors, leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from datasets.objectstore.base import ObjectStore
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
 from runtimes.harness.evaluator.tasks import count
 
@@ -54,27 +53,25 @@ def _head_of(summary: str) -> _SummaryHead:
 
 
 class Simulations:
-    """Service of the simulations API."""
+    """Service of the simulations API; ``most_dry_runs``: most unfinished dry runs of all callers."""
 
     def __init__(
         self,
         database: Database,
-        store: ObjectStore,
         datasets: Datasets,
         notifier: Notifier,
         changes: Waiters,
         resolver: Resolver,
         results: Results,
+        most_dry_runs: int = dry_runs.DRY_RUNS,
     ) -> None:
-        #: Most unfinished dry runs of all callers.
-        self.dry_runs = dry_runs.DRY_RUNS
         self._database = database
-        self._store = store
         self._resolver = resolver
         self._datasets = datasets
         self._notifier = notifier
         self._changes = changes
         self._results = results
+        self._most_dry_runs = most_dry_runs
 
     # -- submit
 
@@ -137,7 +134,7 @@ class Simulations:
                         raise IdempotencyMismatch()
                     return str(previous.simulation_id)
             if submission.dry_run:
-                dry_runs.admit(c, self.dry_runs, moment, now)
+                dry_runs.admit(c, self._most_dry_runs, moment, now)
             self._datasets.keep(c, dataset)
             Models.keep(c, model)
             store.add(c, row | {"created_at": now}, stage)
@@ -357,7 +354,7 @@ class Simulations:
             return self.submit(submission, retry_of=id)[0]
         for last_try in (False, False, True):
             try:
-                return self.submit(submission, inheritance=inherit(self._database, self._store, id), retry_of=id)[0]
+                return self.submit(submission, inheritance=self._results.inheritable(id), retry_of=id)[0]
             except Conflict:  # its results were being compacted at this moment
                 if last_try:
                     raise
