@@ -229,7 +229,10 @@ def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) 
 
 @pytest.fixture
 def agent_with_one_warm_runner(tmp_path: Path) -> Iterator[Agent]:
-    """An agent with one warm runner, independent of the environments that other tests have prepared on this machine."""
+    """An agent with one warm runner, of the kind of its last launch; none before, whichever environments are there."""
+    run = tmp_path / "home/run"
+    run.mkdir(parents=True)
+    (run / "warm.json").write_text("[]")
     agent_process = Agent(tmp_path / "home", WINDTUNNEL_WARM_RUNNERS="1")
     yield agent_process
     if agent_process.process.poll() is None:
