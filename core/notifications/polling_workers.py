@@ -144,7 +144,9 @@ def _exit_code(pid: int, timeout: float) -> int:
     """Wait for a child; kill it at the timeout in seconds."""
     descriptor = os.pidfd_open(pid)
     try:
-        if not select.select([descriptor], [], [], timeout)[0]:
+        ended = select.poll()  # select.select takes no descriptor above 1,023
+        ended.register(descriptor, select.POLLIN)
+        if not ended.poll(timeout * 1000):
             logger.error("a job did not end at its timeout; its process %s is killed", pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from core.domain.launches import LaunchStatus, Phase
-from workers.executors.kubernetes.manifests.mpijob import LAUNCH, WORKERS_LOST
+from workers.executors.kubernetes.manifests.mpijob import WORKERS_LOST
 from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
 from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled
 from workers.executors.kubernetes.status_messages import (
@@ -380,10 +380,6 @@ def test_an_mpi_program_whose_launcher_reached_all_workers_has_succeeded() -> No
     assert settled(job)
     status = launch_status(job, [mpi_pod("replica", 5)], now=NOW, patience=PATIENCE)
     assert status == LaunchStatus(id="ax1x1", phase=Phase.ENDED, exit=0)
-
-
-def test_the_launcher_of_an_mpi_job_reports_lost_workers_in_the_words_that_are_expected() -> None:
-    assert f'echo "{WORKERS_LOST}" $lost >/dev/termination-log' in LAUNCH
 
 
 def test_an_mpi_program_past_its_deadline_was_ended_and_not_evicted() -> None:

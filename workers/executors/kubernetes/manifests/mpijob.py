@@ -22,12 +22,15 @@ PRTE_SETTINGS = {
 #: Home folder (with the ssh keys) and ssh server command of the operator's own images.
 HOME = "/home/mpiuser"
 SERVE = ("/usr/sbin/sshd", "-De", "-f", f"{HOME}/.sshd_config")
+#: Beginning of the termination message of a launcher that has lost workers.
+WORKERS_LOST = "Workers were lost:"
 #: Script of the launcher; $0 is its own DNS name, the arguments are mpirun's command.
 #: Before: DNS names resolve a moment after pods are ready, and mpirun resolves each once. MPICH's workers also resolve
 #: the launcher, which its own /etc/hosts would answer too early.
 #: After: the operator ends the workers, so the launcher itself looks for lost workers, 32 at once. No mpirun reports
 #: them, and that of Open MPI 5 may exit with 0. A worker that replaced another has another address.
-LAUNCH = r"""workers=
+LAUNCH = (
+    r"""workers=
 for host in $(sed "s/[ :].*//" /etc/mpi/hostfile); do
     until address=$(getent -s dns hosts "$host"); do sleep 0.1; done
     workers="$workers $host=${address%% *}"
@@ -50,13 +53,14 @@ lost=$(
     wait
 )
 [ -n "$lost" ] || exit "$code"
-echo "Workers were lost:" $lost >&2
-echo "Workers were lost:" $lost >/dev/termination-log
-[ "$code" -ne 0 ] || code=1
+"""
+    + f"""echo "{WORKERS_LOST}" $lost >&2
+echo "{WORKERS_LOST}" $lost >/dev/termination-log
+"""
+    + r"""[ "$code" -ne 0 ] || code=1
 exit "$code"
 """
-#: Beginning of the termination message of a launcher that has lost workers.
-WORKERS_LOST = "Workers were lost:"
+)
 
 
 def mpijob(pods: PodSpecBuilder) -> Object:
