@@ -109,24 +109,24 @@ def _file(
     leases: Leases, launch: CachedLaunch, name: str, environ: Environ, start: Start, *, links: bool
 ) -> Iterable[bytes]:
     """Answer with a file of a launch, or with a range of it, streamed from the object store."""
-    bundle = leases.bundle(launch, name)
-    if links and (url := leases.link(bundle, URL_LIFETIME)) is not None:
+    file = leases.files.find(launch.simulation, name)
+    if links and (url := leases.files.link(file, URL_LIFETIME)) is not None:
         start("307 Temporary Redirect", [("Location", url), ("Cache-Control", "no-store"), ("Content-Length", "0")])
         return []
     byte_range = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
     first = int(byte_range[1]) if byte_range else 0
-    stop = min(bundle.size, int(byte_range[2]) + 1) if byte_range and byte_range[2] else bundle.size
+    stop = min(file.size, int(byte_range[2]) + 1) if byte_range and byte_range[2] else file.size
     headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes")]
     if byte_range and not first < stop:
         start(
             "416 Range Not Satisfiable",
-            [*headers, ("Content-Range", f"bytes */{bundle.size}"), ("Content-Length", "0")],
+            [*headers, ("Content-Range", f"bytes */{file.size}"), ("Content-Length", "0")],
         )
         return []
-    chunks = leases.read(bundle, first, stop)
+    chunks = leases.files.read(file, first, stop)
     first_chunk = next(chunks, b"")  # before the head is sent: an error of the store still gets a response of its own
     if byte_range:
-        headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{bundle.size}"))
+        headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{file.size}"))
     status = HTTPStatus.PARTIAL_CONTENT if byte_range else HTTPStatus.OK
     start(f"{status} {status.phrase}", [*headers, ("Content-Length", str(stop - first))])
     return chain((first_chunk,), chunks)

@@ -79,7 +79,7 @@ def test_inputs_with_a_path_are_not_downloaded(runner_api: RunnerApi, inputs: Ca
 def test_an_interrupted_download_is_resumed(
     runner_api: RunnerApi, inputs: Callable[..., LaunchInputs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = runner_api.leases.read
+    read = runner_api.leases.files.read
     starts: list[int] = []
 
     def broken(bundle: Any, start: int, stop: int) -> Iterator[bytes]:
@@ -87,7 +87,7 @@ def test_an_interrupted_download_is_resumed(
         pieces = read(bundle, start, min(stop, start + 500_000))
         return pieces  # fewer bytes than the Content-Length
 
-    monkeypatch.setattr(runner_api.leases, "read", broken)
+    monkeypatch.setattr(runner_api.leases.files, "read", broken)
     model, _ = inputs().download(described_files(runner_api), model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
     assert starts == [0, 500_000, 1_000_000]

@@ -1,6 +1,5 @@
 """The runner API over a real database and object store, with one simulation that waits for a runner."""
 
-import contextlib
 import json
 import socket
 import subprocess
@@ -22,7 +21,6 @@ from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.catalogue import datasets
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import NotFound
 from tests.databases import sqlite_database
 from tests.local_notifier import LocalNotifier
 from tests.waiting import TIMEOUT, until
@@ -47,11 +45,7 @@ class _LeasesOfTestDatasets(Leases):
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
         play = {"definition": {"task_patience": 1.0}} | provenance["play"]
-        files = {}
-        for name in ("model", "play"):
-            with contextlib.suppress(NotFound):  # most tests need no bundle
-                bundle = self.bundle(launch, name)
-                files[name] = {"digest": bundle.digest, "size": bundle.size}
+        files = self.files.describe(row)  # most tests need none
         model = {"digest": row.digest} | provenance["model"]
         return {"launch": launch.id, "workers": launch.workers, "play": play, "model": model, "files": files}
 

@@ -18,15 +18,14 @@ from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.scheduling.launch_files import LaunchFiles
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.scheduling.storage_notes import StorageNotes
-from core.services.uploads import shipped_models
-from core.services.uploads.models import PROJECT, key_of
-from core.store import launches, leases, models, results, simulations
+from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Gone, NotFound, StoreUnavailable, Unauthorized
+from errors import Gone, StoreUnavailable, Unauthorized
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
@@ -44,15 +43,6 @@ class CachedLaunch:
     workers: int
     running: bool
     cached_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """An object in the store that a launch's runner may fetch; size in bytes."""
-
-    key: str
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +76,8 @@ class Leases:
             database, ChangeNotifier(database, notifier, interval=INTERVAL)
         )
         self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
+        #: Files for runners without a shared folder.
+        self.files = LaunchFiles(database, store)
         self._storage_notes = StorageNotes(database, notifier)
         self._cache_ttl = cache_ttl
         self._known: dict[str, CachedLaunch] = {}
@@ -140,57 +132,14 @@ class Leases:
         provenance = json.loads(row.provenance)
         definition = played(provenance["dataset"]).definition
         model = {"digest": row.digest, "format": provenance["model"]["format"]}
-        files = {
-            name: {"digest": bundle.digest, "size": bundle.size}
-            for name, bundle in (("model", self._model(row)), ("play", _play(row)))
-            if bundle is not None
-        }
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
             "workers": launch.workers,
             "play": provenance["play"] | {"definition": dict(definition)},
             "model": model,
-            "files": files,
+            "files": self.files.describe(row),
         }
-
-    # -- bundles, for runners without a shared folder
-
-    def bundle(self, launch: CachedLaunch, name: str) -> Bundle:
-        """Return a launch's bundle by name: ``model`` or ``play``. Raises NotFound if it has none."""
-        with self._database.read() as c:
-            row = simulations.find(c, launch.simulation)
-        bundle = self._model(row) if name == "model" else _play(row)
-        if bundle is None:
-            raise NotFound("This launch has no such file: its executor shares the platform's folders.")
-        return bundle
-
-    def read(self, bundle: Bundle, start: int, stop: int) -> Iterator[bytes]:
-        """Yield bytes [start, stop) of a bundle."""
-        return self._store.get(bundle.key, start, stop - start)
-
-    def link(self, bundle: Bundle, seconds: int) -> str | None:
-        """Return a presigned URL of the object store, valid for ``seconds``; None if runners cannot reach the store."""
-        return self._store.link(bundle.key, seconds=seconds)
-
-    def _model(self, row: Any) -> Bundle | None:
-        size = json.loads(row.bundle or "{}").get("model_size")
-        if size is None:
-            size = self._model_size(row.digest)
-        return Bundle(key_of(row.digest), row.digest, int(size)) if size is not None else None
-
-    def _model_size(self, digest: str) -> int | None:
-        """Return a model's size; the object store, which may be away, is asked only for a model that was deleted."""
-        with self._database.read() as c:
-            row = models.find(c, PROJECT, digest)
-        if row is not None:
-            return int(row.size)
-        if (shipped := shipped_models.find(digest)) is not None:
-            return shipped.size
-        try:
-            return self._store.size(key_of(digest))
-        except NotFound:
-            return None  # not uploaded to this store: the executor finds the model elsewhere
 
     # -- leases and reports
 
@@ -408,8 +357,3 @@ def _known(row: Any) -> CachedLaunch:
         running=running,
         cached_at=time.monotonic(),
     )
-
-
-def _play(row: Any) -> Bundle | None:
-    bundle = json.loads(row.bundle or "{}").get("play")
-    return Bundle(bundle["key"], bundle["digest"], int(bundle["size"])) if bundle else None
