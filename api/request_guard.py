@@ -88,6 +88,19 @@ def encode_refusal(error: PlatformError) -> tuple[int, bytes, dict[str, str]]:
     return status, body, SECURITY | headers
 
 
+def read_arrived(stream: Any, size: int, seconds: float) -> bytes | None:
+    """Return up to ``size`` bytes of a body that have arrived.
+
+    b"" if there are none after ``seconds``, None at the end.
+
+    The streams of the gateway (server/request_bodies.py) can do that; a stream of another server, as in tests, is read.
+    """
+    if (arrived := getattr(stream, "read_arrived", None)) is None:
+        return stream.read(size) or None
+    chunk: bytes | None = arrived(size, seconds)
+    return chunk
+
+
 class AnnouncedBody:
     """Body stream of an announced length; a body that ends early raises TruncatedUpload."""
 
@@ -104,7 +117,16 @@ class AnnouncedBody:
             chunk: bytes = self._stream.read(count)
         except OSError:
             chunk = b""
-        if not chunk and count:
+        return self._counted(chunk or None) if count else b""
+
+    def read_arrived(self, size: int, seconds: float) -> bytes | None:
+        """Return bytes that have arrived, as `read_arrived` does; raise TruncatedUpload as ``read`` does."""
+        if self._remaining == 0:
+            return None
+        return self._counted(read_arrived(self._stream, min(size, self._remaining), seconds))
+
+    def _counted(self, chunk: bytes | None) -> bytes:
+        if chunk is None:
             raise TruncatedUpload(
                 f"The body ended {self._remaining} bytes before its announced length. Nothing was stored."
             )

@@ -2,13 +2,11 @@
 
 import base64
 import binascii
-import queue
 import re
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from api.request_guard import read_arrived
 from core.domain.uploads import ALGORITHMS, Checksum
 from errors import BadRequest, Invalid, TruncatedUpload
 
@@ -31,13 +29,8 @@ MEDIA_TYPE = "application/offset+octet-stream"
 METHODS = frozenset({"HEAD", "GET", "POST", "PATCH", "DELETE", "OPTIONS"})
 #: Most characters of an Upload-Metadata header.
 LONGEST_METADATA = 4096
-#: Sizes of a read in bytes: smallest, first, largest. A read blocks until it is complete, so slow connections get small
-#: reads: a process that is killed loses the bytes of the read in progress.
-SMALLEST_READ, FIRST_READ, LARGEST_READ = 1 << 10, 1 << 12, 1 << 16
-#: Seconds that a read should take; after a slower read the next reads are smaller.
-READ_SECONDS = 0.1
-#: Most chunks that are read ahead while earlier chunks are written to disk.
-READ_AHEAD = 32
+#: Most bytes of a read.
+LARGEST_READ = 1 << 20
 #: Seconds between two polls of a connection without data.
 POLL_SECONDS = 0.1
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
@@ -110,60 +103,24 @@ def concat(text: str | None) -> tuple[str, list[str]]:
     return "final", [upload_id(reference) for reference in rest.split()]
 
 
-def received(stream: IO[bytes], length: int | None) -> Generator[bytes, None, None]:
+def received(stream: IO[bytes], length: int | None) -> Iterator[bytes]:
     """Yield the chunks of a body as they arrive, and ``b""`` every POLL_SECONDS while no data arrives.
 
     The iterator ends with the body or with the connection: the two cannot be distinguished without a Content-Length,
-    and need not be, because the offset tells the client how much was stored. Close the iterator before answering:
-    granian blocks all requests when a request is answered while its body is being read.
+    and need not be, because the offset tells the client how much was stored.
     """
-    chunks: queue.Queue[bytes | None] = queue.Queue(READ_AHEAD)
-    closed = threading.Event()
-
-    def read() -> None:
-        for chunk in _read(stream, length):
-            while not closed.is_set():
-                try:
-                    chunks.put(chunk, timeout=POLL_SECONDS)
-                    break
-                except queue.Full:
-                    continue
-            if closed.is_set():
-                return
-
-    reader = threading.Thread(target=read, name="upload-reader", daemon=True)
-    reader.start()
-    try:
-        while True:
-            try:
-                chunk = chunks.get(timeout=POLL_SECONDS)
-            except queue.Empty:
-                yield b""
-                continue
-            if chunk is None:
-                return
-            yield chunk
-    finally:
-        closed.set()
-        reader.join()
-
-
-def _read(stream: IO[bytes], length: int | None) -> Iterator[bytes | None]:
-    remaining, size = length, FIRST_READ
+    remaining = length
     while remaining is None or remaining > 0:
-        started_at = time.monotonic()
+        size = LARGEST_READ if remaining is None else min(LARGEST_READ, remaining)
         try:
-            chunk = stream.read(size if remaining is None else min(size, remaining))
+            chunk = read_arrived(stream, size, POLL_SECONDS)
         except (OSError, TruncatedUpload):
-            break
-        if not chunk:
-            break
+            return
+        if chunk is None:
+            return
         if remaining is not None:
             remaining -= len(chunk)
-        slow = time.monotonic() - started_at > READ_SECONDS
-        size = max(SMALLEST_READ, size // 4) if slow else min(LARGEST_READ, size * 2)
         yield chunk
-    yield None
 
 
 def is_upload(environ: "WSGIEnvironment") -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from granian import Granian
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, Loops
 from granian.log import LogLevels
 
 #: TCP keep-alive: seconds of idleness before the first probe, seconds between probes, unanswered probes until the
@@ -33,6 +33,7 @@ def serve(factory: str, *, address: str, port: int) -> None:
         address=address,
         port=port,
         interface=Interfaces.RSGI,
+        loop=Loops.uvloop,
         http=HTTPModes.http1,
         factory=True,
         workers=1,

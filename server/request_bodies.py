@@ -113,6 +113,8 @@ class RequestBody(io.RawIOBase):
         #: Bytes of the first chunk that have been read.
         self._start = 0
         self._buffered = 0
+        #: Bytes for which the request's thread waits: it is not woken for fewer.
+        self._awaited = 0
         self._complete = self._discarding = False
         self._error: PlatformError | None = None
         self._arrival: asyncio.Future[bytes] | None = None
@@ -157,7 +159,8 @@ class RequestBody(io.RawIOBase):
                 self._room.clear()
             if self._buffered >= FIRST_BYTES:
                 self.ready.set()
-            self._lock.notify()
+            if self._buffered >= self._awaited:
+                self._lock.notify()
         if full:
             self.progress.pause()
             await self._room.wait()
@@ -199,29 +202,49 @@ class RequestBody(io.RawIOBase):
         missing = -1 if size is None or size < 0 else size
         parts: list[bytes] = []
         while missing:
-            with self._lock:
-                while not self._chunks and not self.ended:
-                    self._lock.wait()
-                if not self._chunks:
-                    if self._error is not None and not parts:
-                        raise self._error
-                    break
-                chunk, start = self._chunks[0], self._start
-                if 0 < missing < len(chunk) - start:  # the rest stays where it is: copying it for each read is slow
-                    self._start = start + missing
-                    chunk = chunk[start : self._start]
-                else:
-                    self._chunks.popleft()
-                    self._start = 0
-                    chunk = chunk[start:]
-                was_full = self._buffered >= BUFFER // 2
-                self._buffered -= len(chunk)
-                has_room = was_full and self._buffered < BUFFER // 2
-            if has_room:
-                self._loop.call_soon_threadsafe(self._room.set)
+            chunk = self._take(missing, BUFFER // 2 if missing < 0 else min(missing, BUFFER // 2))
+            if chunk is None:
+                if self._error is not None and not parts:
+                    raise self._error
+                break
             parts.append(chunk)
             missing -= len(chunk) if missing > 0 else 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_arrived(self, size: int, seconds: float) -> bytes | None:
+        """Return up to ``size`` bytes that have arrived: when there are FIRST_BYTES, or after ``seconds``.
+
+        b"" if there are none, None at the end. Raise StalledBody if the server ended the body.
+        """
+        chunk = self._take(size, min(size, FIRST_BYTES), seconds)
+        if chunk is None and self._error is not None:
+            raise self._error
+        return chunk
+
+    def _take(self, most: int, awaited: int, seconds: float | None = None) -> bytes | None:
+        """Wait for ``awaited`` bytes, at most so many seconds; remove a chunk from the buffer, None at the end.
+
+        ``most``: most bytes of the chunk; a negative number: no limit.
+        """
+        with self._lock:
+            self._awaited = awaited
+            self._lock.wait_for(lambda: self._buffered >= awaited or self.ended, seconds)
+            if not self._chunks:
+                return None if self.ended else b""
+            chunk, start = self._chunks[0], self._start
+            if 0 < most < len(chunk) - start:  # the rest stays where it is: copying it for each read is slow
+                self._start = start + most
+                chunk = chunk[start : self._start]
+            else:
+                self._chunks.popleft()
+                self._start = 0
+                chunk = chunk[start:]
+            was_full = self._buffered >= BUFFER // 2
+            self._buffered -= len(chunk)
+            has_room = was_full and self._buffered < BUFFER // 2
+        if has_room:
+            self._loop.call_soon_threadsafe(self._room.set)
+        return chunk
 
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer, as `io` requires."""

@@ -9,6 +9,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from errors import PlatformError, TruncatedUpload
@@ -28,6 +29,8 @@ WHOLE = 1 << 20
 #: Most bytes and seconds of a request body that is still received, and discarded, after its request was answered: a
 #: client that sends its whole body before it reads cannot read the answer if the connection is reset.
 DRAIN_BYTES, DRAIN_SECONDS = 64 << 20, 15.0
+#: Seconds for which the first bytes of an upload are awaited without a thread: a small one is there by then.
+UPLOAD_WAIT = 0.05
 #: Seconds between two checks of the unfinished bodies.
 CHECK_INTERVAL = 0.5
 
@@ -67,8 +70,8 @@ class Gateway:
         self._checking = False
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called by granian before the first request."""
-        self._on_start()
+        """Called by granian before the event loop runs, which sets its own wake-up descriptor for signals then."""
+        loop.call_soon(self._on_start)
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         """Serve a request."""
@@ -120,7 +123,7 @@ class Gateway:
         """Serve a request while its body arrives; without a reader, the request is answered and the body discarded."""
         loop = asyncio.get_running_loop()
         body = environ["wsgi.input"] = RequestBody(loop, Reader.LOOP)
-        receiving = loop.create_task(_receive(protocol, body))
+        receiving = loop.create_task(_receive(protocol, body, int(environ.get("CONTENT_LENGTH", -1))))
         try:
             if reader is not None:
                 if error := await self._arrival(body, reader):
@@ -136,7 +139,11 @@ class Gateway:
         """Wait until a thread may be taken for the request of this body; return the error that refuses the request."""
         loop = asyncio.get_running_loop()
         self._check_bodies(loop)
-        if reader is Reader.THREAD:
+        if reader is Reader.UPLOAD:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UPLOAD_WAIT):
+                    await body.ready.wait()
+        elif reader is Reader.THREAD:
             if error := self._bodies.admit(body, Reader.LOOP, loop.time()):
                 return error
             await body.ready.wait()
@@ -234,13 +241,16 @@ def _pass_on(transport: Any, chunk: bytes) -> None:
         raise _Disconnected from error
 
 
-async def _receive(protocol: Any, body: RequestBody) -> None:
-    """Feed a body until its end, or until the connection ends: RSGI does not distinguish the two."""
+async def _receive(protocol: Any, body: RequestBody, length: int) -> None:
+    """Feed a body until its end, or until the connection ends: RSGI does not distinguish the two.
+
+    ``length``: announced bytes, of which the last are the end; -1: not announced.
+    """
     try:
         async for chunk in protocol:
             if chunk:
                 await body.feed(chunk)
-                if body.discarded > DRAIN_BYTES:
+                if body.progress.received == length or body.discarded > DRAIN_BYTES:
                     break
     finally:
         body.finish()

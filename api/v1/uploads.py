@@ -1,7 +1,6 @@
 """Routes /v1/uploads: resumable uploads (tus 1.0), and their list and description as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from functools import wraps
 from typing import Any
 
@@ -140,8 +139,8 @@ def has_upload_bytes() -> bool:
 def append(id: str, offset: int, length: int | None, checksum: Checksum | None) -> Upload:
     """Append the body of this request to an upload, in chunks as they arrive, so that memory use is constant."""
     announced = request.content_length
-    with closing(tus.received(request.environ["wsgi.input"], announced)) as chunks:
-        return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
+    chunks = tus.received(request.environ["wsgi.input"], announced)
+    return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
 
 
 def caller() -> str:

@@ -141,6 +141,15 @@ def test_a_body_that_ends_early_is_an_error() -> None:
         body.read(2)
 
 
+def test_an_announced_body_is_read_as_it_arrives() -> None:
+    body = AnnouncedBody(io.BytesIO(b"abcdef"), 4)
+    assert [body.read_arrived(3, 0.0) for _ in range(3)] == [b"abc", b"d", None]
+    short = AnnouncedBody(io.BytesIO(b"ab"), 4)
+    assert short.read_arrived(3, 0.0) == b"ab"
+    with pytest.raises(TruncatedUpload, match="2 bytes before"):
+        short.read_arrived(3, 0.0)
+
+
 def test_a_body_ends_at_its_announced_length() -> None:
     body = AnnouncedBody(io.BytesIO(b"one\ntwo\nthree"), 9)
     assert body.readline() == b"one\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,3 +134,50 @@ def test_bytes_that_arrived_before_a_stall_are_read_first() -> None:
             stream.read(10)
 
     run(stall())
+
+
+def test_bytes_are_read_as_they_arrive() -> None:
+    async def arrive() -> None:
+        stream = body(Reader.UPLOAD)
+        assert stream.read_arrived(100, 0.0) == b""
+        await stream.feed(b"abc")
+        await stream.feed(b"defg")
+        assert stream.read_arrived(2, 60.0) == b"ab"
+        assert [stream.read_arrived(100, 0.0) for _ in range(3)] == [b"c", b"defg", b""]
+        await stream.feed(b"end")
+        stream.finish()
+        assert stream.read_arrived(100, 60.0) == b"end"
+        assert stream.read_arrived(100, 60.0) is None
+
+    run(arrive())
+
+
+def test_a_body_that_the_server_ended_says_why_after_its_last_bytes() -> None:
+    async def stall() -> None:
+        stream = body(Reader.UPLOAD)
+        await stream.feed(b"abc")
+        stream.fail(StalledBody())
+        assert stream.read_arrived(100, 60.0) == b"abc"
+        with pytest.raises(StalledBody):
+            stream.read_arrived(100, 60.0)
+
+    run(stall())
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=20), st.integers(1, 50))
+def test_a_thread_that_waits_for_more_than_arrives_at_once_is_woken(chunks: list[bytes], size: int) -> None:
+    async def exchange() -> None:
+        stream = body()
+
+        def read_all() -> bytes:
+            return b"".join(iter(partial(stream.read, size), b""))
+
+        reading = asyncio.get_running_loop().run_in_executor(None, read_all)
+        for chunk in chunks:
+            await stream.feed(chunk)
+            await asyncio.sleep(0)
+        stream.finish()
+        async with asyncio.timeout(30):
+            assert await reading == b"".join(chunks)
+
+    run(exchange())
