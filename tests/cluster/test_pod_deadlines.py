@@ -1,7 +1,5 @@
 """Deadlines of models in real pods: the container init tells how much of the time the model server could use."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +43,22 @@ def submit(platform: PlatformRelease, source: str, tasks: int) -> str:
     return id
 
 
-@contextmanager
-def cpu_limit(platform: PlatformRelease, id: str, container: str) -> Iterator[None]:
-    """Limit the processor time of a container of a simulation's pod, as its CPU limit would."""
-    (pod,) = platform.pods(f"windtunnel/simulation={names.label(id)}")
-    (status,) = [status for status in pod["status"]["containerStatuses"] if status["name"] == container]
-    group = group_of(status["containerID"].rpartition("/")[2])
+def limit_cpu(container_id: str) -> None:
+    """Limit the processor time of a container, as its CPU limit would."""
+    group = group_of(container_id)
     if cgroups.unified():
         (group / "cpu.max").write_text(f"{QUOTA} {PERIOD}")
     else:
         (group / "cpu.cfs_quota_us").write_text(str(QUOTA))
-    yield
+
+
+def container_id(platform: PlatformRelease, id: str, container: str) -> str:
+    """Return the id of a container of a simulation's pod; "" until the kubelet has reported it."""
+    for pod in platform.pods(f"windtunnel/simulation={names.label(id)}"):
+        for status in pod["status"].get("containerStatuses", ()):
+            if status["name"] == container:
+                return str(status.get("containerID", "").rpartition("/")[2])
+    return ""
 
 
 def group_of(container_id: str) -> Path:
@@ -73,10 +76,11 @@ def test_a_model_in_a_pod_that_sleeps_past_its_deadline_is_timed_out(platform: P
 
 
 def test_a_model_in_a_pod_at_a_cpu_limit_misses_no_deadline(platform: PlatformRelease, own_cluster: Cluster) -> None:
-    id = submit(platform, COMPUTES, 40)
+    id = submit(platform, COMPUTES, 60)
     platform.until(lambda: platform.results(id), "there are results")
-    with cpu_limit(platform, id, "model-server"):
-        ended = platform.wait_for_end(id, 600.0)
+    platform.until(lambda: container_id(platform, id, "model-server"), "the kubelet reports the container")
+    limit_cpu(container_id(platform, id, "model-server"))
+    ended = platform.wait_for_end(id, 600.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(id))
     results: list[dict[str, Any]] = platform.results(id)
     assert {result["status"] for result in results} == {"ok"}, results
