@@ -132,7 +132,8 @@ class Agent:
         if _CREDENTIALS.unpack(peer)[1] not in {os.getuid(), 0}:
             writer.close()
             return
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
+        # CancelledError: at the agent's end, whose streams would log a cancelled task as an error.
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError, asyncio.CancelledError):
             while line := await reader.readline():
                 writer.write(json.dumps(await self._execute(line)).encode() + b"\n")
                 await writer.drain()

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -45,8 +46,9 @@ class Bench:
 class Agent:
     """A real node agent with its own home."""
 
-    def __init__(self, home: Path, **settings: str) -> None:
+    def __init__(self, home: Path, *, stderr: IO[bytes] | None = None, **settings: str) -> None:
         self.home = home
+        self.stderr = stderr
         self.environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_WORKERS": "2", **settings}
         (home / "run").mkdir(parents=True, exist_ok=True)
         if not (home / "environments").exists():
@@ -56,7 +58,7 @@ class Agent:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "server", "agent"]
-        self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environ})
+        self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environ}, stderr=self.stderr)
         self.executor = LocalExecutor(self.home / "run/agent.sock")
         until(self.is_ready)
 
@@ -225,6 +227,18 @@ def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) 
     assert agent.end() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in runners)
     assert not (agent.home / "run/agent.sock").exists()
+
+
+def test_an_agent_that_is_ended_while_a_client_is_connected_logs_no_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with open(log, "wb") as output:
+        agent = Agent(tmp_path / "home", stderr=output)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(agent.home / "run/agent.sock"))
+        client.sendall(b'{"verb": "running"}\n')
+        assert client.recv(100)  # the connection is open, and waits for the next request
+        assert agent.end() == 0
+    assert "node agent is ready" in log.read_text() and "ERROR" not in log.read_text()
 
 
 @pytest.fixture
