@@ -21,6 +21,8 @@ ORPHAN_INTERVAL = 60.0
 #: Seconds until the warm pool is refilled after a launch was taken (which starts up meanwhile) and between attempts to
 #: complete it; and the number of such attempts after which the interval doubles each time.
 REFILL, QUICK_REFILLS = 1.0, 10
+#: Seconds for which an executor that has never answered may be starting; then it is a failure.
+STARTUP = 10.0
 
 
 class ManagedExecutor:
@@ -43,6 +45,7 @@ class ManagedExecutor:
         self._clock = clock
         self.last_error: str | None = None  # of the last call; None: it succeeded
         self._failing_since: float | None = None
+        self._has_answered = self._warned = False
         self._failures = 0
         self._try_at = 0.0
         self._search_at = 0.0
@@ -127,17 +130,22 @@ class ManagedExecutor:
 
     def answered(self) -> None:
         """Record an answer: healthy, no back-off."""
-        if self._failing_since is not None:
+        if self._warned:
             logger.warning("executor %s answers again", self.name)
+        if self._failing_since is not None:
             self.search_orphans_soon()  # launches given up in the meantime may still run there
             self.last_error = None
+        self._has_answered, self._warned = True, False
         self._failing_since, self._failures, self._try_at = None, 0, 0.0
 
     def failed(self, error: OSError) -> None:
         """Record an unanswered call: retry with exponential back-off."""
         if self._failing_since is None:
             self._failing_since = self._clock()
+        starts = not self._has_answered and self._clock() - self._failing_since < STARTUP
+        if not self._warned and not starts:
             logger.warning("executor %s does not answer: %s", self.name, error)
+            self._warned = True
         self.last_error = str(error)[:500] or type(error).__name__
         pause = min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._failures)
         self._failures += 1
