@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ console = Console()
 def main() -> int:
     """Run the demo; return 0 if both simulations succeeded."""
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the platform ends with the demo
     environ = dict(os.environ)
     os.environ["NO_PROXY"] = "*"  # the demo itself sends requests to this machine only; the platform keeps its proxies
     try:

@@ -202,8 +202,12 @@ def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> It
         _wait_until_ready(server, url)
         yield Platform(url, settings.token)
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        _stop(server)
+
+
+def _stop(server: "subprocess.Popen[bytes]") -> None:
+    server.terminate()
+    server.wait(timeout=30)
 
 
 def _start(
@@ -223,8 +227,12 @@ def _start(
         tell(f"Starting Windtunnel at {url} ...")
         variables = {"WINDTUNNEL_PORT": str(ports.api), "WINDTUNNEL_RUNNER_API_PORT": str(ports.runner_api)}
         server = subprocess.Popen([sys.executable, "-m", "server", "run"], env={**environ, **variables})
-        while server.poll() is None and not listens(server.pid, ports.api):
-            time.sleep(POLL_INTERVAL)
+        try:
+            while server.poll() is None and not listens(server.pid, ports.api):
+                time.sleep(POLL_INTERVAL)
+        except BaseException:
+            _stop(server)
+            raise
         if server.returncode is None:
             return server, url
         if server.returncode != REFUSED or free(settings.host, ports.api):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from scripts.demo_platform import NotStarted, open_platform
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import PlatformProcess
+from tests.waiting import until
 
 TOKEN = "token-of-the-demo-tests"
 
@@ -128,6 +130,19 @@ def test_the_demo_sends_the_token_of_the_platform_that_runs_whatever_its_own_env
             assert client.get("/v1/simulations")["items"] == []
 
 
+@pytest.mark.parametrize("ready", [False, True], ids=["starting", "ready"])
+def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess, ready: bool) -> None:
+    command = [sys.executable, "-m", "scripts.demo"]
+    environ = environ_of(idle, idle.port, idle.runner_api_port)
+    demo = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
+    lock = idle.home / "run/supervisor.lock"
+    until(lambda: idle.ready() if ready else lock.exists() and lock.read_text(), message="it does not start")
+    supervisor = int(lock.read_text())
+    demo.terminate()
+    assert demo.wait(60) == 130
+    assert not Path(f"/proc/{supervisor}").exists() and not idle.ready()
+
+
 def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: PlatformProcess) -> None:
     command = [sys.executable, "-m", "scripts.demo"]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
@@ -137,5 +152,5 @@ def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: Platform
         assert demo.stdout.readline().startswith(f"Starting Windtunnel at {idle.url}")
         assert not idle.ready()
     finally:
-        os.killpg(demo.pid, 2)
+        os.killpg(demo.pid, signal.SIGTERM)  # SIGINT may be ignored: a shell's background job inherits that
         demo.communicate(timeout=60)
