@@ -74,6 +74,7 @@ def test_simulations_are_staged_run_and_finalized_while_packets_to_redis_are_dro
     run_one(platform)
 
 
+@pytest.mark.timeout(LONG_OUTAGE + 300)
 def test_redis_away_for_minutes_under_load_stops_nothing(
     start_platform: StartPlatform, proxy: SeveredConnections, tmp_path: Path
 ) -> None:
