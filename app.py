@@ -51,6 +51,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             streams=settings.streams,
             lease_ttl=settings.lease_ttl.total_seconds(),
             upload_ttl=settings.upload_ttl.total_seconds(),
+            max_unpacked=settings.max_unpacked,
             max_upload=settings.max_upload,
             max_resumable=settings.max_resumable,
             max_dataset=settings.max_dataset,
@@ -194,14 +195,14 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.datasets.file_sources import Sources
     from core.services.datasets.scenario_specs import ScenarioSpecs
-    from core.services.scheduling.leases import Leases
+    from core.services.scheduling.leases import LeaseOptions, Leases
 
     os.umask(UMASK)
     settings = Settings.from_env(os.environ)
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
-    ttl = settings.lease_ttl.total_seconds()
+    options = LeaseOptions(ttl=settings.lease_ttl.total_seconds(), max_unpacked=settings.max_unpacked)
     database, store = Database(settings.database), store_of(settings)
     specs = ScenarioSpecs(database, store, Sources(store, connections_of(settings)))
-    leases = Leases(database, store, notifier, ttl=ttl, specs=specs)
+    leases = Leases(database, store, notifier, options=options, specs=specs)
     on_shutdown(leases.stop_waiting)
     return runner_api.create(leases)

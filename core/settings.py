@@ -75,6 +75,8 @@ class Settings:
     max_upload: int = 4 << 30
     #: Largest resumable upload, in bytes; one of several partial uploads too.
     max_resumable: int = 64 << 30
+    #: Most bytes of the files of a model that is an archive (zip, tar), and of a model's Python environment.
+    max_unpacked: int = 4 << 30
     #: Seconds without a byte of a request's body after which the request is answered 408.
     body_timeout: timedelta = timedelta(seconds=30)
     #: Fewest bytes per second, on average, of a body that lasts longer than that; a resumable upload may be slower.

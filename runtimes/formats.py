@@ -56,14 +56,16 @@ def listed() -> str:
     )
 
 
-def detect(path: Path, filename: str | None = None, *, default: str | None = None) -> str:
+def detect(
+    path: Path, filename: str | None = None, *, default: str | None = None, members: tuple[str, ...] | None = None
+) -> str:
     """Return the format of a file by its first bytes, the names in it if it is a zip, or its own name.
 
-    ``default`` is the format of a file that is of no known format, unless this format refuses it. Raise UnknownFormat
-    with the next step, or BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for
-    their shapes: only a sandboxed model server does that.
+    ``members``: the names in it if it is a tar. ``default`` is the format of a file that is of no known format, unless
+    this format refuses it. Raise UnknownFormat with the next step, or BadArchive if it is a zip that must not be
+    unpacked. Models are not parsed here, not even for their shapes: only a sandboxed model server does that.
     """
-    sample = sample_of(path, filename)
+    sample = sample_of(path, filename, members)
     try:
         return decide(sample, formats())
     except UnknownFormat:
@@ -73,11 +75,12 @@ def detect(path: Path, filename: str | None = None, *, default: str | None = Non
         return default
 
 
-def sample_of(path: Path, filename: str | None = None) -> Sample:
+def sample_of(path: Path, filename: str | None = None, members: tuple[str, ...] | None = None) -> Sample:
     """Read what formats are recognised by. Raise BadArchive if the file is a zip that must not be unpacked."""
     with open(path, "rb") as file:
         head = file.read(HEAD)
-    members = tuple(archives.names(path)) if head.startswith(ZIP) else None
+    if head.startswith(ZIP):
+        members = tuple(archives.names(path))
     return Sample(head=head, size=path.stat().st_size, filename=filename or "", members=members)
 
 

@@ -221,6 +221,7 @@ def agent(settings: Settings) -> int:
     """Run the node agent: this machine's warm runners and node cache."""
     from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
+    from datasets.nodecache.model_files import ModelFiles
     from runtimes.harness import sandbox
     from workers.node_agent import Agent, WarmRunnerOptions
     from workers.warm_runners import WarmKind
@@ -231,13 +232,15 @@ def agent(settings: Settings) -> int:
     if initial_dataset := datasets().get(dataset):
         initial = WarmKind(runtime=runtime, format=format, dataset=dataset, version=initial_dataset.version)
 
+    cache = node_cache(settings, store_of(settings), connections_of(settings))
+
     async def serve() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await Agent(
             home=settings.home.resolve(),
-            cache=node_cache(settings, store_of(settings), connections_of(settings)),
+            models=ModelFiles(cache, largest=settings.max_unpacked),
             cores=settings.max_workers,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,

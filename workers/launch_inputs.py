@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from errors import BadArchive, TooLarge
+from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.runner_api_client import (
     LONGEST_PAUSE,
     PATIENCE,
@@ -28,7 +31,7 @@ from runtimes.harness.runner.runner_api_client import (
     Unreachable,
     connection,
 )
-from runtimes.harness.runner.worker import SetupFailed
+from runtimes.harness.runner.worker import ModelRejected, SetupFailed
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import CacheClient
@@ -180,6 +183,30 @@ class LaunchInputs:
         draft.rename(folder)
         packed.unlink()
         return folder
+
+
+def unpacked_model(model: str, folder: Path, largest: int) -> str:
+    """Unpack a model that is an archive into a model folder; return the path of its files, or of the model.
+
+    ``largest``: most bytes of the files. Raises ModelRejected for an archive that cannot be unpacked.
+    """
+    from datasets.versions.archives.decompression import detect_format
+    from datasets.versions.archives.extraction import extract, source_of
+
+    archive, target = Path(model), folder / MODEL
+    if target.is_dir() or detect_format(source_of(archive)) is None:
+        return str(target) if target.is_dir() else model
+    draft = folder.parent / f".{secrets.token_hex(8)}"
+    draft.mkdir(mode=0o755)
+    try:
+        extract(archive, draft, largest=largest)
+    except (BadArchive, TooLarge) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise ModelRejected(f"The model cannot be unpacked: {error.detail}", "invalid") from None
+    for above, _, _ in os.walk(draft):
+        os.chmod(above, 0o755)
+    draft.rename(target)
+    return str(target)
 
 
 def matches(file: BufferedRandom, digest: str) -> bool:

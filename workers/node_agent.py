@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import LaunchStatus, Phase
-from datasets.nodecache.node_cache import NodeCache
+from datasets.nodecache.model_files import ModelFiles, StoredModel
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
+from runtimes import formats
+from runtimes.harness.runner import model_folder
 from workers.warm_runners import WarmKind, WarmRunner, worker_spec_for
 
 logger = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class Agent:
         self,
         *,
         home: Path,
-        cache: NodeCache,
+        models: ModelFiles,
         cores: int,
         sandbox: int | None,
         refusal: str | None,
@@ -79,7 +81,8 @@ class Agent:
         fetch_timeout: float = FETCH_TIMEOUT,
     ) -> None:
         self._launches = home / "launches"
-        self._cache = cache
+        self._models = models
+        self._model_folders = home / "cache" / "model_folders"
         self._environments = home / "environments"
         self._plays = home / "plays"
         self._run = home / "run"
@@ -104,6 +107,8 @@ class Agent:
         for folder in (self._launches, self._run, self._warm_runners):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
+        self._model_folders.mkdir(parents=True, exist_ok=True)
+        model_folder.remove_abandoned(map(str, self._model_folders.iterdir()))
         path = self._run / "agent.sock"
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve_connection, path, limit=MAX_REQUEST)
@@ -171,13 +176,13 @@ class Agent:
             raise
 
     async def _model_of(self, launch: Mapping[str, Any]) -> Path:
-        """Return the file of a launch's model. Raise StoreUnavailable if it does not arrive in time.
+        """Return the file of a launch's model, or its folder. Raise StoreUnavailable if it does not arrive in time.
 
         The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
         """
-        fetched = asyncio.to_thread(
-            self._cache.object, launch["model_key"], launch["model_digest"], holder=launch["simulation_id"]
-        )
+        format = formats.formats()[launch["format"]]
+        model = StoredModel(launch["model_key"], launch["model_digest"], archive=format.unpacked)
+        fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
             return await asyncio.wait_for(fetched, self._fetch_timeout)
         except TimeoutError:
@@ -301,11 +306,14 @@ class Agent:
                 logger.info("warm runner started for runtime %s, dataset %s", kind.runtime, kind.dataset)
 
     def _start_runner(self, kind: WarmKind, workers: int) -> WarmRunner | None:
-        spec = worker_spec_for(kind, self._environments, self._sandbox, self._plays)
+        name = f"{os.getpid()}-{self._started}"
+        folder = str(self._model_folders / name)
+        spec = worker_spec_for(kind, self._environments, self._sandbox, self._plays, model_folder=folder)
         if spec is None:
             return None
         self._started += 1
-        warm_runner = WarmRunner(kind, spec, workers, self._warm_runners / f"{os.getpid()}-{self._started}.log")
+        model_folder.create(folder)
+        warm_runner = WarmRunner(kind, spec, workers, self._warm_runners / f"{name}.log")
         asyncio.get_running_loop().add_reader(warm_runner.pidfd, self._on_exit, warm_runner)
         return warm_runner
 

@@ -40,6 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtimes.harness.runner import model_folder
 from runtimes.harness.runner.processes import LocalSpawner, Spawner, WorkerSpec
 from runtimes.harness.runner.remote_spawner import RemoteSpawner
 from runtimes.harness.runner.runner import (
@@ -59,7 +60,7 @@ from runtimes.harness.runner.runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
-from workers.launch_inputs import DATASET_FOLDER, LaunchInputs
+from workers.launch_inputs import DATASET_FOLDER, LaunchInputs, unpacked_model
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import CacheClient
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 TERMINATION_LOG, MAX_MESSAGE = Path("/dev/termination-log"), 4000
 #: Environment variable with the cache service's nodes, and file name of the pod's token for them.
 CACHE_NODES, CACHE_TOKEN = "WINDTUNNEL_SCS_NODES", "scs"
+#: Name of the folder, among a launch's files, that model servers see.
+MODEL_FOLDER = "model_server"
 #: A pod's shared folder, and the users of its containers, as in the manifests.
 FILES, CONTAINER_USERS = "/run/windtunnel/files", {"evaluator": 10002, "model_server": 10003}
 
@@ -117,6 +120,8 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     if not dataset:  # evaluators start before its folder exists
         Path(folder).mkdir(parents=True, exist_ok=True)
         fields |= {"dataset": f"{folder}/{DATASET_FOLDER}", "within": folder}
+    model_folder.create(f"{folder}/{MODEL_FOLDER}")
+    fields["model_folder"] = f"{folder}/{MODEL_FOLDER}"
     spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
     spawner: Spawner = LocalSpawner(spec)
     if remote_spawner is not None:
@@ -131,7 +136,8 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     def fetch_inputs(description: Mapping[str, Any], stop: threading.Event) -> str:
         inputs = LaunchInputs(credentials, stop, Path(folder), cache)
         model, _ = inputs.download(description.get("files", {}), model=document.get("model"), dataset=dataset)
-        return model
+        largest = description.get("model", {}).get("largest_unpacked")
+        return model if largest is None else unpacked_model(model, Path(spec.model_folder), largest)
 
     name = document.get("name", socket.gethostname())
     launch = LaunchDocument(credentials=credentials, workers=workers, name=f"{name}-" if name else "")

@@ -5,6 +5,7 @@ Spawn from the main thread only: a process's request to die with its parent foll
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,7 +35,9 @@ class WarmKind:
     play: str = ""
 
 
-def worker_spec_for(kind: WarmKind, folder: Path, sandbox: int | None, plays: Path) -> WorkerSpec | None:
+def worker_spec_for(
+    kind: WarmKind, folder: Path, sandbox: int | None, plays: Path, *, model_folder: str = ""
+) -> WorkerSpec | None:
     """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready.
 
     ``folder`` contains the prepared environments, ``plays`` the staged datasets.
@@ -60,6 +63,7 @@ def worker_spec_for(kind: WarmKind, folder: Path, sandbox: int | None, plays: Pa
         format=kind.format,
         isolation=isolation,
         sandbox=sandbox,
+        model_folder=model_folder,
     )
 
 
@@ -74,6 +78,7 @@ class WarmRunner:
     def __init__(self, kind: WarmKind, spec: WorkerSpec, workers: int, log: Path) -> None:
         self.kind = kind
         self.log = log
+        self._model_folder = spec.model_folder
         self.exit: int | None = None
         self.reason: str | None = None
         local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -126,6 +131,8 @@ class WarmRunner:
         self.reason = self._sent_reason() or self.reason or ending(self.exit)
         self._control.close()
         os.close(self.pidfd)
+        if self._model_folder:
+            shutil.rmtree(self._model_folder, ignore_errors=True)
         return self.exit
 
     def _sent_reason(self) -> str | None:

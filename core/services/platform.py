@@ -15,7 +15,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.executors import Executors
-from core.services.scheduling.leases import Leases
+from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
@@ -32,6 +32,7 @@ from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
+from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
@@ -86,6 +87,7 @@ class PlatformOptions:
     lease_ttl: float = 10.0
     upload_ttl: float = 86_400.0
     max_upload: int = 4 << 30
+    max_unpacked: int = 4 << 30
     max_resumable: int = 64 << 30
     max_dataset: int = 1 << 40
     disk_floor: int = 0
@@ -143,7 +145,7 @@ def build(
             database,
             store,
             notifier,
-            ttl=options.lease_ttl,
+            options=LeaseOptions(ttl=options.lease_ttl, max_unpacked=options.max_unpacked),
             specs=ScenarioSpecs(database, store, sources),
             launch_waiters=LaunchWaiters(database, change_notifier),
         ),
@@ -151,7 +153,7 @@ def build(
             database,
             notifier,
             datasets,
-            cache or NodeCache(home / "cache", store, options.connections),
+            ModelFiles(cache or NodeCache(home / "cache", store, options.connections), largest=options.max_unpacked),
             store_health,
             home=home,
             own_environments=options.own_environments,

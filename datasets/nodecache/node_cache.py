@@ -4,18 +4,15 @@ The threads and processes of a node coordinate by locks and files alone, so that
 """
 
 import contextlib
-import json
+import hashlib
 import logging
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 
-from core.domain.full_disks import is_disk_full
 from datasets.download.downloader import (
-    PROGRESS_INTERVAL,
     THREADS,
     DownloadCounts,
     Downloader,
@@ -24,6 +21,7 @@ from datasets.download.downloader import (
 )
 from datasets.download.partial_tree import PartialTree, is_intact
 from datasets.nodecache.disk_cache import DEFAULT_POLICY, DiskCache
+from datasets.nodecache.entry_lock import EntryLock, ProgressReporter, disk_full_as_node_full
 from datasets.nodecache.locks import locked
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
@@ -31,37 +29,16 @@ from datasets.scs_client.client import CacheClient
 from datasets.versions import manifest
 from datasets.versions.manifest import ManifestEntry
 from errors import (
-    BadName,
     Corrupt,
-    LargerThanCache,
     NodeFull,
-    OriginChanged,
-    OriginFailed,
-    OriginRefused,
-    PlatformError,
-    StoreUnavailable,
 )
 
 __all__ = ["DownloadProgress", "NodeCache"]
 
 logger = logging.getLogger(__name__)
 
-#: Errors of a failed download that are also raised to the callers that waited for it, so that they do not repeat it.
-SHARED_ERRORS = {
-    error.slug: error
-    for error in (
-        OriginFailed,
-        OriginRefused,
-        OriginChanged,
-        Corrupt,
-        LargerThanCache,
-        NodeFull,
-        BadName,
-        StoreUnavailable,
-    )
-}
-
-
+#: Source of the files of a derived tree, in its manifest.
+DERIVED = "derived"
 #: Seconds after which a cached entry is verified again, and the disk bandwidth in bytes/s that a scrub may use.
 SCRUB_AGE, SCRUB_BANDWIDTH = 7 * 86_400.0, 200e6
 
@@ -98,9 +75,9 @@ class NodeCache:
         id = _id(digest)
         return self._disk.tree(id) if self._disk.is_complete(id) else None
 
-    def has_object(self, digest: str) -> bool:
-        """Return whether an object is complete on this node."""
-        return self._disk.object(_id(digest)).exists()
+    def object_path(self, digest: str) -> Path:
+        """Return the path of an object, which exists if the object is complete on this node."""
+        return self._disk.object(_id(digest))
 
     def hold(self, digest: str, holder: str) -> None:
         """Pin a tree or object, present or not yet, until ``release(holder)``."""
@@ -154,6 +131,29 @@ class NodeCache:
                 path = self._download_tree(id, digest, entries, on_progress)
         return path
 
+    def derived(
+        self,
+        digest: str,
+        make: Callable[[Path, Callable[[DownloadProgress], None]], None],
+        *,
+        size: int,
+        holder: str,
+        on_progress: Callable[[DownloadProgress], None] = ignore_progress,
+    ) -> Path:
+        """Return a read-only folder that ``make`` fills once on this node; pinned for ``holder`` until released.
+
+        ``digest`` names the inputs of ``make``, which has the same result wherever it is called with them. ``make``
+        gets an empty folder, and a callback for its progress. ``size``: bytes to reserve while it works.
+        """
+        self.hold(digest, holder)
+        if (path := self.ready(digest)) is not None:
+            return path
+        id = _id(digest)
+        with self._entry_lock(id, on_progress):
+            if (path := self.ready(digest)) is None:
+                path = self._derive(id, make, size, on_progress)
+        return path
+
     def verify(self, digest: str, *, pace: float | None = None) -> list[str]:
         """Read a whole tree or object, repair damaged files from the origin, and return the names of those files.
 
@@ -180,15 +180,15 @@ class NodeCache:
 
     # -- under the entry's lock
 
-    def _entry_lock(self, id: str, on_progress: Callable[[DownloadProgress], None]) -> "_EntryLock":
-        return _EntryLock(self._disk, id, on_progress)
+    def _entry_lock(self, id: str, on_progress: Callable[[DownloadProgress], None]) -> EntryLock:
+        return EntryLock(self._disk, id, on_progress)
 
     def _download_object(self, id: str, key: str, digest: str) -> None:
         entry = ManifestEntry(id, self._store.size(key), digest, f"store:{key}")
         partial = PartialTree(self._disk.partial(id, "object"))
         self._disk.reserve(id, entry.size)
         try:
-            with _disk_full_as_node_full():
+            with disk_full_as_node_full():
                 self._downloader.fetch([entry], partial, DownloadCounts(1, entry.size), ignore_progress)
                 target = self._disk.object(id)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -210,14 +210,14 @@ class NodeCache:
         self._disk.resume_partial(id)
         folder = self._disk.partial(id, "tree")
         resumed = folder.exists()
-        with _disk_full_as_node_full():
+        with disk_full_as_node_full():
             files, size = self._copy_manifest(id, digest, entries())
             self._disk.reserve(id, size)
         try:
-            with _disk_full_as_node_full():
+            with disk_full_as_node_full():
                 partial = PartialTree(folder)
                 counts = DownloadCounts(files, size)
-                reporter = _ProgressReporter(self._disk.partial(id, "progress"), on_progress)
+                reporter = ProgressReporter(self._disk.partial(id, "progress"), on_progress)
                 self._downloader.fetch(self._missing(id, partial, counts, resumed), partial, counts, reporter)
                 partial.make_read_only()
                 path = self._disk.publish(id, folder, self._disk.partial(id, "manifest"), files, size)
@@ -228,6 +228,29 @@ class NodeCache:
             self._disk.release_reservation(id)
         on_progress(counts.progress())
         return path
+
+    def _derive(
+        self,
+        id: str,
+        make: Callable[[Path, Callable[[DownloadProgress], None]], None],
+        size: int,
+        on_progress: Callable[[DownloadProgress], None],
+    ) -> Path:
+        self._disk.resume_partial(id)
+        folder = self._disk.partial(id, "tree")
+        PartialTree(folder).discard()  # of a process that was killed
+        self._disk.reserve(id, size)
+        partial = PartialTree(folder)
+        try:
+            with disk_full_as_node_full():
+                make(folder, ProgressReporter(self._disk.partial(id, "progress"), on_progress))
+                manifest_path = self._disk.partial(id, "manifest")
+                files, written = _write_manifest(folder, manifest_path)
+                partial.make_read_only()
+                return self._disk.publish(id, folder, manifest_path, files, written)
+        finally:
+            partial.discard()
+            self._disk.release_reservation(id)
 
     def _copy_manifest(self, id: str, digest: str, entries: Iterator[ManifestEntry]) -> tuple[int, int]:
         """Write the manifest beside the partial tree, check its digest, and return its number of files and bytes.
@@ -278,8 +301,10 @@ class NodeCache:
                 time.sleep(entry.size / pace)
         if damaged:
             names = [entry.path for entry in damaged]
-            logger.warning("node cache: dataset %s is damaged in %d files, first %r", digest, len(names), names[0])
+            logger.warning("node cache: tree %s is damaged in %d files, first %r", digest, len(names), names[0])
             self._disk.invalidate(id)
+            if damaged[0].source == DERIVED:
+                return names  # it is made again when it is needed
             self._replace(id, damaged)
             self._disk.write_marker(id, marker)
         return [entry.path for entry in damaged]
@@ -290,7 +315,7 @@ class NodeCache:
         partial = PartialTree(self._disk.partial(id, "mended"))
         try:
             counts = DownloadCounts(len(entries), sum(entry.size for entry in entries))
-            with _disk_full_as_node_full():
+            with disk_full_as_node_full():
                 self._downloader.fetch(entries, partial, counts, ignore_progress)
             for entry in entries:
                 target = tree / entry.path
@@ -298,80 +323,6 @@ class NodeCache:
                     os.replace(partial.path(entry), target)
         finally:
             partial.discard()
-
-
-class _EntryLock:
-    """The lock of one tree or object. A caller that waited for a failed download fails with the download's error."""
-
-    def __init__(self, disk: DiskCache, id: str, on_progress: Callable[[DownloadProgress], None]) -> None:
-        self._disk = disk
-        self._failure = disk.partial(id, "failure")
-        self._progress = disk.partial(id, "progress")
-        self._on_progress = on_progress
-        self._reported_at = time.monotonic()
-        self._since = time.time()
-        self._lock = locked(disk.lock(id), self._report_while_waiting)
-
-    def __enter__(self) -> None:
-        if self._lock.__enter__():
-            try:
-                self._raise_shared_failure()
-            except BaseException:
-                self._lock.__exit__(None, None, None)
-                raise
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            self._progress.unlink(missing_ok=True)
-            if isinstance(error, PlatformError) and error.slug in SHARED_ERRORS:
-                with contextlib.suppress(OSError):  # without the file, each waiting caller tries for itself
-                    self._failure.parent.mkdir(parents=True, exist_ok=True)
-                    self._failure.write_text(json.dumps([time.time(), error.slug, error.detail]))
-            else:
-                self._failure.unlink(missing_ok=True)
-        finally:
-            self._lock.__exit__(None, None, None)
-
-    def _report_while_waiting(self) -> None:
-        if time.monotonic() - self._reported_at >= PROGRESS_INTERVAL:
-            self._reported_at = time.monotonic()
-            try:
-                self._on_progress(DownloadProgress(**json.loads(self._progress.read_bytes())))
-            except (OSError, ValueError, TypeError):
-                return
-
-    def _raise_shared_failure(self) -> None:
-        try:
-            at, slug, detail = json.loads(self._failure.read_bytes())
-        except (OSError, ValueError):
-            return
-        if at >= self._since:
-            raise SHARED_ERRORS[slug](detail)
-
-
-class _ProgressReporter:
-    """Reports the progress to a callback, and writes it to a file for the callers that wait for the same entry."""
-
-    def __init__(self, path: Path, on_progress: Callable[[DownloadProgress], None]) -> None:
-        self._path = path
-        self._on_progress = on_progress
-
-    def __call__(self, progress: DownloadProgress) -> None:
-        draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(progress)))
-        draft.rename(self._path)
-        self._on_progress(progress)
-
-
-@contextlib.contextmanager
-def _disk_full_as_node_full() -> Iterator[None]:
-    """Raise NodeFull for an OSError that means that the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if is_disk_full(error):
-            raise NodeFull("This node's disk is full; the unfinished download is not used.") from None
-        raise
 
 
 @contextlib.contextmanager
@@ -389,6 +340,21 @@ def _id(digest: str) -> str:
     if len(id) != 64 or not set(id) <= set("0123456789abcdef"):
         raise ValueError(f"not a digest: {digest!r}")
     return id
+
+
+def _write_manifest(folder: Path, path: Path) -> tuple[int, int]:
+    """Write the manifest of a folder's files, for later verification; return their number and bytes."""
+    files = size = 0
+    with open(path, "wb") as file:
+        for above, _, names in sorted(os.walk(folder)):
+            for name in sorted(names):
+                member = Path(above, name)
+                with open(member, "rb") as content:
+                    digest = "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
+                entry = ManifestEntry(str(member.relative_to(folder)), member.stat().st_size, digest, DERIVED)
+                file.write(manifest.encode(entry))
+                files, size = files + 1, size + entry.size
+    return files, size
 
 
 def _read_manifest(path: Path) -> Iterator[ManifestEntry]:

@@ -18,6 +18,7 @@ from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
 from datasets.download.downloader import RetryLimits
+from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
@@ -38,7 +39,9 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
     nowhere = Connection(name="own", endpoint=f"http://127.0.0.1:{free_ports(1)[0]}", access_key="a", secret_key="b")
     retry_limits = RetryLimits(connect=1.0, tries=1, first=0.01)
     cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), retry_limits=retry_limits)
-    return Staging(platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=home)
+    return Staging(
+        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=home
+    )
 
 
 def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
@@ -73,7 +76,7 @@ def test_staging_waits_for_an_unavailable_package_index_and_says_so(
         platform.database,
         platform.notifier,
         platform.datasets,
-        NodeCache(tmp_path / "node", platform.store),
+        ModelFiles(NodeCache(tmp_path / "node", platform.store)),
         platform.store_health,
         home=tmp_path,
     )
@@ -168,7 +171,7 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
         platform.database,
         platform.notifier,
         WatchedDatasets(platform.datasets, deleted_event),  # type: ignore[arg-type]
-        cache,
+        ModelFiles(cache),
         platform.store_health,
         home=settings.home,
     )

@@ -2,17 +2,23 @@
 
 import json
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import datasets
+from datasets.nodecache.model_files import is_archive
+from datasets.versions.archives.extraction import extract
 from runtimes import harness
+from runtimes.formats import formats
 from runtimes.harness.runner import framed_socket, processes
+from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
 
 HARNESS = Path(harness.__file__).parent
@@ -66,12 +72,21 @@ class EvaluatorPair:
     """An evaluator, and a model server for each of its requests."""
 
     def __init__(self, spec: WorkerSpec, model: bytes) -> None:
-        self.spec = spec
+        self._model_folder = tempfile.mkdtemp(prefix="model-folder-")
+        os.chmod(self._model_folder, 0o755)
+        self.spec = replace(spec, model_folder=self._model_folder)
         self.evaluator: EvaluatorProcess = processes.spawn_evaluator(spec, "evaluator-0")
         self.model_servers: list[ModelServerProcess] = []
         self._model = tempfile.TemporaryFile()
         self._model.write(model)
         self._model.flush()
+        path = Path(f"/proc/self/fd/{self._model.fileno()}")
+        self._folder = ""
+        if formats()[spec.format].unpacked and is_archive(path):
+            self._folder = f"{self._model_folder}/{MODEL}"
+            extract(path, Path(self._folder), largest=4 << 30)
+            for above, _, _ in os.walk(self._folder):
+                os.chmod(above, 0o755)
         self.needs: list[str] = []
         self.sketches: list[Mapping[str, Any]] = []
         self.artifacts: dict[int, bytes] = {}
@@ -85,7 +100,9 @@ class EvaluatorPair:
         """Send the evaluator a new model server with the model; return the answer."""
         model_server = processes.spawn_model_server(self.spec, f"model-server-{len(self.model_servers)}")
         self.model_servers.append(model_server)
-        self.evaluator.channel.send({"type": "model_server"}, (model_server.socket.fileno(), self._model.fileno()))
+        order = {"type": "model_server"} | ({"folder": self._folder} if self._folder else {})
+        descriptors = (model_server.socket.fileno(), *(() if self._folder else (self._model.fileno(),)))
+        self.evaluator.channel.send(order, descriptors)
         model_server.socket.close()
         return self._receive()
 
@@ -144,6 +161,7 @@ class EvaluatorPair:
             part.dismiss()
             if part.process.how is None:
                 part.process.reap()
+        shutil.rmtree(self._model_folder)
 
 
 @contextmanager

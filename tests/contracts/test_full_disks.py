@@ -11,6 +11,7 @@ from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.store import simulations
+from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import StorageFull
@@ -76,7 +77,12 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
     share_environments(disk.folder)
     cache = NodeCache(disk.folder / "node", platform.store)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=disk.folder
+        platform.database,
+        platform.notifier,
+        platform.datasets,
+        ModelFiles(cache),
+        platform.store_health,
+        home=disk.folder,
     )
     disk.fill()
     for _ in range(2 * ATTEMPTS):
@@ -101,7 +107,7 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=tmp_path
+        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=tmp_path
     )
     running, waiting = rig.submit(), rig.submit(model="theirs")
     stage(rig, staging, running)
@@ -124,7 +130,7 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
     staging = Staging(
-        platform.database, platform.notifier, platform.datasets, cache, platform.store_health, home=tmp_path
+        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=tmp_path
     )
     stage(rig, staging, id)
     ended = platform.simulations.get(id)

@@ -20,6 +20,7 @@ from core.services.store_health import StoreHealth
 from core.services.uploads.models import Models
 from core.store import simulations
 from datasets.download.downloader import RetryLimits
+from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import open_store, prepare_store
 from datasets.objectstore.base import ObjectStore
@@ -87,7 +88,9 @@ def staging_on(rig: DispatcherRig, store: ObjectStore, folder: Path) -> Staging:
     cache = NodeCache(folder / "node", store, retry_limits=limits)
     folder.mkdir()
     share_environments(folder)
-    return Staging(platform.database, platform.notifier, platform.datasets, cache, StoreHealth(store), home=folder)
+    return Staging(
+        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), StoreHealth(store), home=folder
+    )
 
 
 def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(

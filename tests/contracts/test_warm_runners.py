@@ -18,9 +18,9 @@ def test_a_warm_runner_is_replaced_after_the_refill_delay_and_not_at_the_next_ch
     for digest in {environment.digest for environment in environments}:
         (tmp_path / "environments" / digest).mkdir(parents=True)
         (tmp_path / "environments" / digest / "site").symlink_to(SITE)
-    cache: Any = None  # no launch is submitted
+    models: Any = None  # no launch is submitted
     options = WarmRunnerOptions(refill=0.01, check=3600.0)
-    agent = Agent(home=tmp_path, cache=cache, cores=1, sandbox=None, refusal=None, warm=options)
+    agent = Agent(home=tmp_path, models=models, cores=1, sandbox=None, refusal=None, warm=options)
 
     async def request_warm_runner() -> None:
         stop = asyncio.Event()

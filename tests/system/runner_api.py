@@ -16,7 +16,7 @@ from sqlalchemy import text
 from api import runner_api as runner_api_routes
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
-from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, Leases
+from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.catalogue import datasets
@@ -72,7 +72,8 @@ class RunnerApi:
         self.database = sqlite_database(folder / "runner_api.db")
         self.store = FilesystemStore(folder / "objects")
         self.notifier = LocalNotifier()
-        self.leases = _LeasesOfTestDatasets(self.database, self.store, self.notifier, ttl=ttl, cache_ttl=cache_ttl)
+        options = LeaseOptions(ttl=ttl, cache_ttl=cache_ttl)
+        self.leases = _LeasesOfTestDatasets(self.database, self.store, self.notifier, options=options)
         self.requests: list[str] = []
         self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None

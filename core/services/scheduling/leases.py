@@ -26,6 +26,7 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, StoreUnavailable, Unauthorized
+from runtimes import formats
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
@@ -54,6 +55,19 @@ class ReportOutcome:
     next: Lease | Later | Ended | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseOptions:
+    """Options of leases. ``ttl``: seconds after which a lease without a heartbeat expires.
+
+    ``max_unpacked``: most bytes of the files of a model that is an archive, for runners that unpack it. ``cache_ttl``:
+    seconds for which a process trusts what it knows of a launch.
+    """
+
+    ttl: float = 10.0
+    cache_ttl: float = CACHE_TTL
+    max_unpacked: int = 4 << 30
+
+
 class Leases:
     """Leases ranges of tasks to workers and stores their results. Every acknowledged result is durable."""
 
@@ -63,15 +77,14 @@ class Leases:
         store: ObjectStore,
         notifier: Notifier,
         *,
-        ttl: float = 10.0,
+        options: LeaseOptions | None = None,
         launch_waiters: LaunchWaiters | None = None,
         specs: ScenarioSpecs | None = None,
-        cache_ttl: float = CACHE_TTL,
     ) -> None:
         self._database = database
         self._store = store
         self._notifier = notifier
-        self._ttl = ttl
+        self._options = options or LeaseOptions()
         self._launch_waiters = launch_waiters or LaunchWaiters(
             database, ChangeNotifier(database, notifier, interval=INTERVAL)
         )
@@ -79,7 +92,6 @@ class Leases:
         #: Files for runners without a shared folder.
         self.files = LaunchFiles(database, store)
         self._storage_notes = StorageNotes(database, notifier)
-        self._cache_ttl = cache_ttl
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()
 
@@ -101,7 +113,7 @@ class Leases:
     def authenticate(self, launch_id: str, token: str) -> CachedLaunch:
         """Return the launch if the token belongs to it; raise Unauthorized, or Gone once the launch is over."""
         launch = self._known.get(launch_id)
-        if launch is None or time.monotonic() - launch.cached_at > self._cache_ttl:
+        if launch is None or time.monotonic() - launch.cached_at > self._options.cache_ttl:
             with self._database.read() as c:
                 row = launches.find(c, launch_id)
             if row is None:
@@ -131,7 +143,10 @@ class Leases:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
         definition = played(provenance["dataset"]).definition
-        model = {"digest": row.digest, "format": provenance["model"]["format"]}
+        format = provenance["model"]["format"]
+        model = {"digest": row.digest, "format": format}
+        if formats.formats()[format].unpacked:
+            model["largest_unpacked"] = self._options.max_unpacked
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
@@ -164,7 +179,7 @@ class Leases:
         lease = leases.lend(
             c,
             stage,
-            LeasingWorker(launch=launch.id, name=worker, rate=rate, workers=launch.workers, ttl=self._ttl),
+            LeasingWorker(launch=launch.id, name=worker, rate=rate, workers=launch.workers, ttl=self._options.ttl),
             now,
         )
         # Jitter, so that idle workers do not all ask again at once.

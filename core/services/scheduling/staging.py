@@ -23,7 +23,8 @@ from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
-from datasets.nodecache.node_cache import DownloadProgress, NodeCache, ignore_progress
+from datasets.nodecache.model_files import ModelFiles, StoredModel
+from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
 from datasets.versions import scenario_folder
 from errors import (
     Conflict,
@@ -34,7 +35,7 @@ from errors import (
     PlatformError,
     StoreUnavailable,
 )
-from runtimes import catalogue, environments
+from runtimes import catalogue, environments, formats
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Staging:
         database: Database,
         notifier: Notifier,
         datasets: Datasets,
-        cache: NodeCache,
+        models: ModelFiles,
         store_health: StoreHealth,
         *,
         home: Path,
@@ -75,7 +76,8 @@ class Staging:
         self._notifier = notifier
         self._datasets = datasets
         self._environments = home / "environments"
-        self._cache = cache
+        self._models = models
+        self._cache = models.cache
         self._plays = home / "plays"
         self._objects = store_health.store
         self._bundles = Bundles(self._objects, database)
@@ -96,7 +98,8 @@ class Staging:
             return False
         if not all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance)):
             return False
-        return self._cache.has_object(provenance["model"]["digest"]) or self._store_health.problem(STORE_WAIT) is None
+        ready = self._models.ready(_stored_model(provenance))
+        return self._store_health.problem(STORE_WAIT) is None if ready is None else ready
 
     def folder(
         self, dataset: Mapping[str, Any], holder: str, say: Callable[[DownloadProgress], None] = ignore_progress
@@ -201,7 +204,7 @@ class Staging:
             if apart:
                 self._pack(id, provenance["dataset"], folder, model)
             else:
-                self._cache.object(key_of(model), model, holder=id)
+                self._models.path(_stored_model(provenance), holder=id, on_progress=report)
         except (PlatformError, environments.CannotPrepare, OSError) as error:
             self._failed(row, error)
         else:
@@ -312,6 +315,11 @@ def progress_event(progress: DownloadProgress) -> dict[str, Any]:
     whole = progress.total_bytes
     fraction = min(1.0, progress.bytes / whole) if whole else 1.0
     return {"what": "dataset", **asdict(progress), "fraction": fraction}
+
+
+def _stored_model(provenance: Mapping[str, Any]) -> StoredModel:
+    digest, format = provenance["model"]["digest"], provenance["model"]["format"]
+    return StoredModel(key_of(digest), digest, archive=formats.formats()[format].unpacked)
 
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:

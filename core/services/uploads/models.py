@@ -19,6 +19,7 @@ from core.services.uploads.disk_floor import DiskFloor
 from core.store import models as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
+from datasets.versions.archives.extraction import tar_names
 from errors import (
     DigestMismatch,
     InUse,
@@ -282,7 +283,8 @@ def format_of(path: Path, filename: str | None, format: str | None, runtime: str
     """
     accepted = list(catalogue.runtime(runtime).formats) if runtime is not None else []
     if format is None:
-        return formats.detect(path, filename, default=accepted[0] if len(accepted) == 1 else None)
+        default = accepted[0] if len(accepted) == 1 else None
+        return formats.detect(path, filename, default=default, members=tar_names(path))
     if format not in formats.formats():
         raise UnknownFormat(f"There is no format {format[:80]!r}; there are: {formats.listed()}.")
     return format

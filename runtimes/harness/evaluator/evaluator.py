@@ -114,7 +114,7 @@ class Evaluator:
             if isinstance(order, SetupOrder):
                 self._prepare(order.play)
             elif isinstance(order, ModelServerOrder):
-                self._connect_model_server()
+                self._connect_model_server(order)
             elif isinstance(order, RangeOrder):
                 self._run_range(order)
             elif isinstance(order, ReplayOrder):
@@ -158,9 +158,9 @@ class Evaluator:
         with open(self._dataset / name, "rb") as file:
             return [json.loads(line) for line in file if line.strip()]
 
-    def _connect_model_server(self) -> None:
-        """Connect to the model server of the current order and load the model; report `loaded` or `refused`."""
-        server_socket, model = self._runner.rights
+    def _connect_model_server(self, order: ModelServerOrder) -> None:
+        """Connect to the order's model server and load the model; report `loaded` or `refused`."""
+        server_socket, *models = self._runner.rights
         if self._model_server is not None:
             self._model_server.close()
             self._model_server = None
@@ -175,13 +175,14 @@ class Evaluator:
         )
         try:
             greeting = model_server.hello()
-            info = model_server.load(setup.format, setup.params, model)
+            info = model_server.load(setup.format, setup.params, models[0] if models else str(order.folder))
         except ModelFault as fault:
             model_server.close()
             self._runner.send_message("refused", status=fault.status, reason=unworldly(str(fault)))
             return
         finally:
-            os.close(model)
+            for model in models:
+                os.close(model)
         self._model_server = model_server
         self._runner.send_message("loaded", info={**greeting, **info})
 
@@ -284,7 +285,7 @@ class Evaluator:
         while self._model_server is None:
             order = self._runner.next()
             if isinstance(order, ModelServerOrder):
-                self._connect_model_server()
+                self._connect_model_server(order)
             else:
                 raise RunnerGone
 

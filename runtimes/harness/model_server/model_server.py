@@ -123,8 +123,10 @@ def main() -> None:
     request = connection.load()
     if request is None:
         return
+    source, files = _model_of(request, connection)
     assignment = Assignment(
-        source=_source(request, connection),
+        source=source,
+        files=files,
         interface=Interface.of(
             {"observation": _space(request.request["observation"]), "action": _space(request.request["action"])}
         ),
@@ -158,15 +160,18 @@ def _confine(options: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None
     return TMP if report.level == 3 else None, report.level > 1
 
 
-def _source(request: Load, connection: EvaluatorConnection) -> bytes:
-    """Return the model's bytes and close its descriptor, which children would share."""
-    descriptor = connection.rights.pop() if connection.rights else os.open(str(request.request["model"]), os.O_RDONLY)
+def _model_of(request: Load, connection: EvaluatorConnection) -> tuple[bytes, Path | None]:
+    """Return the model's bytes, or the folder of its files; close its descriptor, which children would share."""
+    path = request.request["model"]
+    if path is not None and os.path.isdir(path):
+        return b"", Path(path)
+    descriptor = connection.rights.pop() if connection.rights else os.open(str(path), os.O_RDONLY)
     try:
         parts, offset = [], 0
         while part := os.pread(descriptor, 1 << 24, offset):
             parts.append(part)
             offset += len(part)
-        return b"".join(parts)
+        return b"".join(parts), None
     finally:
         os.close(descriptor)
 

@@ -134,19 +134,23 @@ class ModelServerClient:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
         return _visible_values(greeting.model_server)
 
-    def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Scalar]:
-        """Send the model as a descriptor; return the model server's information on it, or raise its refusal."""
+    def load(self, format: str, params: Mapping[str, Any], model: int | str) -> dict[str, Scalar]:
+        """Send the model's descriptor, or the path of its folder; return the model server's information on it.
+
+        Raises the model server's refusal.
+        """
         seq = self._next()
         request = {
             "format": format,
-            "model": None,
+            "model": model if isinstance(model, str) else None,
             "observation": describe(self._interface.observation),
             "action": describe(self._interface.action),
             "batch": self._batch,
             "params": dict(params),
         }
         frame = framed(("load", seq, request))
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [model]))]
+        passed = [] if isinstance(model, str) else [model]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
         try:
             sent = self._socket.sendmsg([frame], rights)
         except BlockingIOError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The most bytes that a model's unpacked files may take: less than the temporary folder of a confined model.
+#: The most bytes of files that a loader writes to the temporary folder of a confined model, which has 64 MB.
 MAX_UNPACKED = 48 << 20
 
 
@@ -29,20 +29,24 @@ class NoAction(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment:
-    """A model to load, and the interface to load it for. ``scratch`` is a folder that it may write to, or None."""
+    """A model to load, and the interface to load it for. ``scratch`` is a folder that it may write to, or None.
 
-    source: bytes
+    ``files``: the read-only folder of an archive's files, if the format takes archives; ``source`` is empty then.
+    """
+
+    source: bytes = b""
     interface: Interface
     batch: int = 1
     params: Mapping[str, Any] = field(default_factory=dict)
     scratch: Path | None = None
+    files: Path | None = None
 
     def folder(self) -> Path:
         """Return an empty folder for the model's own files."""
         if self.scratch is None:
             raise Misfit(
-                "the model has to be unpacked, and the sandbox of this machine has no writable folder;"
-                " send a model in one file of a format that is loaded from memory, or run it on another executor"
+                "the model's library needs a writable folder, and the sandbox of this machine has none;"
+                " send a model of a format that is loaded from memory, or run it on another executor"
             )
         folder = self.scratch / "model"
         os.makedirs(folder, exist_ok=True)
@@ -72,12 +76,12 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """What formats are recognised by: the first bytes of a file, the names in it if it is a zip, its name and size."""
+    """What formats are recognised by: the first bytes of a file, the names in it if it is an archive, name and size."""
 
     head: bytes
     size: int
     filename: str = ""  # empty: unknown
-    members: tuple[str, ...] | None = None  # None: not a zip
+    members: tuple[str, ...] | None = None  # None: neither a zip nor a tar
 
     @property
     def suffix(self) -> str:
@@ -136,6 +140,8 @@ class ModelFormat:
     recognise: Callable[[Sample], Recognition | None] = recognise_nothing
     #: What a zip of this format has in it, for the error about a zip of no format; empty: the format is not a zip.
     zip_contents: str = ""
+    #: Whether an archive (zip or tar) is unpacked once per node, into a read-only folder that the loader gets.
+    unpacked: bool = False
     #: The most bytes of a model; None: no limit but the server's.
     max_size: int | None = None
     #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.

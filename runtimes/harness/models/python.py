@@ -1,13 +1,11 @@
 """Python format: a file, or a zip with ``model.py``, that defines a class ``Model``."""
 
 import codecs
-import importlib.util
 import sys
 from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import unpacking
 from .base import (
     Assignment,
     Certainty,
@@ -59,13 +57,12 @@ def preload() -> None:
 
 def prepare(assignment: Assignment) -> None:
     """Compile the source without running it, so that children forked later only run it."""
-    if not unpacking.is_zip(assignment.source):
-        _code(assignment.source)
+    _code(_source(assignment))
 
 
 def load(assignment: Assignment) -> LoadedModel:
     """Run the model's file and create an instance of its class ``Model``."""
-    module = _from_zip(assignment) if unpacking.is_zip(assignment.source) else _from_file(assignment.source)
+    module = _import(assignment)
     model_class = getattr(module, "Model", None)
     if model_class is None:
         names = ", ".join(name for name, value in vars(module).items() if isinstance(value, type)) or "none"
@@ -76,12 +73,28 @@ def load(assignment: Assignment) -> LoadedModel:
     return PythonModel(instance, assignment)
 
 
-def _from_file(source: bytes) -> ModuleType:
+def _import(assignment: Assignment) -> ModuleType:
+    """Run the model's file as the module `model`; modules beside it can be imported."""
+    code = _code(_source(assignment))
     module = ModuleType("model")
     sys.modules["model"] = module
-    module.__file__ = "model.py"
-    exec(_code(source), module.__dict__)
+    module.__file__ = ENTRY
+    if assignment.files is not None:
+        module.__file__ = str(assignment.files / ENTRY)
+        sys.path.insert(0, str(assignment.files))
+    exec(code, module.__dict__)
     return module
+
+
+def _source(assignment: Assignment) -> bytes:
+    if assignment.files is None:
+        return assignment.source
+    try:
+        return (assignment.files / ENTRY).read_bytes()
+    except OSError:
+        raise Misfit(
+            f"the archive has no `{ENTRY}` at its top; pack the files, not the folder that contains them"
+        ) from None
 
 
 def _code(source: bytes) -> CodeType:
@@ -93,20 +106,6 @@ def _code(source: bytes) -> CodeType:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise Misfit(f"the file is not valid Python{line}: {reason}") from None
     return _compiled[source]
-
-
-def _from_zip(assignment: Assignment) -> ModuleType:
-    folder = assignment.folder()
-    unpacking.unpack(assignment.source, folder)
-    if not (folder / ENTRY).is_file():
-        raise Misfit(f"the zip has no `{ENTRY}` at its top; zip the files, not the folder that contains them")
-    sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("model", folder / ENTRY)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["model"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class PythonModel:
@@ -151,15 +150,16 @@ class PythonModel:
 FORMAT = ModelFormat(
     title="Python, a class with act()",
     description=(
-        "A file, or a zip with model.py, with a class Model that has act(self, observation), and may have"
-        " reset(self, info) and act_batch(self, observations). A zip unpacks to at most 48 MB in about 1,000 files,"
-        " in the folder of __file__."
+        "A file, or a zip or tar with model.py, with a class Model that has act(self, observation), and may have"
+        " reset(self, info) and act_batch(self, observations). An archive is unpacked once per node, into the read-only"
+        " folder of __file__; extension modules and shared libraries in it can be loaded."
     ),
     runtime="python",
     environment="python",
     isolation="scenario",  # a model is code: a fresh process for each scenario, so that nothing leaks into the next
     suffixes=(".py",),
     recognise=recognise,
+    unpacked=True,
     zip_contents=f"`{ENTRY}` at its top",
     preload=preload,
     prepare=prepare,

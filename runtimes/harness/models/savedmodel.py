@@ -1,10 +1,12 @@
-"""SavedModel format: a zipped TensorFlow SavedModel."""
+"""SavedModel format: an archive with a TensorFlow SavedModel."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import unpacking
 from .base import (
+    MAX_UNPACKED,
     Assignment,
     Certainty,
     LoadedModel,
@@ -39,25 +41,45 @@ def recognise(sample: Sample) -> Recognition | None:
 
 
 def load(assignment: Assignment) -> LoadedModel:
-    """Unpack the folder and call its serving function."""
-    folder = assignment.folder()
-    unpacking.unpack(assignment.source, folder)
-    saved = next((path.parent for path in sorted(folder.rglob(GRAPH))), None)
+    """Find the SavedModel in the archive's files and call its serving function."""
+    if assignment.files is None:
+        raise Misfit("a SavedModel is a folder: send a zip or tar of the folder that `tf.saved_model.save` wrote")
+    saved = next((path.parent for path in sorted(assignment.files.rglob(GRAPH))), None)
     if saved is None:
-        raise Misfit(f"the zip has no `{GRAPH}`; zip the folder that `tf.saved_model.save` wrote")
+        raise Misfit(f"the archive has no `{GRAPH}`; pack the folder that `tf.saved_model.save` wrote")
     source = (saved / GRAPH).read_bytes()
+    seeded = _Seeded(saved, source, assignment) if any(name.encode() in source for name in RANDOM) else None
 
     def load_function(seed: int) -> LoadedFunction:
-        _write_seeded(saved / GRAPH, source, seed)
-        return _function(saved, assignment)
+        return _function(seeded.write(seed) if seeded is not None else saved, assignment)
 
     return FunctionModel(load_function, assignment, f"tensorflow {import_tensorflow().__version__}")
 
 
+class _Seeded:
+    """A writable copy of a SavedModel, whose random operations without a seed get seeds."""
+
+    def __init__(self, saved: Path, source: bytes, assignment: Assignment) -> None:
+        self._source = source
+        size = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
+        if size > MAX_UNPACKED:
+            raise Misfit(
+                f"the SavedModel has random operations without seeds, and {size:,} bytes; with more than"
+                f" {MAX_UNPACKED:,} bytes they cannot be seeded here: give them seeds, or numbers from the observation"
+            )
+        self._folder = assignment.folder()
+        shutil.copytree(saved, self._folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        for above, _, _ in os.walk(self._folder):
+            os.chmod(above, 0o700)
+
+    def write(self, seed: int) -> Path:
+        """Write the graph with seeds derived from this one; return the folder."""
+        _write_seeded(self._folder / GRAPH, self._source, seed)
+        return self._folder
+
+
 def _write_seeded(path: Path, source: bytes, seed: int) -> None:
     """Write the graph with seeds in the random operations that have none."""
-    if not any(name.encode() in source for name in RANDOM):
-        return
     from tensorflow.core.protobuf import saved_model_pb2
 
     try:
@@ -94,11 +116,12 @@ def _function(folder: Path, assignment: Assignment) -> LoadedFunction:
 
 FORMAT = ModelFormat(
     title="SavedModel",
-    description="A zipped TensorFlow SavedModel with the signature `serving_default`.",
+    description="A zip or tar (.tar.gz) of a TensorFlow SavedModel with the signature `serving_default`.",
     runtime="tensorflow",
     environment=ENVIRONMENT,
     packages=PACKAGES,
     recognise=recognise,
+    unpacked=True,
     zip_contents=f"a `{GRAPH}`",
     preload=start_tensorflow,
     load=load,

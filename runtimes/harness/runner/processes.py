@@ -30,7 +30,8 @@ class WorkerSpec:
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch". Memory is
     in bytes. A container init supplies interpreter, harness, packages and level itself. If the dataset is still to be
     downloaded, ``within`` is the folder that will contain its folder, and ``world`` is the part of the dataset's
-    description that tells an evaluator what to import in the meantime.
+    description that tells an evaluator what to import in the meantime. ``model_folder`` is a folder for the files of a
+    model that is an archive (model_folder.py); empty: there is none.
     """
 
     dataset: str
@@ -45,6 +46,7 @@ class WorkerSpec:
     model_server_memory: int = 4 << 30
     within: str = ""
     world: Mapping[str, Any] | None = None
+    model_folder: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "WorkerSpec":
@@ -267,6 +269,7 @@ def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = No
         options={"format": spec.format, "isolation": spec.isolation},
         confined=spec.sandbox is not None,
         memory=spec.model_server_memory,
+        readonly=(spec.model_folder,) if spec.model_folder else (),
         may_fork=spec.isolation == "scenario",
     )
     local, remote = socket.socketpair()

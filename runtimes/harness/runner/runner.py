@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from . import model_folder
 from .captured_output import CapturedOutput
 from .cpu_pinning import ROUND, CpuMeter, choose
 from .framed_socket import receive_with_rights
@@ -54,10 +55,11 @@ PR_SET_DUMPABLE = 4
 class LaunchDocument:
     """The launch, and this runner's part in it.
 
-    ``description`` is the runner API's description of the launch, if fetched already. ``model`` is a file's path;
-    ``fetch_inputs``, if set, downloads the inputs, returns the model's path once it and the dataset's folder exist, and
-    gives up when the event is set. ``name`` prefixes the names of this runner's workers; it is unique in the launch.
-    ``choose_cores``: no cores are assigned, so the runner chooses them itself.
+    ``description`` is the runner API's description of the launch, if fetched already. ``model`` is the path of a file,
+    or of the folder of an archive's files; ``fetch_inputs``, if set, downloads the inputs, returns the model's path
+    once it and the dataset's folder exist, and gives up when the event is set. ``name`` prefixes the names of this
+    runner's workers; it is unique in the launch. ``choose_cores``: no cores are assigned, and the runner chooses
+    them itself.
     """
 
     credentials: Credentials
@@ -324,7 +326,14 @@ class Runner(ProcessSupplier):
         description = document.description or client.launch()
         model = document.model
         if document.fetch_inputs is not None:
-            model = document.fetch_inputs(self._stop)
+            try:
+                model = document.fetch_inputs(self._stop)
+            except ModelRejected as refusal:
+                client.refuse_model(refusal.reason, refusal.status)
+                self.finish(DONE, refusal.reason)
+                return
+        if model is not None and os.path.isdir(model):
+            model = model_folder.place(model, self._spec.model_folder)
         play = description["play"]
         context = LaunchContext(
             setup=play | {"format": self._spec.format},
@@ -405,6 +414,8 @@ def main() -> None:
     document = json.loads(sys.argv[1])
     control = socket.socket(fileno=document["control"])
     spec = WorkerSpec.of(document["worker_spec"])
+    if spec.model_folder:
+        model_folder.lock(spec.model_folder)
     runner = Runner(spec, document["workers"], LocalSpawner(spec))
     runner.attach_agent(control)
     code = runner.run()

@@ -65,7 +65,8 @@ class ProcessSupplier(Protocol):
 class LaunchContext:
     """What all workers of a launch share. ``patience``: seconds an evaluator may spend on one task.
 
-    ``cores``: one core per worker; empty if workers are not pinned.
+    ``model``: path of its file, or of the folder of its files. ``cores``: one core per worker; empty if workers are not
+    pinned.
     """
 
     setup: Mapping[str, Any]
@@ -172,14 +173,17 @@ class Worker:
             model_server.process.pin(self._core)
         descriptors = [model_server.socket.fileno()]
         model = self._context.model
-        if model is not None:
+        order = {"type": "model_server"} | ({"last": last} if last else {})
+        if model is not None and os.path.isdir(model):
+            order["folder"] = model
+        elif model is not None:
             descriptors.append(os.open(model, os.O_RDONLY | os.O_CLOEXEC))  # every model server needs its own offset
         try:
-            evaluator.channel.send({"type": "model_server"} | ({"last": last} if last else {}), descriptors)
+            evaluator.channel.send(order, descriptors)
         finally:
             model_server.socket.close()  # only the evaluator uses it
-            if model is not None:
-                os.close(descriptors[1])
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
 
     def _dismiss_model_server(self) -> str:
         """End the model server; return how it ended if it ended by itself."""

@@ -1,0 +1,76 @@
+"""Extraction: the files of a model's archive, written below a folder; the archive is untrusted."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from core.domain.printable import printable
+from datasets.versions.archives import files_of
+from datasets.versions.archives.decompression import CHUNK, ByteSource, detect_format
+from errors import BadArchive, BadName, TooLarge
+
+#: Files of a model's archive at most.
+FILES = 50_000
+
+
+def source_of(archive: Path) -> ByteSource:
+    """Return a file as the source of an archive's bytes."""
+
+    def read(start: int, stop: int) -> Iterator[bytes]:
+        with open(archive, "rb") as file:
+            file.seek(start)
+            while start < stop and (data := file.read(min(CHUNK, stop - start))):
+                start += len(data)
+                yield data
+
+    return ByteSource(archive.stat().st_size, read)
+
+
+def tar_names(archive: Path) -> tuple[str, ...] | None:
+    """Return the names of a tar's files, compressed or not; None if it is not a tar.
+
+    Reads the whole archive. Raises BadArchive or BadName if it must not be unpacked.
+    """
+    source = source_of(archive)
+    if (format := detect_format(source)) is None or format == "zip":
+        return None
+    try:
+        members = list(islice(files_of(source), FILES + 1))
+    except BadName:
+        raise
+    except BadArchive as error:
+        if format == "plain":
+            raise
+        raise BadArchive(f"This {format} stream is not a tar that can be unpacked: {error.detail}") from None
+    if len(members) > FILES:
+        raise BadArchive(f"The archive has more than {FILES:,} files.")
+    return tuple(member.path for member in members)
+
+
+def extract(archive: Path, folder: Path, *, largest: int) -> None:
+    """Write the files of a zip or tar below an empty folder: regular files, readable and executable by all.
+
+    ``largest``: bytes of all files together. Raises BadArchive, BadName or TooLarge at a member that is not allowed;
+    what was written until then is left.
+    """
+    left, count = largest, 0
+    for member in files_of(source_of(archive)):
+        count += 1
+        if count > FILES:
+            raise BadArchive(f"The archive has more than {FILES:,} files.")
+        path = folder / member.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o555), "wb")
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            raise BadArchive(f"The archive has {printable(member.path)} twice, or as a file and as a folder.") from None
+        with file:
+            for chunk in member.chunks:
+                left -= len(chunk)
+                if left < 0:
+                    raise TooLarge(
+                        f"The model's archive unpacks to more than {largest:,} bytes (WINDTUNNEL_MAX_UNPACKED)."
+                    )
+                file.write(chunk)
+        os.chmod(path, 0o555)  # whatever the umask
