@@ -34,6 +34,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
     """Open the database, stores and notifier of the settings, and build the services; the schema must be current."""
     from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.platform import PlatformOptions, build
+    from runtimes.dependencies.installer import InstallerOptions
     from workers.executors.registry import load_executor_configs, with_gangs, with_own_environments
 
     executor_configs = load_executor_configs(settings.executors, settings.max_workers)
@@ -52,6 +53,13 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             lease_ttl=settings.lease_ttl.total_seconds(),
             upload_ttl=settings.upload_ttl.total_seconds(),
             max_unpacked=settings.max_unpacked,
+            installer=InstallerOptions(
+                indexes=settings.package_indexes,
+                hosts=settings.package_hosts,
+                packages=settings.allowed_packages,
+                largest=settings.max_unpacked,
+                sandbox=settings.sandbox == "auto",
+            ),
             max_upload=settings.max_upload,
             max_resumable=settings.max_resumable,
             max_dataset=settings.max_dataset,

@@ -186,6 +186,12 @@ class UnknownDataset(Invalid):
     slug = "unknown-dataset"
 
 
+class NoLock(NotFound):
+    """The model has no lock: it declares no dependencies, or its first simulation has not resolved them yet."""
+
+    slug = "no-lock"
+
+
 class UnknownModel(Invalid):
     """There is no model with this name, version or digest. `GET /v1/models` lists them."""
 
@@ -214,6 +220,12 @@ class BadName(BadArchive):
     """A file's name cannot be stored; the detail has the name and the reason. Rename the file."""
 
     slug = "bad-name"
+
+
+class BadRequirements(Invalid):
+    """A model declares dependencies in a way that is not accepted; the detail names file, line and the next step."""
+
+    slug = "bad-requirements"
 
 
 class BadScenario(Invalid):

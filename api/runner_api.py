@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 #: Most bytes of a request body.
 LARGEST = 64 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
-_FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
+_FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play|environment)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 #: Seconds that a runner waits for its launch within one request; less than its timeout for responses.
 WAIT = 20.0

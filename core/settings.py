@@ -77,6 +77,13 @@ class Settings:
     max_resumable: int = 64 << 30
     #: Most bytes of the files of a model that is an archive (zip, tar), and of a model's Python environment.
     max_unpacked: int = 4 << 30
+    #: Package indexes that packages of Python models come from, the first that has a package is used for it; empty:
+    #: models cannot have dependencies.
+    package_indexes: tuple[str, ...] = ("https://pypi.org/simple",)
+    #: URLs of further hosts that the files of these indexes are on.
+    package_hosts: tuple[str, ...] = ("https://files.pythonhosted.org",)
+    #: Patterns of the names of packages that models may have.
+    allowed_packages: tuple[str, ...] = ("*",)
     #: Seconds without a byte of a request's body after which the request is answered 408.
     body_timeout: timedelta = timedelta(seconds=30)
     #: Fewest bytes per second, on average, of a body that lasts longer than that; a resumable upload may be slower.

@@ -58,6 +58,11 @@ def preparation_error(output: str) -> CannotPrepare:
     return (IndexUnavailable if _OUTAGE.search(output) else CannotPrepare)(output[:1000])
 
 
+def target() -> str:
+    """Return what an environment is for: interpreter version and machine architecture."""
+    return f"{sys.implementation.cache_tag} {platform.machine()}"
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The packages of a runtime's format or of a simulator. ``lock`` is the text of a requirements file with hashes."""
@@ -68,8 +73,7 @@ class Environment:
     @property
     def digest(self) -> str:
         """Content address: SHA-256 of the interpreter version, the machine architecture and the lock."""
-        target = f"{sys.implementation.cache_tag} {platform.machine()}\n"
-        return hashlib.sha256((target + self.lock).encode()).hexdigest()
+        return hashlib.sha256(f"{target()}\n{self.lock}".encode()).hexdigest()
 
     @property
     def packages(self) -> int:
@@ -100,7 +104,7 @@ def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
         draft.mkdir()
         (draft / "lock.txt").write_text(environment.lock)
         _install(environment, draft, lock.fileno(), progress)
-        _freeze(draft)
+        freeze(draft)
         draft.rename(root / environment.digest)
     progress("ready", 1.0)
     return root / environment.digest / "site"
@@ -145,12 +149,20 @@ def _lines(descriptor: int) -> Iterator[str]:
         yield text
 
 
-def _freeze(draft: Path) -> None:
-    """Remove the scripts and all write permissions; let all users read, as the sandbox has its own."""
+def freeze(draft: Path, *, user: int | None = None) -> None:
+    """Remove the scripts and all write permissions; let all users read, as the sandbox has its own.
+
+    ``user``: the owner to give everything to, if another user wrote it.
+    """
     shutil.rmtree(draft / "site" / "bin", ignore_errors=True)
+    (draft / "site" / ".lock").unlink(missing_ok=True)  # of uv
     for folder, _, files in os.walk(draft):
+        if user is not None:
+            os.chown(folder, user, -1)
         os.chmod(folder, 0o755)
         for name in files:
             path = os.path.join(folder, name)
+            if user is not None:
+                os.chown(path, user, -1, follow_symlinks=False)
             if not os.path.islink(path):
                 os.chmod(path, 0o555 if os.stat(path).st_mode & 0o100 else 0o444)

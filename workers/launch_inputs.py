@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 CHUNK = 256 << 10
 #: Name of the dataset's folder in the download folder.
 DATASET_FOLDER = "play"
+#: Name of the folder of a model's own packages in the download folder.
+ENVIRONMENT_FOLDER = "environment"
 #: Complete downloads with a wrong digest before the launch is given up.
 MAX_MISMATCHES = 3
 
@@ -72,7 +74,7 @@ class LaunchInputs:
 
         def download_dataset() -> None:
             try:
-                downloaded["play"] = self._dataset(files["play"])
+                downloaded["play"] = self._unpacked("play", files["play"], DATASET_FOLDER)
             except BaseException as error:  # raised again below, in the caller's thread
                 errors.append(error)
 
@@ -84,6 +86,8 @@ class LaunchInputs:
             thread.start()
         if model is None:
             model = str(self._object("model", files["model"]))
+            if "environment" in files:
+                self._unpacked("environment", files["environment"], ENVIRONMENT_FOLDER)
         if thread is not None:
             thread.join()
         if errors:
@@ -161,14 +165,14 @@ class LaunchInputs:
                 http_connection.close()
         raise OSError("more than one redirect")
 
-    def _dataset(self, file: Mapping[str, Any]) -> Path:
-        """Download the packed dataset and unpack it to a read-only folder for evaluators."""
+    def _unpacked(self, name: str, file: Mapping[str, Any], folder_name: str) -> Path:
+        """Download a bundle and unpack it to a folder of files that are readable and executable by all."""
         from datasets.versions.archives.tar import files  # only needed if the launch names no folder
 
-        folder = self._folder / DATASET_FOLDER
+        folder = self._folder / folder_name
         if folder.is_dir():
             return folder
-        packed = self._object("play", file)
+        packed = self._object(name, file)
         draft = self._folder / f".{secrets.token_hex(8)}"
         draft.mkdir(mode=0o755)
         with open(packed, "rb") as tar:
@@ -177,7 +181,7 @@ class LaunchInputs:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with open(path, "xb") as target:
                     target.writelines(member.chunks)
-                path.chmod(0o444)
+                path.chmod(0o555)
         for above, _, _ in os.walk(draft):  # a job of Slurm has the umask of the process that submitted it
             os.chmod(above, 0o755)
         draft.rename(folder)

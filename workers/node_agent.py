@@ -15,16 +15,17 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from core.domain.launches import LaunchStatus, Phase
+from datasets.nodecache.disk_cache import DiskCache
 from datasets.nodecache.model_files import ModelFiles, StoredModel
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from runtimes import formats
 from runtimes.harness.runner import model_folder
-from workers.warm_runners import WarmKind, WarmRunner, worker_spec_for
+from workers.warm_runners import PreparedFolders, WarmKind, WarmRunner, worker_spec_for
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ FETCH_TIMEOUT = 10.0
 KEPT, KEPT_FOR = 50, 3600.0
 #: The most bytes of a request line, and of a chunk of a log.
 MAX_REQUEST, LOG_CHUNK = 1 << 20, 64 << 10
+#: Properties of a launch that decide which warm runner can take it.
+WARM_FIELDS = tuple(field.name for field in fields(WarmKind))
 #: Kinds that are remembered.
 MAX_RECENT_KINDS = 10
 _CREDENTIALS = struct.Struct("3i")
@@ -83,8 +86,9 @@ class Agent:
         self._launches = home / "launches"
         self._models = models
         self._model_folders = home / "cache" / "model_folders"
-        self._environments = home / "environments"
-        self._plays = home / "plays"
+        self._prepared = PreparedFolders(
+            environments=home / "environments", plays=home / "plays", cache=DiskCache(home / "cache", None)
+        )
         self._run = home / "run"
         self._cores = cores
         self._sandbox = sandbox
@@ -164,7 +168,7 @@ class Agent:
         folder = self._launches / id
         if id in self._running or folder.exists():
             return
-        kind = WarmKind(**{field: launch[field] for field in ("runtime", "format", "dataset", "version", "play")})
+        kind = WarmKind(**{field: launch[field] for field in WARM_FIELDS})
         self._running[id] = running = RunningLaunch(launch["workers"], folder)
         try:
             model = await self._model_of(launch)
@@ -191,7 +195,7 @@ class Agent:
             ) from None
 
     def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:
-        warm_runner = self._warm.pop(kind, None) or self._start_runner(kind, running.workers)
+        warm_runner = self._take_warm(kind) or self._start_runner(kind, running.workers)
         if warm_runner is None:
             raise NotPrepared(
                 f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not on"
@@ -212,6 +216,14 @@ class Agent:
             os.close(lock)
         logger.info("launch %s started", launch["id"], extra={"launch": launch["id"]})
         self.record_use(kind)
+
+    def _take_warm(self, kind: WarmKind) -> WarmRunner | None:
+        """Take the warm runner of a kind; end one whose environment was evicted and made again since it was started."""
+        warm_runner = self._warm.pop(kind, None)
+        if warm_runner is not None and not warm_runner.is_current():
+            warm_runner.dismiss()
+            return None
+        return warm_runner
 
     def _free_cores(self, count: int) -> tuple[int, ...]:
         """Return a core for each worker, or none if too few are free: then the kernel schedules the processes.
@@ -308,7 +320,7 @@ class Agent:
     def _start_runner(self, kind: WarmKind, workers: int) -> WarmRunner | None:
         name = f"{os.getpid()}-{self._started}"
         folder = str(self._model_folders / name)
-        spec = worker_spec_for(kind, self._environments, self._sandbox, self._plays, model_folder=folder)
+        spec = worker_spec_for(kind, self._prepared, self._sandbox, model_folder=folder)
         if spec is None:
             return None
         self._started += 1

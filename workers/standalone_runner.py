@@ -60,7 +60,7 @@ from runtimes.harness.runner.runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
-from workers.launch_inputs import DATASET_FOLDER, LaunchInputs, unpacked_model
+from workers.launch_inputs import DATASET_FOLDER, ENVIRONMENT_FOLDER, LaunchInputs, unpacked_model
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import CacheClient
@@ -122,6 +122,9 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
         fields |= {"dataset": f"{folder}/{DATASET_FOLDER}", "within": folder}
     model_folder.create(f"{folder}/{MODEL_FOLDER}")
     fields["model_folder"] = f"{folder}/{MODEL_FOLDER}"
+    has_environment = description is not None and "environment" in description.get("files", {})
+    if has_environment:
+        fields["model_server_site"] = f"{folder}/{ENVIRONMENT_FOLDER}/site"
     spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
     spawner: Spawner = LocalSpawner(spec)
     if remote_spawner is not None:
@@ -129,7 +132,8 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
         remote_spawner.expect({int(users[module]): module for module in CONTAINER_USERS}, spec)
         spawner = remote_spawner
     workers = int(document["workers"])
-    runner = Runner(spec, workers, spawner, reserve=0)
+    # The packages of a model that has its own are downloaded first: no model server is started until one is needed.
+    runner = Runner(spec, workers, spawner, reserve=-workers if has_environment else 0)
     signal.signal(signal.SIGTERM, lambda *_: runner.interrupt())
     cache = cache_client(token.with_name(CACHE_TOKEN))
 

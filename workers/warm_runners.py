@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import datasets
+from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
 from runtimes.harness.runner.process_spec import BOOT, ENTRIES, ENVIRON, FLAGS, ending
 from runtimes.harness.runner.processes import WorkerSpec
@@ -26,30 +27,44 @@ HARNESS = Path(harness.__file__).parent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WarmKind:
-    """Kind of a warm runner: the launches it can take. ``play``: name of a registered dataset's staged folder."""
+    """Kind of a warm runner: the launches it can take. ``play``: name of a registered dataset's staged folder.
+
+    ``environment``: name of the model's own environment in the node cache; empty: that of its format.
+    """
 
     runtime: str
     format: str
     dataset: str
     version: str
     play: str = ""
+    environment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedFolders:
+    """Where a machine has what staging prepared: ``environments``, ``plays`` (staged datasets), the ``cache``."""
+
+    environments: Path
+    plays: Path
+    cache: DiskCache
 
 
 def worker_spec_for(
-    kind: WarmKind, folder: Path, sandbox: int | None, plays: Path, *, model_folder: str = ""
+    kind: WarmKind, folders: PreparedFolders, sandbox: int | None, *, model_folder: str = ""
 ) -> WorkerSpec | None:
-    """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready.
-
-    ``folder`` contains the prepared environments, ``plays`` the staged datasets.
-    """
+    """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready."""
     dataset = datasets().get(kind.dataset)
     runtime = catalogue.runtimes().get(kind.runtime)
     if dataset is None or dataset.version != kind.version or runtime is None or kind.format not in runtime.formats:
         return None
     format = runtime.formats[kind.format]
-    model_server = environments.ready(format.environment, folder)
-    evaluator = environments.ready(catalogue.simulators()[dataset.simulator], folder)
-    dataset_folder = plays / kind.play if kind.play else dataset.folder
+    model_server = (
+        _own_environment(kind.environment, folders.cache)
+        if kind.environment
+        else environments.ready(format.environment, folders.environments)
+    )
+    evaluator = environments.ready(catalogue.simulators()[dataset.simulator], folders.environments)
+    dataset_folder = folders.plays / kind.play if kind.play else dataset.folder
     if model_server is None or evaluator is None or not dataset_folder.is_dir():
         return None
     # A dataset for measurements of the platform may lower the isolation; otherwise the runtime's format decides.
@@ -67,6 +82,18 @@ def worker_spec_for(
     )
 
 
+def _own_environment(name: str, cache: DiskCache) -> Path | None:
+    id = name.removeprefix("sha256:")
+    return cache.tree(id) / "site" if cache.is_complete(id) else None
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
 def base_interpreter() -> str:
     """Return the interpreter from which the server's virtual environment was created."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -79,6 +106,8 @@ class WarmRunner:
         self.kind = kind
         self.log = log
         self._model_folder = spec.model_folder
+        self._site = spec.model_server_site
+        self._site_inode = _inode(spec.model_server_site)
         self.exit: int | None = None
         self.reason: str | None = None
         local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -110,6 +139,10 @@ class WarmRunner:
     @property
     def pid(self) -> int:
         return self._popen.pid
+
+    def is_current(self) -> bool:
+        """Whether the packages that its model servers were started with are still on this node."""
+        return _inode(self._site) == self._site_inode
 
     def start_launch(self, launch: Mapping[str, Any], lock: int) -> None:
         """Send the launch to the runner, with the descriptor of the lock that shows that the launch is running."""

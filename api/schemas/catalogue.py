@@ -5,6 +5,22 @@ from marshmallow import fields
 from api.schemas.fields import Open
 
 
+class DependencyRulesSchema(Open):
+    """Rules for the packages that a model of a format may declare."""
+
+    files = fields.List(
+        fields.String(), required=True, metadata={"description": "Files that declare packages; the first one counts."}
+    )
+    indexes = fields.List(
+        fields.String(), required=True, metadata={"description": "Package indexes, in the order of their precedence."}
+    )
+    allowed = fields.List(
+        fields.String(), required=True, metadata={"description": "Patterns of the names that are allowed."}
+    )
+    largest = fields.Integer(required=True, metadata={"description": "Most bytes of an environment."})
+    python = fields.String(required=True, metadata={"description": "Version of Python that models run on."})
+
+
 class FormatSchema(Open):
     """A model format that a runtime supports."""
 
@@ -22,6 +38,18 @@ class FormatSchema(Open):
     environment = fields.String(required=True, metadata={"description": "Python environment that the model runs in."})
     ready = fields.Boolean(
         required=True, metadata={"description": "Whether the environment is installed on this machine."}
+    )
+    packages = fields.Dict(
+        required=True,
+        keys=fields.String(),
+        values=fields.String(),
+        metadata={"description": "Python packages of the environment with their versions: there without asking."},
+    )
+    dependencies = fields.Nested(
+        DependencyRulesSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Rules for the packages that a model may declare; null: it may declare none."},
     )
 
 

@@ -9,6 +9,18 @@ from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 
 
+class DependenciesSchema(Open):
+    """Python packages that a model declares to need."""
+
+    file = fields.String(required=True, metadata={"description": "File of the model that declares them."})
+    requirements = fields.List(
+        fields.String(), required=True, metadata={"description": "Requirements, as in a requirements file."}
+    )
+    python = fields.String(
+        required=True, allow_none=True, metadata={"description": "Versions of Python that the model accepts."}
+    )
+
+
 class ModelSchema(Open):
     """An immutable model binary, addressed by its content."""
 
@@ -30,6 +42,15 @@ class ModelSchema(Open):
         },
     )
     created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
+    dependencies = fields.Nested(
+        DependenciesSchema,
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Python packages that it declares to need; its first simulation resolves them to a lock "
+            "(`GET /v1/models/{model}/lock`). null: none."
+        },
+    )
 
 
 class ModelPageSchema(PageSchema):

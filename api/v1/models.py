@@ -28,10 +28,12 @@ from core.domain.downloads import Download
 from core.domain.records import Model
 from errors import (
     BadArchive,
+    BadRequirements,
     DigestMismatch,
     Gone,
     InUse,
     Invalid,
+    NoLock,
     PreconditionFailed,
     RangeNotSatisfiable,
     ShippedModel,
@@ -60,6 +62,7 @@ CREATION_ERRORS = (
     UnknownFormat,
     UnknownRuntime,
     BadArchive,
+    BadRequirements,
     ShippedModel,
     StorageFull,
     Unsafe,
@@ -159,6 +162,35 @@ class ModelView(MethodView):
         """
         filename = base_name(query.pop("filename", None)) or model
         return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
+
+
+@blueprint.at("/<ref:model>/lock")
+class ModelLockView(MethodView):
+    """The lock of a model's dependencies."""
+
+    @blueprint.operation(
+        "get_model_lock",
+        Success(
+            description="A requirements file with a version and hashes for each package.",
+            media={"text/plain": {"type": "string"}},
+        ),
+        errors=[UnknownModel, NoLock],
+    )
+    def get(self, model: str) -> Response:
+        """Get the lock of a model's dependencies
+
+        The packages of all simulations with this model, for ever: its content has one lock, which its first simulation
+        resolves.
+        """
+        record = services().models.get(model)
+        lock = services().models.lock(record)
+        if lock is None:
+            raise NoLock(
+                "The model declares no dependencies."
+                if record.dependencies is None
+                else "The dependencies were not resolved yet: the model's first simulation does (`POST /v1/checks`)."
+            )
+        return Response(lock, mimetype="text/plain")
 
 
 @blueprint.at("/<ref:model>/content")

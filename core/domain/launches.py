@@ -73,6 +73,7 @@ class Launch:
     model_digest: str
     model_key: str  # in the object store
     token: str = field(repr=False)
+    environment: str = ""  # the model's own packages on the node (a digest); empty: those of its format
     play: str = ""  # a registered dataset's folder on the node: its scenarios beside the built-in files
     project: str = "default"
     model_size: int = 0

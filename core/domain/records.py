@@ -22,6 +22,8 @@ class Model:
     runtime: str | None
     created_at: datetime
     baseline: bool = False
+    #: What it declares to need: file, requirements and Python version; None: nothing.
+    dependencies: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

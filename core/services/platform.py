@@ -16,6 +16,7 @@ from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
+from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
@@ -37,6 +38,7 @@ from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
+from runtimes.dependencies.installer import Installer, InstallerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class PlatformOptions:
     uploads_per_caller: int = 500
     dry_runs: int = 16
     connections: Mapping[str, Connection] = field(default_factory=dict)
+    installer: InstallerOptions = field(default_factory=InstallerOptions)
 
 
 def build(
@@ -127,12 +130,13 @@ def build(
     results = Results(database, store, changes)
     simulations = Simulations(database, datasets, notifier, changes, resolver, results, options.dry_runs)
     store_health = StoreHealth(store)
+    files = ModelFiles(cache or NodeCache(home / "cache", store, options.connections), largest=options.max_unpacked)
     return Platform(
         database=database,
         store=store,
         notifier=notifier,
         changes=changes,
-        catalogue=Catalogue(home / "environments"),
+        catalogue=Catalogue(home / "environments", options.installer),
         executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,
@@ -153,7 +157,7 @@ def build(
             database,
             notifier,
             datasets,
-            ModelFiles(cache or NodeCache(home / "cache", store, options.connections), largest=options.max_unpacked),
+            ModelEnvironments(database, files, Installer(home / "packages", options.installer)),
             store_health,
             home=home,
             own_environments=options.own_environments,

@@ -251,10 +251,16 @@ def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:
     c.execute(update(simulations).where(simulations.c.id == id).values(bundle=json.dumps(bundle)))
 
 
+def set_provenance(c: Connection, id: str, provenance: str) -> None:
+    """Store a provenance to which staging has added what was not known before."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(provenance=provenance))
+
+
 def bundles(c: Connection) -> set[str]:
     """Return the keys of the bundles of simulations that have not ended."""
     query = select(simulations.c.bundle).where(simulations.c.state.in_(_UNENDED), simulations.c.bundle.is_not(None))
-    return {json.loads(bundle)["play"]["key"] for bundle in c.scalars(query)}
+    packed = (json.loads(bundle) for bundle in c.scalars(query))
+    return {part["key"] for bundle in packed for part in bundle.values() if isinstance(part, dict)}
 
 
 def counts(c: Connection, id: str) -> tuple[int, int, int]:

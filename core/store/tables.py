@@ -37,8 +37,18 @@ models = Table(
     Column("filename", Text),
     Column("runtime", Text),
     Column("created_at", Float(53), nullable=False),
+    Column("dependencies", Text),
     UniqueConstraint("project", "name", "version"),
     Index("models_digest", "digest"),
+)
+
+model_locks = Table(
+    "model_locks",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("lock", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
 )
 
 simulations = Table(

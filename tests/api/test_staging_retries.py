@@ -18,7 +18,6 @@ from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
 from datasets.download.downloader import RetryLimits
-from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
@@ -27,6 +26,7 @@ from errors import UnknownDataset
 from runtimes import environments
 from tests.archives import tar
 from tests.ports import free_ports
+from tests.staged_models import staging_on
 from tests.system.platform_process import share_environments
 from tests.waiting import TIMEOUT
 
@@ -39,9 +39,7 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
     nowhere = Connection(name="own", endpoint=f"http://127.0.0.1:{free_ports(1)[0]}", access_key="a", secret_key="b")
     retry_limits = RetryLimits(connect=1.0, tries=1, first=0.01)
     cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), retry_limits=retry_limits)
-    return Staging(
-        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=home
-    )
+    return staging_on(platform, cache, home)
 
 
 def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
@@ -72,14 +70,7 @@ def test_staging_waits_for_an_unavailable_package_index_and_says_so(
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
     monkeypatch.setenv("UV_INDEX_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    staging = Staging(
-        platform.database,
-        platform.notifier,
-        platform.datasets,
-        ModelFiles(NodeCache(tmp_path / "node", platform.store)),
-        platform.store_health,
-        home=tmp_path,
-    )
+    staging = staging_on(platform, NodeCache(tmp_path / "node", platform.store), tmp_path)
     waiting = stage_often(platform, staging, model)
     assert waiting.reason and "the environment could not be prepared: " in waiting.reason
 
@@ -167,14 +158,7 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
 
     deleted_event = threading.Event()
     cache = NodeCache(settings.home / "elsewhere", SlowStore(settings.home / "objects", delete, deleted_event))
-    staging = Staging(
-        platform.database,
-        platform.notifier,
-        WatchedDatasets(platform.datasets, deleted_event),  # type: ignore[arg-type]
-        ModelFiles(cache),
-        platform.store_health,
-        home=settings.home,
-    )
+    staging = staging_on(platform, cache, settings.home, datasets=WatchedDatasets(platform.datasets, deleted_event))
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     digest = platform.datasets.get(drives)["digest"]
     staging.prefetch(drives)

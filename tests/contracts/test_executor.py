@@ -16,6 +16,7 @@ import pytest
 from core.domain.ids import digest_of
 from core.domain.launches import Launch, Phase
 from datasets.catalogue import datasets
+from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
@@ -295,7 +296,7 @@ def test_a_launch_whose_model_does_not_arrive_in_time_is_refused_and_can_be_subm
 
     agent = NodeAgent(
         home=tmp_path,
-        cache=NodeCache(tmp_path / "cache", StalledStore(tmp_path / "objects")),
+        models=ModelFiles(NodeCache(tmp_path / "cache", StalledStore(tmp_path / "objects"))),
         cores=1,
         sandbox=None,
         refusal=None,
@@ -321,7 +322,7 @@ def test_a_launch_on_a_machine_with_a_too_weak_sandbox_is_refused(tmp_path: Path
 
     agent = NodeAgent(
         home=tmp_path,
-        cache=NodeCache(tmp_path / "cache", FilesystemStore(tmp_path / "objects")),
+        models=ModelFiles(NodeCache(tmp_path / "cache", FilesystemStore(tmp_path / "objects"))),
         cores=1,
         sandbox=1,
         refusal="This machine lacks Landlock.",

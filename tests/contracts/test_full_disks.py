@@ -11,7 +11,6 @@ from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.store import simulations
-from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import StorageFull
@@ -26,6 +25,7 @@ from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 from tests.small_disks import SmallDisk, small_disk
+from tests.staged_models import staging_on
 from tests.system.platform_process import share_environments
 
 
@@ -76,14 +76,7 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
     id = rig.submit()
     share_environments(disk.folder)
     cache = NodeCache(disk.folder / "node", platform.store)
-    staging = Staging(
-        platform.database,
-        platform.notifier,
-        platform.datasets,
-        ModelFiles(cache),
-        platform.store_health,
-        home=disk.folder,
-    )
+    staging = staging_on(platform, cache, disk.folder)
     disk.fill()
     for _ in range(2 * ATTEMPTS):
         stage(rig, staging, id)
@@ -106,9 +99,7 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     theirs = platform.models.add((MODEL, b"# theirs\n"), filename="model.py", name="theirs")
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
-    staging = Staging(
-        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=tmp_path
-    )
+    staging = staging_on(platform, cache, tmp_path)
     running, waiting = rig.submit(), rig.submit(model="theirs")
     stage(rig, staging, running)
     assert platform.simulations.get(running).state is State.LAUNCHING
@@ -129,9 +120,7 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     id = rig.submit()
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
-    staging = Staging(
-        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), platform.store_health, home=tmp_path
-    )
+    staging = staging_on(platform, cache, tmp_path)
     stage(rig, staging, id)
     ended = platform.simulations.get(id)
     assert ended.state is State.ERRORED

@@ -20,7 +20,6 @@ from core.services.store_health import StoreHealth
 from core.services.uploads.models import Models
 from core.store import simulations
 from datasets.download.downloader import RetryLimits
-from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import open_store, prepare_store
 from datasets.objectstore.base import ObjectStore
@@ -30,6 +29,7 @@ from errors import NotFound, StoreUnavailable
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from tests.s3_servers import S3Server, fresh_bucket
+from tests.staged_models import staging_on as staging_of_platform
 from tests.system.platform_process import share_environments
 from tests.waiting import until
 from workers.background_jobs import Jobs
@@ -88,9 +88,7 @@ def staging_on(rig: DispatcherRig, store: ObjectStore, folder: Path) -> Staging:
     cache = NodeCache(folder / "node", store, retry_limits=limits)
     folder.mkdir()
     share_environments(folder)
-    return Staging(
-        platform.database, platform.notifier, platform.datasets, ModelFiles(cache), StoreHealth(store), home=folder
-    )
+    return staging_of_platform(platform, cache, folder, store_health=StoreHealth(store))
 
 
 def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.environments import _freeze
+from runtimes.environments import freeze
 from server.home import READ_BY_SANDBOX, close, open_bytecode
 
 
@@ -60,7 +60,7 @@ def test_an_environment_can_be_read_by_every_user_whatever_the_umask(tmp_path: P
         package.mkdir(parents=True)
         (package / "module.py").touch()
         (package / "library.so").touch(0o700)
-        _freeze(tmp_path / "draft")
+        freeze(tmp_path / "draft")
     finally:
         os.umask(before)
     assert mode(package) == mode(tmp_path / "draft") == 0o755

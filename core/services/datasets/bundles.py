@@ -1,5 +1,6 @@
 """Bundles: an evaluator's inputs packed into one object, for runners that share no folder with the platform."""
 
+import json
 import time
 from collections.abc import Callable
 from itertools import takewhile
@@ -11,6 +12,8 @@ from core.store import simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
+from datasets.versions.archives.tar_writer import MeasuredTar
+from errors import NotFound
 
 PREFIX = "plays/"
 
@@ -39,6 +42,25 @@ class Bundles:
             self._made[month, name] = {"key": key, "digest": digest, "size": len(data)}
         return self._made[month, name]
 
+    def of_tree(self, name: str, folder: Path) -> dict[str, Any]:
+        """Return key, digest and size of a folder that may be large, packed while it is stored; as `of`.
+
+        Its description is stored beside it, so that it is packed once a month.
+        """
+        month = self._month()
+        key = f"{PREFIX}{month}/{name}.tar"
+        if (month, name) not in self._made:
+            try:
+                described = json.loads(b"".join(self._objects.get(f"{key}.json")))
+                self._objects.size(key)
+            except NotFound:
+                measured = MeasuredTar(folder)
+                self._objects.put(key, measured)
+                described = {"key": key, "digest": measured.digest, "size": measured.size}
+                self._objects.put(f"{key}.json", (json.dumps(described).encode(),))
+            self._made[month, name] = described
+        return self._made[month, name]
+
     def remove_orphans(self) -> int:
         """Delete bundles that are two months old and that no running simulation needs; return their number."""
         last = f"{PREFIX}{self._month(before=1)}/"
@@ -47,7 +69,7 @@ class Bundles:
             return 0
         with self._database.read() as c:
             needed = simulations.bundles(c)
-        unused = [key for key in old if key not in needed]
+        unused = [key for key in old if key.removesuffix(".json") not in needed]
         for key in unused:
             self._objects.delete(key)
         return len(unused)

@@ -1,6 +1,7 @@
 """Catalogue of runtimes, simulators and built-in datasets, with their readiness on this machine."""
 
 import difflib
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,17 @@ from datasets.catalogue import Dataset, datasets
 from datasets.versions.scenarios import extend
 from errors import UnknownDataset
 from runtimes import catalogue, environments
+from runtimes.dependencies.declaration import DECLARING_FILES
+from runtimes.dependencies.installer import InstallerOptions, without_credentials
+from runtimes.dependencies.lock import pins
 
 
 class Catalogue:
     """Describes runtimes and simulators."""
 
-    def __init__(self, environments_folder: Path) -> None:
+    def __init__(self, environments_folder: Path, installer: InstallerOptions | None = None) -> None:
         self._environments = environments_folder
+        self._installer = installer or InstallerOptions()
 
     def runtimes(self) -> list[dict[str, Any]]:
         """Return every runtime with its formats, parameters and readiness."""
@@ -41,6 +46,18 @@ class Catalogue:
             "max_size": entry.format.max_size,
             "environment": entry.environment.name,
             "ready": self.ready(entry.environment),
+            "packages": pins(entry.environment.lock),
+            "dependencies": self._dependency_rules() if entry.format.dependencies else None,
+        }
+
+    def _dependency_rules(self) -> dict[str, Any]:
+        options = self._installer
+        return {
+            "files": list(DECLARING_FILES),
+            "indexes": [without_credentials(url) for url in options.indexes],
+            "allowed": list(options.packages),
+            "largest": options.largest,
+            "python": platform.python_version(),
         }
 
     def simulators(self) -> list[dict[str, Any]]:

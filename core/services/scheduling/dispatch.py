@@ -16,6 +16,7 @@ from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
+from core.services.scheduling.model_environments import locked
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
@@ -204,6 +205,7 @@ class Dispatch:
             format=provenance["model"]["format"],
             dataset=base["name"],
             version=base["version"],
+            environment=locked(provenance) or "",
             play=scenario_folder.folder_name(dataset),
             model_digest=provenance["model"]["digest"],
             model_key=key_of(provenance["model"]["digest"]),

@@ -1,4 +1,4 @@
-"""Files of launches: the model and the bundle of scenarios, for runners that share no folder with the platform."""
+"""Files of launches: the model, its environment and the bundle of scenarios, for runners without a shared folder."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,9 @@ from core.store import models, simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from errors import NotFound
+
+#: Bundles: what an evaluator reads, and the model's own packages.
+BUNDLES = ("play", "environment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,10 @@ class LaunchFiles:
         self._store = store
 
     def find(self, simulation: str, name: str) -> LaunchFile:
-        """Return a simulation's file by name: ``model`` or ``play``. Raises NotFound if its launches need none."""
+        """Return a simulation's file by name: ``model`` or a bundle's. Raises NotFound if its launches need none."""
         with self._database.read() as c:
             row = simulations.find(c, simulation)
-        file = self._model(row) if name == "model" else _bundle(row)
+        file = self._model(row) if name == "model" else _bundle(row, name)
         if file is None:
             raise NotFound("This launch has no such file: its executor shares the platform's folders.")
         return file
@@ -42,7 +45,7 @@ class LaunchFiles:
         """Return digest and size (bytes) of each file of a simulation, whose row is given, by name."""
         return {
             name: {"digest": file.digest, "size": file.size}
-            for name, file in (("model", self._model(row)), ("play", _bundle(row)))
+            for name, file in (("model", self._model(row)), *((name, _bundle(row, name)) for name in BUNDLES))
             if file is not None
         }
 
@@ -74,6 +77,6 @@ class LaunchFiles:
             return None  # not uploaded to this store: the executor finds the model elsewhere
 
 
-def _bundle(row: Any) -> LaunchFile | None:
-    bundle = json.loads(row.bundle or "{}").get("play")
+def _bundle(row: Any, name: str) -> LaunchFile | None:
+    bundle = json.loads(row.bundle or "{}").get(name)
     return LaunchFile(bundle["key"], bundle["digest"], int(bundle["size"])) if bundle else None

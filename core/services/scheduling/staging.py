@@ -18,15 +18,18 @@ from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.orphan_search import OrphanSearch
+from core.services.scheduling.model_environments import ModelEnvironments, has_dependencies
 from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
 from core.store.database import Connection, Database
-from datasets.nodecache.model_files import ModelFiles, StoredModel
+from datasets.nodecache.model_files import StoredModel
 from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
 from datasets.versions import scenario_folder
 from errors import (
+    BadArchive,
+    BadRequirements,
     Conflict,
     LargerThanCache,
     NodeFull,
@@ -34,6 +37,7 @@ from errors import (
     OriginRefused,
     PlatformError,
     StoreUnavailable,
+    TooLarge,
 )
 from runtimes import catalogue, environments, formats
 
@@ -66,7 +70,7 @@ class Staging:
         database: Database,
         notifier: Notifier,
         datasets: Datasets,
-        models: ModelFiles,
+        models: ModelEnvironments,
         store_health: StoreHealth,
         *,
         home: Path,
@@ -76,8 +80,9 @@ class Staging:
         self._notifier = notifier
         self._datasets = datasets
         self._environments = home / "environments"
-        self._models = models
-        self._cache = models.cache
+        self._models = models.files
+        self._model_environments = models
+        self._cache = models.files.cache
         self._plays = home / "plays"
         self._objects = store_health.store
         self._bundles = Bundles(self._objects, database)
@@ -97,6 +102,8 @@ class Staging:
         if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
             return False
         if not all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance)):
+            return False
+        if has_dependencies(provenance) and not self._model_environments.ready(provenance):
             return False
         ready = self._models.ready(_stored_model(provenance))
         return self._store_health.problem(STORE_WAIT) is None if ready is None else ready
@@ -201,10 +208,13 @@ class Staging:
             built_in(provenance["dataset"]).verify()
             report = self._throttled(lambda progress: self._add_event(id, progress_event(progress)))
             folder = self.folder(provenance["dataset"], id, report)
+            try:
+                environment = self._stage_model(id, provenance, report, apart=apart)
+            except (BadArchive, BadRequirements, TooLarge) as error:
+                self._give_up(id, error.detail or "the model cannot be prepared", State.FAILED)
+                return
             if apart:
-                self._pack(id, provenance["dataset"], folder, model)
-            else:
-                self._models.path(_stored_model(provenance), holder=id, on_progress=report)
+                self._pack(id, provenance["dataset"], folder, model, environment)
         except (PlatformError, environments.CannotPrepare, OSError) as error:
             self._failed(row, error)
         else:
@@ -243,10 +253,27 @@ class Staging:
         else:
             self._move(id, State.QUEUED, reason, pause=pause(attempt, first=1.0, longest=LONGEST_PAUSE))
 
-    def _give_up(self, id: str, reason: str) -> None:
+    def _stage_model(
+        self, id: str, provenance: dict[str, Any], report: Callable[[DownloadProgress], None], *, apart: bool
+    ) -> Path | None:
+        """Fetch and unpack a model for runners of this machine; return the folder of its own environment, if any.
+
+        Raises BadArchive, BadRequirements or TooLarge if the model is at fault.
+        """
+        stored = _stored_model(provenance)
+        if not apart:
+            self._models.path(stored, holder=id, on_progress=report)
+        if not has_dependencies(provenance):
+            return None
+        say = self._environment_reporter(id, provenance["model"]["name"])
+        file = self._cache.object(stored.key, stored.digest, holder=id)
+        provenance = self._model_environments.lock(id, provenance, file, say)
+        return self._model_environments.install(provenance, id, say)
+
+    def _give_up(self, id: str, reason: str, outcome: State = State.ERRORED) -> None:
         def write(c: Connection) -> None:
             leases.close_early(c, id)
-            simulations.conclude(c, id, State.STAGING, State.ERRORED, reason)
+            simulations.conclude(c, id, State.STAGING, outcome, reason)
 
         try:
             self._database.write(write)
@@ -256,25 +283,32 @@ class Staging:
             self._notifier.enqueue("collect", id)
         self._notifier.wake("dispatch")
 
-    def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
-        """Pack the evaluator's folder into a bundle, and record it with the model's size for the runner API."""
+    def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str, environment: Path | None) -> None:
+        """Pack what a runner downloads into bundles, and record them with the model's size for the runner API."""
         play = self._bundles.of(scenario_folder.folder_name(dataset) or dataset["digest"], folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
+        if environment is not None:
+            self._add_event(id, {"what": "environment", "message": "packing for the cluster", "fraction": None})
+            packed["environment"] = self._bundles.of_tree(environment.name, environment)
         self._database.write(lambda c: simulations.set_bundle(c, id, packed))
 
     def _prepare(self, id: str, spec: Any) -> None:
-        if environments.ready(spec, self._environments) is not None:
-            return
+        if environments.ready(spec, self._environments) is None:
+            environments.prepare(spec, self._environments, self._environment_reporter(id, spec.name))
+
+    def _environment_reporter(self, id: str, name: str) -> Callable[[str, float | None], None]:
+        """Return a callback that writes the progress of an environment to a simulation's events; steps always."""
         reported_at = -PROGRESS_INTERVAL
 
         def progress(message: str, fraction: float | None) -> None:
             nonlocal reported_at
-            if time.monotonic() - reported_at < PROGRESS_INTERVAL and fraction != 1.0:
+            step = fraction is not None or message.startswith("resolving")
+            if time.monotonic() - reported_at < PROGRESS_INTERVAL and not step:
                 return
             reported_at = time.monotonic()
-            self._add_event(id, {"what": "environment", "name": spec.name, "message": message, "fraction": fraction})
+            self._add_event(id, {"what": "environment", "name": name, "message": message, "fraction": fraction})
 
-        environments.prepare(spec, self._environments, progress)
+        return progress
 
     def _add_event(self, id: str, body: Mapping[str, Any]) -> None:
         self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
@@ -324,5 +358,6 @@ def _stored_model(provenance: Mapping[str, Any]) -> StoredModel:
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:
     runtime = catalogue.runtime(provenance["runtime"]["name"])
-    yield runtime.formats[provenance["model"]["format"]].environment
+    if not has_dependencies(provenance):
+        yield runtime.formats[provenance["model"]["format"]].environment
     yield catalogue.simulators()[provenance["simulator"]["name"]]

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any
 
 from core.domain.archive import ArchiveMember
+from core.domain.ids import digest_of
 from core.services.uploads.models import PROJECT, key_of
 from core.services.uploads.shipped_models import shipped
-from core.store import models
+from core.store import model_locks, models
 from core.store import results as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -36,6 +37,8 @@ results.ndjson    One JSON object per task, in the order of the tasks: status, s
 artifacts/T/NAME  Files of task T, if the submission recorded any (`record`).
 logs.txt          Output of the model and the simulator, as it came: `process | line`.
 model/FILE        The model, unless the archive was requested with `?model=false`.
+lock.txt          The Python packages of the model with versions and hashes, if it declares dependencies: a requirements
+                  file (`uv pip install --require-hashes -r lock.txt`).
 
 Traces. artifacts/T/trace.f32.zz has the actions of the model, one after the other: 32-bit floats, little-endian,
 compressed by zlib. Each action has the shape that `GET /v1/datasets/NAME` describes:
@@ -71,12 +74,25 @@ class ArchiveExtras:
             measured = _Measured(chain((first,), logs))
             self._objects.put(key, measured)
             extras.append({"name": "logs.txt", "key": key, "bytes": measured.size, "crc32": measured.crc32})
+        if (lock := self._lock(provenance)) is not None:
+            key = f"logs/{id}/lock-{secrets.token_hex(6)}"
+            self._objects.put(key, (lock,))
+            extras.append({"name": "lock.txt", "key": key, "bytes": len(lock), "crc32": zlib.crc32(lock)})
         model = provenance["model"]
         key = key_of(model["digest"])
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
             size, crc32 = self._measured_model(key)
             extras.append({"name": f"model/{self._file_of(model)}", "key": key, "bytes": size, "crc32": crc32})
         return extras
+
+    def _lock(self, provenance: Mapping[str, Any]) -> bytes | None:
+        """Return the lock that a simulation's provenance names, None if there is none."""
+        named = provenance["model"].get("dependencies", {}).get("lock")
+        if named is None:
+            return None
+        with self._database.read() as c:
+            locks = model_locks.all_of(c, provenance["model"]["digest"])
+        return next((raw for lock in locks if digest_of(raw := lock.encode()) == named), None)
 
     def _measured_model(self, key: str) -> tuple[int, int]:
         """Return a model's size and CRC; read once by each process, since the key is the digest of the content."""

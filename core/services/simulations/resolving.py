@@ -14,6 +14,7 @@ from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import Model, Submission
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.services.datasets.datasets import Datasets
+from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
 from errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
@@ -177,7 +178,7 @@ class Resolver:
         format = runtime.formats[model.format]
         # A dataset that measures the platform itself sets its isolation; otherwise the format decides.
         isolation = "launch" if definition.get("isolation") == "launch" else format.isolation
-        return {
+        described: dict[str, Any] = {
             "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
             "runtime": {"name": runtime.name, "environment": format.environment.digest},
             "dataset": self._datasets.frozen(dataset),
@@ -193,3 +194,8 @@ class Resolver:
                 "batch": int(plan["params"].get("batch", 1)),
             },
         }
+        if model.dependencies is None or submission.gang is not None:  # a gang's program has the image's packages
+            return described
+        described["model"]["dependencies"] = {"file": model.dependencies["file"], "lock": None}
+        lock = self._models.lock(model)
+        return described if lock is None else with_lock(described, lock)  # else staging resolves it

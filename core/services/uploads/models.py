@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,9 @@ from core.services.block_checksums import BlockChecksums
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
+from core.services.uploads.declared_dependencies import declared
 from core.services.uploads.disk_floor import DiskFloor
+from core.store import model_locks
 from core.store import models as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -31,7 +34,8 @@ from errors import (
     UnknownFormat,
     UnknownModel,
 )
-from runtimes import catalogue, formats
+from runtimes import catalogue, environments, formats
+from runtimes.dependencies.declaration import Declaration
 
 PROJECT = "default"
 #: Lock under which bytes and rows of models are changed together.
@@ -106,6 +110,7 @@ class Models:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             format = format_of(draft, filename, format, runtime)
             check_size(format, size)
+            declaration = declared(draft, format)
             if name is None:
                 stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
                 # a name that the platform chose must not be the reason for a refusal
@@ -115,7 +120,7 @@ class Models:
             with self._database.exclusive(BYTES):
                 if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one
                     self._store.put(key_of(actual), _pieces(draft))
-                return self._register(name, actual, format, size, filename, runtime)
+                return self._register(name, actual, format, size, filename, runtime, declaration)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -134,11 +139,19 @@ class Models:
             )
 
     def _register(
-        self, name: str, digest: str, format: str, size: int, filename: str | None, runtime: str | None
+        self,
+        name: str,
+        digest: str,
+        format: str,
+        size: int,
+        filename: str | None,
+        runtime: str | None,
+        declaration: Declaration | None,
     ) -> Model:
         now = datetime.now(UTC)
         values = {"id": new_id(now), "project": PROJECT, "name": name, "digest": digest, "format": format, "size": size}
         values |= {"filename": filename and filename[:255], "runtime": runtime, "created_at": now.timestamp()}
+        values["dependencies"] = json.dumps(_described(declaration)) if declaration is not None else None
         return _record(self._database.write(lambda c: store.add(c, values)))
 
     def get(self, ref: str) -> Model:
@@ -256,6 +269,11 @@ class Models:
             self._store.delete(key)
         return 1
 
+    def lock(self, model: Model) -> str | None:
+        """Return the lock of a model's dependencies on this platform; None if they were not resolved yet."""
+        with self._database.read() as c:
+            return model_locks.find(c, model.digest, environments.target())
+
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield a model's bytes from ``start`` up to, but not including, ``stop``."""
         key = key_of(model.digest)
@@ -309,6 +327,12 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+def _described(declaration: Declaration) -> dict[str, Any]:
+    """Return what users see of a declaration."""
+    requirements = list(declaration.requirements)
+    return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}
+
+
 def _record(row: Any) -> Model:
     return Model(
         id=row.id,
@@ -320,4 +344,5 @@ def _record(row: Any) -> Model:
         filename=row.filename,
         runtime=row.runtime,
         created_at=datetime.fromtimestamp(row.created_at, UTC),
+        dependencies=json.loads(row.dependencies) if row.dependencies else None,
     )

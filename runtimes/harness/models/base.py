@@ -142,6 +142,8 @@ class ModelFormat:
     zip_contents: str = ""
     #: Whether an archive (zip or tar) is unpacked once per node, into a read-only folder that the loader gets.
     unpacked: bool = False
+    #: Whether a model may declare Python packages that its model servers need.
+    dependencies: bool = False
     #: The most bytes of a model; None: no limit but the server's.
     max_size: int | None = None
     #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.

@@ -160,6 +160,7 @@ FORMAT = ModelFormat(
     suffixes=(".py",),
     recognise=recognise,
     unpacked=True,
+    dependencies=True,
     zip_contents=f"`{ENTRY}` at its top",
     preload=preload,
     prepare=prepare,

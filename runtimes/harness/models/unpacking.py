@@ -14,11 +14,6 @@ FILES = 1000
 CHUNK = 1 << 20
 
 
-def is_zip(source: bytes) -> bool:
-    """Whether the first bytes are those of a zip."""
-    return source[:4] == b"PK\x03\x04"
-
-
 def unpack(source: bytes, folder: Path, *, most: int = MAX_UNPACKED) -> None:
     """Write the zip's files below the folder, at most ``most`` bytes; raise Misfit at a forbidden entry."""
     entries: list[zipfile.ZipInfo] = []

@@ -39,7 +39,8 @@ FLAGS = ("-s", "-S", "-B", "-P", "-u")
 class ProcessSpec:
     """What process to start; strings and numbers only. The field names travel as JSON to a container init.
 
-    ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` in bytes.
+    ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` in bytes. ``site``: the
+    folder of its packages, if they are not those of the installation.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ProcessSpec:
     memory: int
     readonly: tuple[str, ...] = ()
     may_fork: bool = False
+    site: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,12 +71,13 @@ def start_process(
     From the main thread only: the kernel ties a child's parent-death signal to the thread that forked it.
     """
     keep = tuple(descriptors.values())
+    site = spec.site or installation.site
     confinement = None
     if spec.confined:
-        confinement = {"readonly": [installation.site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
+        confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
         confinement |= {"level": installation.level, "may_fork": spec.may_fork}
     options = {**spec.options, **descriptors, "confinement": confinement}
-    paths = f"{os.path.dirname(installation.harness)}:{installation.site}"
+    paths = f"{os.path.dirname(installation.harness)}:{site}"
     boot = BOOT.format(entry=ENTRIES[spec.module])
     return subprocess.Popen(
         [installation.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(options)],

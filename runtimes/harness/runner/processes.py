@@ -28,7 +28,8 @@ class WorkerSpec:
     """What is needed to start a launch's evaluators and model servers; strings and numbers only, to travel as JSON.
 
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch". Memory is
-    in bytes. A container init supplies interpreter, harness, packages and level itself. If the dataset is still to be
+    in bytes. A container init supplies interpreter, harness, packages and level itself, but for the packages of a model
+    that has its own (``model_server_site``). If the dataset is still to be
     downloaded, ``within`` is the folder that will contain its folder, and ``world`` is the part of the dataset's
     description that tells an evaluator what to import in the meantime. ``model_folder`` is a folder for the files of a
     model that is an archive (model_folder.py); empty: there is none.
@@ -270,6 +271,7 @@ def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = No
         confined=spec.sandbox is not None,
         memory=spec.model_server_memory,
         readonly=(spec.model_folder,) if spec.model_folder else (),
+        site=spec.model_server_site,
         may_fork=spec.isolation == "scenario",
     )
     local, remote = socket.socketpair()

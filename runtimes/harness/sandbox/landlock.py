@@ -19,8 +19,13 @@ READONLY = EXECUTE | READ | LIST
 #: Without the rights to create links, devices, sockets or pipes, and without execution.
 SCRATCH = READ | LIST | WRITE | REMOVE_DIRECTORY | REMOVE_FILE | MAKE_DIRECTORY | MAKE_FILE | REFER | TRUNCATE
 
+MAKE_LINK = 1 << 12
+#: Of a folder that a program fills: symbolic links too, which are followed within what it may reach.
+FILLED = SCRATCH | MAKE_LINK
+
 ALL_FILE_RIGHTS = (1 << 16) - 1  # ABI 5 and later
 ALL_NETWORK_RIGHTS = 3  # TCP bind and connect
+CONNECT = 2
 ALL_SCOPES = 3  # abstract sockets and signals
 
 
@@ -33,6 +38,11 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
+class _Port(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("port", ctypes.c_uint64))
+
+
 def abi() -> int:
     """Return the kernel's Landlock ABI version; 0 if Landlock is missing or disabled."""
     try:
@@ -43,8 +53,11 @@ def abi() -> int:
         raise
 
 
-def restrict(rights: Mapping[str, int]) -> int:
-    """Restrict this process irrevocably to these paths; return the ABI version. Requires no_new_privs."""
+def restrict(rights: Mapping[str, int], *, port: int | None = None) -> int:
+    """Restrict this process irrevocably to these paths; return the ABI version. Requires no_new_privs.
+
+    ``port``: the only TCP port that it may connect to; None: it may not connect.
+    """
     if (version := abi()) < NEEDED_ABI:
         raise OSError(errno.ENOSYS, f"Landlock ABI {version}, and {NEEDED_ABI} is needed (Linux 6.12)", "landlock")
     ruleset = kernel.call(
@@ -56,6 +69,8 @@ def restrict(rights: Mapping[str, int]) -> int:
             allowed &= FILE_RIGHTS
         kernel.call("landlock_add_rule", ruleset, 1, _PathBeneath(allowed, descriptor), 0)
         os.close(descriptor)
+    if port is not None:
+        kernel.call("landlock_add_rule", ruleset, 2, _Port(CONNECT, port), 0)
     kernel.call("landlock_restrict_self", ruleset, 0)
     os.close(ruleset)
     return version

@@ -7,7 +7,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import kernel
 
@@ -45,12 +45,14 @@ class _Attributes(ctypes.Structure):
 class Layout:
     """The real paths to bind, and the symbolic links (name, target) from the requested names to them.
 
-    ``copies``: paths at which a real path (or a path in it) is bound a second time.
+    ``copies``: paths at which a real path (or a path in it) is bound a second time. ``writable``: real paths of folders
+    that are bound to be written to.
     """
 
     real: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     copies: tuple[tuple[str, str], ...] = ()
+    writable: tuple[str, ...] = ()
 
     @property
     def sources(self) -> dict[str, str]:
@@ -89,7 +91,7 @@ def without_links_in_scratch(requested: Layout) -> Layout:
         copies |= {link + path[len(target) :]: path for path in requested.real if f"{path}/".startswith(f"{target}/")}
         if any(target.startswith(f"{path}/") for path in requested.real):
             copies[link] = target
-    return Layout(real=requested.real, links=tuple(links), copies=tuple(copies.items()))
+    return replace(requested, links=tuple(links), copies=tuple(copies.items()))
 
 
 def unshare(*, as_user: bool) -> None:
@@ -115,6 +117,7 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
     if scratch_mb:
         new_layout = without_links_in_scratch(new_layout)
     trees = {path: _open_tree(source, readonly=True) for path, source in new_layout.sources.items()}
+    trees |= {path: _open_tree(path, readonly=False, devices=False) for path in new_layout.writable}
     devices = {path: _open_tree(path, readonly=False) for path in DEVICES}
     kernel.mount("tmpfs", NEW_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=4k,mode=755")
     for path in ("/dev", "/proc", OWN_PROC, SCRATCH):
@@ -154,14 +157,15 @@ def _cover(paths: Iterable[str]) -> Sequence[str]:
     return covers
 
 
-def _open_tree(path: str, *, readonly: bool) -> int:
+def _open_tree(path: str, *, readonly: bool, devices: bool = True) -> int:
     """Open a detached copy of the mount tree at a path and set its mount attributes."""
     flags = CLONE_TREE | TREE_CLOEXEC | RECURSIVE
     tree = kernel.call("open_tree", AT_FDCWD, os.fsencode(path), flags)
     # A device on a read-only mount can still be written; on a nodev mount it could not be opened.
-    _set_attributes(
-        tree, b"", (ATTR_RDONLY | ATTR_NODEV if readonly else ATTR_RDONLY) | ATTR_NOSUID, EMPTY_PATH | RECURSIVE
-    )
+    attributes = ATTR_NOSUID
+    attributes |= ATTR_RDONLY if readonly or devices else 0
+    attributes |= ATTR_NODEV if readonly or not devices else 0
+    _set_attributes(tree, b"", attributes, EMPTY_PATH | RECURSIVE)
     return tree
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
@@ -44,6 +44,10 @@ class Confinement:
     ``keep`` are descriptors to leave open besides the standard streams. ``uid`` is the dedicated user id if the
     process is started by root; None chooses one. ``level`` None detects the highest level; passing it saves the trial.
     ``may_fork`` is for a model server that forks a child per scenario.
+
+    ``program``: the process is replaced by a program (execve), which starts others, and connects to one TCP port: that
+    of a listener, made in the network of the confined process and passed over the Unix socket ``listener``.
+    ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
     """
 
     readonly: tuple[str, ...] = ()
@@ -55,6 +59,10 @@ class Confinement:
     keep: tuple[int, ...] = ()
     level: int | None = None
     may_fork: bool = False
+    program: bool = False
+    listener: int | None = None
+    writable: tuple[str, ...] = ()
+    largest_file: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
@@ -63,12 +71,16 @@ class Confinement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfinementReport:
-    """The confinement in force on this process: a description of each layer, or None; ``seconds`` that it took."""
+    """The confinement in force on this process: a description of each layer, or None; ``seconds`` that it took.
+
+    ``port``: the TCP port that it may connect to.
+    """
 
     level: int
     uid: int
     layers: Mapping[str, str | None]
     seconds: float
+    port: int | None = None
 
 
 LAYERS = ("processes", "files", "network", "user", "limits", "landlock", "seccomp")
@@ -80,7 +92,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     At level 3 the call returns in a grandchild; the calling process waits for it and exits with its status.
     """
     started = time.perf_counter()
-    for path in confinement.readonly:
+    for path in (*confinement.readonly, *confinement.writable):
         os.stat(path)
     paths = (*filter(os.path.exists, (*SYSTEM, *harness_paths())), *confinement.readonly)
     scratch_mb = confinement.writable_tmp_mb if level == 3 else 0
@@ -95,10 +107,14 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     if level == 3:
         namespaces.unshare(as_user=not dedicated)
         parent = _fork_first_process()
-        proc = namespaces.enter_root(namespaces.layout(paths), scratch_mb=scratch_mb, user=user, group=group)
+        port = _pass_listener(confinement, isolated=True)
+        layout = replace(namespaces.layout(paths), writable=tuple(map(os.path.realpath, confinement.writable)))
+        proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group)
         writable = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
         layers["files"] = f"a private read-only root, {writable}"
         layers["network"] = "an empty network namespace"
+    else:
+        port = _pass_listener(confinement, isolated=False)
     layers["user"] = _change_user(user, dedicated=dedicated, level=level)
     if unreadable := namespaces.first_unreadable(paths):
         raise PermissionError(f"user {user}, as whom the process would run, may not read {unreadable} (chmod -R a+rX)")
@@ -108,15 +124,18 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
         _fork_confined_process()
         layers["processes"] = "a process namespace whose first process is the sandbox's"
     if level > 1:
+        rights = dict(_rights(paths, proc=proc, scratch=scratch_mb > 0))
+        rights |= dict.fromkeys(confinement.writable, landlock.FILLED)
         layers["processes"] = layers["processes"] or "killed with its parent"
-        version = landlock.restrict(_rights(paths, proc=proc, scratch=scratch_mb > 0))
+        version = landlock.restrict(rights, port=port)
         layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
-        layers["seccomp"] = _install_filter(may_fork=confinement.may_fork)
+        layers["seccomp"] = _install_filter(may_fork=confinement.may_fork, program=confinement.program)
     if not scratch_mb:
         _set_tempdir()
     os.environ.clear()
     os.environ.update({**ENVIRONMENT, **confinement.environ})
-    return ConfinementReport(level=level, uid=user, layers=layers, seconds=time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return ConfinementReport(level=level, uid=user, layers=layers, seconds=seconds, port=port)
 
 
 def _rights(paths: Sequence[str], *, proc: str | None, scratch: bool) -> Mapping[str, int]:
@@ -222,7 +241,7 @@ def _set_limits(confinement: Confinement, level: int, *, user: int, dedicated: b
     limits.set_resource_limits(
         memory=confinement.memory,
         files=confinement.files,
-        largest_file=max(confinement.writable_tmp_mb, 1) << 20,
+        largest_file=confinement.largest_file or max(confinement.writable_tmp_mb, 1) << 20,
         tasks=tasks,
     )
     counted = "any number of tasks" if tasks is None else f"{tasks} tasks"
@@ -236,9 +255,18 @@ def _set_tempdir() -> None:
     tempfile.tempdir = "/tmp"
 
 
-def _install_filter(*, may_fork: bool) -> str:
+def _pass_listener(confinement: Confinement, *, isolated: bool) -> int | None:
+    """Make the listener that a program may connect to, if it is to have one; return its port."""
+    if confinement.listener is None:
+        return None
+    from . import loopback  # not at the top: model servers have no network
+
+    return loopback.pass_listener(confinement.listener, isolated=isolated)
+
+
+def _install_filter(*, may_fork: bool, program: bool) -> str:
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, f"no system call table for {os.uname().machine}", "seccomp")
-    seccomp.install(seccomp.confining(here, may_fork=may_fork))
-    return f"allow-list of {len(seccomp.call_blocks(here, may_fork=may_fork))} calls, {here.name}"
+    seccomp.install(seccomp.confining(here, may_fork=may_fork, program=program))
+    return f"allow-list of {len(seccomp.call_blocks(here, may_fork=may_fork, program=program))} calls, {here.name}"

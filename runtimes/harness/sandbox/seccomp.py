@@ -46,6 +46,7 @@ SETSOCKOPT = (7, 8, 20, 21)
 MADVISE = (0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 22, 23)
 #: In place of the process id in a cached filter; no process has it, because ids end at 2**22.
 ANY_PROCESS = 0x7FABCDEF
+AF_INET, AF_INET6, NO_FAMILY = 2, 10, errno.EAFNOSUPPORT
 SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o4000
 
 
@@ -92,6 +93,13 @@ def connected_pairs() -> Block:
     return [argument(0), (EQUAL, 1, 0, 1), (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT), *kinds]
 
 
+def inet_streams() -> Block:
+    """Allow socket for TCP alone: Landlock has rules for TCP, and an empty network namespace for all else."""
+    flags = (0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_CLOEXEC | SOCK_NONBLOCK)
+    kinds = among(1, [SOCK_STREAM | flag for flag in flags])
+    return [argument(0), (EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), (RETURN, 0, 0, REFUSE | NO_FAMILY), *kinds]
+
+
 def with_bits(index: int, bits: Sequence[int]) -> Block:
     """Allow the call if the argument has all of these bits."""
     tests = [(ANY_BIT, 0, len(bits) - i, bit) for i, bit in enumerate(bits)]
@@ -103,10 +111,13 @@ def without_bits(index: int, bits: int) -> Block:
     return [argument(index), (ANY_BIT, 0, 1, bits), *DENY, *PERMIT]
 
 
-def call_blocks(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
-    """Return the filter block of each allowed or specially handled call, by number; all other calls are denied."""
+def call_blocks(here: Architecture, *, may_fork: bool, program: bool = False) -> Mapping[int, Block]:
+    """Return the filter block of each allowed or specially handled call, by number; all other calls are denied.
+
+    ``program``: a program and its children, which is not sealed; it may fork, lock files, and connect to a socket.
+    """
     special = {
-        "clone": threads_and_forks() if may_fork else threads_only(),
+        "clone": threads_and_forks() if may_fork or program else threads_only(),
         "clone3": ABSENT,  # its flags are behind a pointer; the C library falls back to clone
         "openat2": ABSENT,
         "flock": ABSENT,  # also locks read-only files, so a model could block all other models
@@ -120,10 +131,12 @@ def call_blocks(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
         "execveat": PERMIT,
         "seccomp": PERMIT,
     }
-    if may_fork:  # a zygote also relays its children's output, and waits for their ends
+    if program:
+        special |= {"flock": PERMIT, "setsockopt": PERMIT, "fcntl": PERMIT, "socket": inet_streams()}
+    if may_fork or program:  # a zygote also relays its children's output, and waits for their ends
         special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
-    return dict.fromkeys(here.allowed, PERMIT) | named
+    return dict.fromkeys(here.allowed | (here.program if program else frozenset()), PERMIT) | named
 
 
 def tree(cases: Sequence[tuple[int, Block]]) -> Block:
@@ -147,9 +160,9 @@ def assemble(word: int, cases: Sequence[tuple[int, Block]]) -> bytes:
 
 
 @cache
-def confining(here: Architecture, *, may_fork: bool) -> bytes:
+def confining(here: Architecture, *, may_fork: bool, program: bool = False) -> bytes:
     """Return the first filter: the allow-list, which still permits execve and further filters."""
-    blocks = call_blocks(here, may_fork=may_fork)
+    blocks = call_blocks(here, may_fork=may_fork, program=program)
     cases: list[tuple[int, Block]] = []
     for number in range(syscalls.NEWEST + 1):
         block = blocks.get(number, DENY)

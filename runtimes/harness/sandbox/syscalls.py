@@ -54,6 +54,12 @@ unshare 272 97, pivot_root 155 41, open_tree 428 428, move_mount 429 429, mount_
 landlock_create_ruleset 444 444, landlock_add_rule 445 445, landlock_restrict_self 446 446
 """
 
+#: Calls that a confined program needs besides: the installer of packages, which is no model.
+PROGRAM_ROWS = """
+socket 41 198, connect 42 203, sendmmsg 307 269, bind 49 200, chmod 90 -, fchmod 91 52, fchmodat 268 53,
+symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37, utimensat 280 88, sched_setaffinity 203 122
+"""
+
 #: The newest number these tables were written against: a call beyond it does not exist for a confined process
 #: (ENOSYS), so that a newer C library falls back to the older call.
 NEWEST = 462
@@ -61,12 +67,16 @@ NEWEST = 462
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Architecture:
-    """System calls of an architecture: the AUDIT_ARCH word that filters check, numbers by name, allowed numbers."""
+    """System calls of an architecture: the AUDIT_ARCH word that filters check, numbers by name, allowed numbers.
+
+    ``program``: numbers that are allowed to a program besides.
+    """
 
     name: str
     word: int
     numbers: Mapping[str, int]
     allowed: frozenset[int]
+    program: frozenset[int]
 
 
 def _rows(text: str, column: int) -> dict[str, int]:
@@ -78,9 +88,13 @@ def _rows(text: str, column: int) -> dict[str, int]:
 
 
 def _architecture(name: str, word: int, column: int) -> Architecture:
-    allowed = _rows(ALLOWED_ROWS, column)
+    allowed, program = _rows(ALLOWED_ROWS, column), _rows(PROGRAM_ROWS, column)
     return Architecture(
-        name=name, word=word, numbers=allowed | _rows(SPECIAL_ROWS, column), allowed=frozenset(allowed.values())
+        name=name,
+        word=word,
+        numbers=allowed | _rows(SPECIAL_ROWS, column) | program,
+        allowed=frozenset(allowed.values()),
+        program=frozenset(program.values()),
     )
 
 

@@ -17,10 +17,16 @@ HONOURED = frozenset({"resources", "queue", "priority"})
 
 def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor":
     """Return the executor of a cluster; it runs none of Slurm's commands yet."""
+    from datasets.nodecache.disk_cache import DiskCache
     from workers.executors.slurm.executor import SlurmExecutor
+    from workers.warm_runners import PreparedFolders
 
+    home = paths.home.resolve()
+    prepared = PreparedFolders(
+        environments=paths.environments.resolve(), plays=home / "plays", cache=DiskCache(home / "cache", None)
+    )
     folder = Path(options.folder) if options.folder else paths.home / "slurm" / name
-    return SlurmExecutor(name, options, folder, environments=paths.environments, plays=paths.home / "plays")
+    return SlurmExecutor(name, options, folder, prepared=prepared)
 
 
 #: Nodes see the environments that are prepared on this machine, in the shared file system.

@@ -14,7 +14,7 @@ from errors import NotPrepared, Unsupported
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
-from workers.warm_runners import WarmKind, worker_spec_for
+from workers.warm_runners import PreparedFolders, WarmKind, worker_spec_for
 
 SOURCE = Path(__file__).parents[3]
 #: Placeholder in the launch document that job.sh replaces with the runner's array task id.
@@ -26,14 +26,13 @@ LOG_POLL, QUEUE_POLL = 0.5, 5.0
 class SlurmExecutor:
     """Runs one platform's launches on one Slurm cluster. All state is in Slurm and in the launches' folders.
 
-    ``folder`` contains the launches' folders, ``environments`` prepared environments, ``plays`` staged datasets.
+    ``folder`` contains the launches' folders, ``prepared`` has what staging prepared.
     """
 
-    def __init__(self, name: str, options: SlurmOptions, folder: Path, *, environments: Path, plays: Path) -> None:
+    def __init__(self, name: str, options: SlurmOptions, folder: Path, *, prepared: PreparedFolders) -> None:
         self.name = name
         self._options = options
-        self._environments = environments.resolve()
-        self._plays = plays.resolve()
+        self._prepared = prepared
         self._folders = Folders(folder)
         self._commands = Commands(options.conf, options.partition, options.patience)
         self._template = Template(Path(options.template or Path(__file__).with_name("job.sh")).read_text())
@@ -143,9 +142,10 @@ class SlurmExecutor:
             dataset=launch.dataset,
             version=launch.version,
             play=launch.play,
+            environment=launch.environment,
         )
         # Sandbox level 0: the runner determines the best level on its node.
-        spec = worker_spec_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
+        spec = worker_spec_for(kind, self._prepared, 0 if self._options.sandbox else None)
         if spec is None:
             raise NotPrepared(
                 f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not in"

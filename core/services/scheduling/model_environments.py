@@ -1,0 +1,103 @@
+"""Model environments: the packages that a model declares, resolved once to a lock, and installed once per node.
+
+The lock belongs to the model's content: every simulation with it uses the same packages, for ever. An environment is
+named by its lock, so models with equal locks share it; it is a derived tree of the node cache, which evicts it when it
+is not used.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.domain.ids import digest_of
+from core.services.uploads.declared_dependencies import declared
+from core.store import model_locks, simulations
+from core.store.database import Database
+from datasets.nodecache.model_files import ModelFiles
+from errors import BadRequirements
+from runtimes import catalogue, environments
+from runtimes.dependencies.installer import Installer
+from runtimes.environments import Environment
+
+#: A message, and the fraction done (None: unknown).
+Say = Callable[[str, float | None], None]
+
+
+class ModelEnvironments:
+    """Locks and environments of models with dependencies. ``files``: the models themselves, on this node."""
+
+    def __init__(self, database: Database, files: ModelFiles, installer: Installer) -> None:
+        self.files = files
+        self._database = database
+        self._cache = files.cache
+        self._installer = installer
+
+    def lock(self, id: str, provenance: dict[str, Any], model: Path, say: Say) -> dict[str, Any]:
+        """Return the provenance of a simulation with the lock of its model, which is resolved unless it was before.
+
+        Raises BadRequirements with the reason if the dependencies cannot be had here.
+        """
+        if not has_dependencies(provenance) or locked(provenance) is not None:
+            return provenance
+        name, format = provenance["model"]["name"], provenance["model"]["format"]
+        digest, target = provenance["model"]["digest"], environments.target()
+        with self._database.read() as c:
+            lock = model_locks.find(c, digest, target)
+        if lock is None:
+            declaration = declared(model, format)
+            if declaration is None:
+                raise BadRequirements(f"The model {name} declares no dependencies any more; upload it again.")
+            preferred = catalogue.runtime(provenance["runtime"]["name"]).formats[format].environment.lock
+            resolved = self._installer.resolve(declaration, preferred, say)
+            lock = self._database.write(lambda c: model_locks.add(c, digest, target, resolved, time.time()))
+        provenance = with_lock(provenance, lock)
+        self._database.write(lambda c: simulations.set_provenance(c, id, json.dumps(provenance)))
+        return provenance
+
+    def ready(self, provenance: Mapping[str, Any]) -> bool:
+        """Return whether the model's environment is on this node."""
+        digest = locked(provenance)
+        return digest is not None and self._cache.ready(digest) is not None
+
+    def install(self, provenance: Mapping[str, Any], holder: str, say: Say) -> Path:
+        """Return the folder of a locked environment, which is installed unless it is there; pinned for ``holder``."""
+        digest = locked(provenance)
+        assert digest is not None
+        with self._database.read() as c:
+            lock = model_locks.find(c, provenance["model"]["digest"], environments.target())
+        if lock is None or environment_of(lock) != digest:
+            raise BadRequirements(
+                "The lock of this simulation is for another interpreter or machine than this platform's."
+            )
+
+        def make(folder: Path, _: object) -> None:
+            self._installer.install(lock, folder, say)
+
+        return self._cache.derived(digest, make, size=0, holder=holder)
+
+
+def has_dependencies(provenance: Mapping[str, Any]) -> bool:
+    """Return whether a simulation's model needs packages of its own."""
+    return "dependencies" in provenance["model"]
+
+
+def locked(provenance: Mapping[str, Any]) -> str | None:
+    """Return the name of a locked environment in the node cache; None if the dependencies were not resolved yet."""
+    if not has_dependencies(provenance) or provenance["model"]["dependencies"]["lock"] is None:
+        return None
+    return f"sha256:{provenance['runtime']['environment']}"
+
+
+def environment_of(lock: str) -> str:
+    """Return the name of a lock's environment in the node cache."""
+    return f"sha256:{Environment('', lock).digest}"
+
+
+def with_lock(provenance: Mapping[str, Any], lock: str) -> dict[str, Any]:
+    """Return a provenance with its model's lock, and the environment that follows from it."""
+    dependencies = {**provenance["model"]["dependencies"], "lock": digest_of(lock.encode())}
+    model = {**provenance["model"], "dependencies": dependencies}
+    runtime = {**provenance["runtime"], "environment": Environment("", lock).digest}
+    return {**provenance, "model": model, "runtime": runtime}

@@ -1,0 +1,68 @@
+"""Declared dependencies of a model's file: found in it by name, read as text; nothing of the model runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from datasets.versions.archives import files_of
+from datasets.versions.archives.decompression import detect_format
+from datasets.versions.archives.extraction import source_of
+from errors import BadRequirements
+from runtimes import formats
+from runtimes.dependencies import declaration, lock_files
+from runtimes.dependencies.declaration import MODULE, PROJECT, PYLOCK, REQUIREMENTS, UV_LOCK, Declaration
+
+#: The most bytes of each file that is read.
+_LARGEST = {
+    REQUIREMENTS: declaration.LARGEST,
+    PROJECT: declaration.LARGEST,
+    UV_LOCK: lock_files.LARGEST,
+    PYLOCK: lock_files.LARGEST,
+    MODULE: declaration.LARGEST,
+}
+
+
+def declared(model: Path, format: str) -> Declaration | None:
+    """Return what a model of this format declares to need; None if it declares nothing.
+
+    The first of these counts, at the top of an archive: pylock.toml, uv.lock with pyproject.toml, requirements.txt,
+    pyproject.toml, the inline metadata of model.py. Raises BadRequirements with file and line.
+    """
+    if not formats.formats()[format].dependencies:
+        return None
+    if detect_format(source_of(model)) is None:
+        with open(model, "rb") as file:
+            data = file.read(_LARGEST[MODULE])
+        return declaration.of_script(data.decode(errors="replace"), MODULE)
+    texts = _texts(model)
+    readers: list[Callable[[], Declaration | None]] = []
+    if PYLOCK in texts:
+        readers.append(lambda: lock_files.of_pylock(texts[PYLOCK]))
+    if UV_LOCK in texts and PROJECT in texts:
+        readers.append(lambda: lock_files.of_uv_lock(texts[UV_LOCK], texts[PROJECT]))
+    if REQUIREMENTS in texts:
+        readers.append(lambda: declaration.of_requirements(texts[REQUIREMENTS]))
+    if PROJECT in texts:
+        readers.append(lambda: declaration.of_pyproject(texts[PROJECT]))
+    if MODULE in texts:
+        readers.append(lambda: declaration.of_script(texts[MODULE]))
+    return next((found for read in readers if (found := read()) is not None), None)
+
+
+def _texts(archive: Path) -> dict[str, str]:
+    """Return the texts of the files at the top of an archive that may declare something, by name."""
+    texts = {}
+    for member in files_of(source_of(archive)):
+        if member.path not in _LARGEST:
+            continue
+        limit, data = _LARGEST[member.path], bytearray()
+        for chunk in member.chunks:
+            data += chunk
+            if len(data) > limit:
+                break
+        if len(data) > limit and member.path != MODULE:  # the metadata of a module stand at its top
+            raise BadRequirements(f"{member.path} has more than {limit:,} bytes.")
+        try:
+            texts[member.path] = data.decode("utf-8-sig", errors="replace" if member.path == MODULE else "strict")
+        except UnicodeDecodeError:
+            raise BadRequirements(f"{member.path} is not UTF-8.") from None
+    return texts

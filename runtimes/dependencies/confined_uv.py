@@ -1,0 +1,200 @@
+"""Confined uv: a run of the package installer in a sandbox of its own, and the limits that are watched meanwhile.
+
+uv reaches the folders that it fills, its cache, and through a proxy the hosts of the operator's package indexes.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uv
+
+from runtimes import harness
+from runtimes.dependencies.index_proxy import Address, IndexProxy
+from runtimes.environments import Progress
+
+#: User id of uv where root starts it; the same at each run, so that its cache stays its own.
+USER = 0x6FFFFFF0
+#: Seconds between two looks at what was written.
+WATCH = 0.25
+#: Address space in bytes, descriptors and tasks of uv with its children.
+MEMORY, FILES, TASKS = 32 << 30, 4096, 256
+#: The most lines of output that are kept, from the end.
+LINES = 200
+
+#: The interpreter that models run on.
+PYTHON = os.path.realpath(sys.executable)
+
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
+#: The folder that contains the harness.
+_ABOVE = str(Path(harness.__file__).parents[1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UvOptions:
+    """What uv may reach. ``largest``: bytes that it may receive, and write to one folder.
+
+    ``environ``: of uv, with indexes and certificates; ``readonly``: further files that it reads; ``allowed``: the
+    addresses of the indexes; ``upstream``: of a proxy on the way to them. ``sandbox``: whether uv is confined.
+    """
+
+    cache: Path
+    environ: Mapping[str, str]
+    readonly: Sequence[str]
+    allowed: frozenset[Address]
+    upstream: Address | None
+    largest: int
+    sandbox: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UvResult:
+    """The end of a run: exit code, output, and the limit that ended it, if one did.
+
+    ``refused``: hosts that files were to come from and that are not allowed.
+    """
+
+    code: int
+    output: str
+    limit: str = ""
+    refused: tuple[str, ...] = ()
+
+
+def run(
+    arguments: Sequence[str], options: UvOptions, folders: Sequence[Path], seconds: float, progress: Progress
+) -> UvResult:
+    """Run uv with these arguments until it ends or exceeds a limit. It may write to ``folders``, and to its cache.
+
+    From the main thread: uv ends with the thread that started it. Progress gets uv's lines.
+    """
+    folders = (*folders, options.cache)
+    as_root = options.sandbox and os.geteuid() == 0
+    for folder in folders if as_root else ():
+        os.chown(folder, USER, USER)
+    local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with remote:
+        process = _start(arguments, options, folders, remote.fileno(), USER if as_root else None)
+    proxy = _proxy(local, options)
+    watch = _Watch(process, folders, options.largest, seconds)
+    lines: list[str] = []
+    try:
+        assert process.stderr is not None
+        for raw in process.stderr:
+            if line := raw.decode(errors="replace").strip():
+                lines = [*lines[-LINES:], line]
+                progress(line[:200], None)
+    except BaseException:
+        watch.end()
+        raise
+    finally:
+        code = process.wait()
+        process.stderr.close()  # type: ignore[union-attr]
+        watch.join()
+        if proxy is not None:
+            proxy.close()
+    limit = watch.limit or (_too_large(options.largest) if proxy is not None and proxy.exceeded else "")
+    refused = tuple(sorted({host for host, _ in proxy.refused})) if proxy is not None else ()
+    return UvResult(code=code, output="\n".join(lines), limit=limit, refused=refused)
+
+
+def _start(
+    arguments: Sequence[str], options: UvOptions, folders: Sequence[Path], listener: int, user: int | None
+) -> "subprocess.Popen[bytes]":
+    binary = uv.find_uv_bin()
+    readonly = {binary, PYTHON, *options.readonly}
+    confinement: dict[str, Any] = {
+        "readonly": sorted(path for path in readonly if os.path.exists(path)),
+        "writable": [str(folder) for folder in folders],
+        "listener": listener,
+        "keep": [listener],
+        "program": True,
+        "memory": MEMORY,
+        "files": FILES,
+        "processes": TASKS,
+        "largest_file": options.largest,
+        "uid": user,
+        "level": None if options.sandbox else 1,
+        "oom_score": 500,
+    }
+    document = {"command": [binary, *arguments], "environ": dict(options.environ), "confinement": confinement}
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE, json.dumps(document)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(listener,),
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _proxy(local: socket.socket, options: UvOptions) -> IndexProxy | None:
+    """Receive the listener from the sandbox and start the proxy on it; None if the sandbox failed before."""
+    with local:
+        data, descriptors, _, _ = socket.recv_fds(local, 16, 1)
+    if not data or not descriptors:
+        return None
+    listener = socket.socket(fileno=descriptors[0])
+    return IndexProxy(listener, options.allowed, largest=options.largest, upstream=options.upstream)
+
+
+class _Watch:
+    """A thread that ends uv when it takes too long, or has written too much to one of its folders."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", folders: Sequence[Path], largest: int, seconds: float
+    ) -> None:
+        self.limit = ""
+        self._process = process
+        self._folders = folders[:-1]  # the cache has a limit of its own
+        self._largest = largest
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="uv-watch", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End uv and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def join(self) -> None:
+        """Stop watching, after the end of uv."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        until = time.monotonic() + self._seconds
+        while not self._ended.wait(WATCH):
+            if time.monotonic() > until:
+                self.limit = f"It took more than {self._seconds:.0f} s."
+            elif any(size_of(folder) > self._largest for folder in self._folders):
+                self.limit = _too_large(self._largest)
+            if self.limit:
+                self.end()
+                return
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes that the files of a folder take on disk."""
+    total = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(above, name)).st_blocks * 512
+    return total
+
+
+def _too_large(largest: int) -> str:
+    return f"The packages take more than {largest:,} bytes (WINDTUNNEL_MAX_UNPACKED)."

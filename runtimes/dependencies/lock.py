@@ -1,0 +1,57 @@
+"""Locks of model environments: requirements files with one version and the SHA-256 hashes of each package."""
+
+import re
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+
+from packaging.utils import canonicalize_name
+
+from errors import BadRequirements
+from runtimes.dependencies.declaration import Declaration
+
+_BLOCK = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
+_PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s\\;]+)")
+_HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Return the version of each package, by its normalized name."""
+    matches = (_PIN.match(block) for block in _BLOCK.split(lock))
+    return {canonicalize_name(match.group(1)): match.group(2) for match in matches if match}
+
+
+def checked(lock: str, declaration: Declaration, allowed: Collection[str]) -> str:
+    """Return a resolved lock with the hashes that the declaration's own lock allows.
+
+    Raises BadRequirements for a package that the operator does not allow, and for one whose files differ from those of
+    the declaration's lock.
+    """
+    for name in pins(lock):
+        if not any(
+            fnmatchcase(name, canonicalize_name(pattern) if "*" not in pattern else pattern) for pattern in allowed
+        ):
+            raise BadRequirements(
+                f"The package {name} is not allowed here: it is not in WINDTUNNEL_ALLOWED_PACKAGES."
+                " Ask the operator for it, or do without it."
+            )
+    if not declaration.hashes:
+        return lock
+    return "".join(_with_hashes(block, declaration.hashes, declaration.file) for block in _BLOCK.split(lock))
+
+
+def _with_hashes(block: str, hashes: Mapping[str, frozenset[str]], file: str) -> str:
+    match = _PIN.match(block)
+    if match is None:
+        return block
+    name = canonicalize_name(match.group(1))
+    locked = hashes.get(f"{name}=={match.group(2)}")
+    if locked is None:
+        return block  # a package of the platform's own, which the model does not lock
+    kept = sorted(locked & set(_HASH.findall(block)))
+    if not kept:
+        raise BadRequirements(
+            f"{file}: no file of {name} {match.group(2)} on the indexes here has a hash of the lock. The file was"
+            " replaced, or the lock is of another index; lock again, and compare the hashes."
+        )
+    head = block.partition("\\")[0].rstrip()
+    return head + "".join(f" \\\n    --hash={digest}" for digest in kept) + "\n"

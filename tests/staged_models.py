@@ -1,0 +1,19 @@
+"""Staging for tests: on a node cache of their own, with an installer that has no package index."""
+
+from pathlib import Path
+from typing import Any
+
+from core.services.platform import Platform
+from core.services.scheduling.model_environments import ModelEnvironments
+from core.services.scheduling.staging import Staging
+from datasets.nodecache.model_files import ModelFiles
+from datasets.nodecache.node_cache import NodeCache
+from runtimes.dependencies.installer import Installer, InstallerOptions
+
+
+def staging_on(platform: Platform, cache: NodeCache, home: Path, **changes: Any) -> Staging:
+    """Return a platform's staging on another node; no model has dependencies."""
+    installer = Installer(home / "packages", InstallerOptions(indexes=()))
+    models = ModelEnvironments(platform.database, ModelFiles(cache), installer)
+    values = {"datasets": platform.datasets, "store_health": platform.store_health} | changes
+    return Staging(platform.database, platform.notifier, values["datasets"], models, values["store_health"], home=home)
