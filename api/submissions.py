@@ -33,11 +33,21 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASC
 
 
 def parse_submission(document: Mapping[str, Any]) -> Submission:
-    """Return the submission of parsed JSON; raise Invalid with a message for each invalid field."""
+    """Return the submission of parsed JSON without a model's bytes; raise Invalid with each invalid field's message."""
+    submission, format = _parse(document, _SCHEMA)
+    if format is not None:
+        raise Invalid("`format` is of a model file or an `upload`; a registered model has its format already.")
+    return submission
+
+
+def _parse(document: Mapping[str, Any], schema: AcceptedSubmission) -> tuple[Submission, str | None]:
+    """Return a submission without its `upload`, and the format that it names for the model's bytes."""
     try:
-        return Submission(**_SCHEMA.load(document))
+        values = schema.load(document)
     except ValidationError as error:
         raise invalid(error.messages) from None
+    values.pop("upload", None)
+    return Submission(**{name: value for name, value in values.items() if name != "format"}), values.get("format")
 
 
 def rerun(document: Mapping[str, Any]) -> Submission:
@@ -53,8 +63,8 @@ def from_json(document: Mapping[str, Any]) -> Submission:
     return rerun(document) if "provenance" in document else parse_submission(document)
 
 
-def from_form() -> tuple[Submission, FileStorage | None]:
-    """Return the submission of a multipart form, and its model file if any; fields that are not strings are JSON."""
+def from_form() -> tuple[Submission, Model | None]:
+    """Return the submission of a multipart form, and its model if it has a file; fields that are not text are JSON."""
     spool_form()
     files = request.files.to_dict(flat=False)
     if unknown := sorted(files.keys() - {"model"}):
@@ -66,7 +76,10 @@ def from_form() -> tuple[Submission, FileStorage | None]:
         if len(values) > 1:
             raise Invalid(f"The field `{name[:100]}` appears {len(values)} times; send it once.")
         document[name] = _value_of(name, values[0])
-    return parse_submission(document), files["model"][0] if files else None
+    if not files:
+        return parse_submission(document), None
+    submission, format = _parse(document, _SCHEMA)
+    return submission, upload(files["model"][0], submission, format)
 
 
 def _value_of(name: str, text: str) -> Any:
@@ -84,18 +97,15 @@ def _value_of(name: str, text: str) -> Any:
 
 def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
     """Return a submission whose model is a finished upload, and the model created from it."""
-    try:
-        values = _UPLOAD_SCHEMA.load(document)
-    except ValidationError as error:
-        raise invalid(error.messages) from None
-    reference = values.pop("upload")
-    submission = Submission(**values)
-    return submission, model_sources.of_upload(reference, runtime=submission.runtime)
+    submission, format = _parse(document, _UPLOAD_SCHEMA)
+    return submission, model_sources.of_upload(document["upload"], runtime=submission.runtime, format=format)
 
 
-def upload(file: FileStorage, submission: Submission) -> Model:
+def upload(file: FileStorage, submission: Submission, format: str | None) -> Model:
     """Store the model file of a submission."""
-    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime)
+    return services().models.add(
+        chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime, format=format
+    )
 
 
 def receive_json() -> tuple[Submission, Model | None]:
@@ -110,8 +120,7 @@ def receive_form() -> tuple[Submission, Model | None]:
     """Return the submission of this request's form, and its model if the form has one."""
     if request.mimetype != "multipart/form-data":
         raise UnsupportedMedia("Send a multipart form: `curl -F model=@policy.onnx -F dataset=car_street`.")
-    submission, file = from_form()
-    return submission, upload(file, submission) if file else None
+    return from_form()
 
 
 def receive() -> tuple[Submission, Model | None]:

@@ -1,11 +1,11 @@
 """Catalogue of runtimes and simulators: runtimes are made of model formats, simulators of their locks."""
 
-import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.domain.near_names import near_names, suggestion
 from errors import UnknownRuntime
 from runtimes import formats
 from runtimes.environments import Environment
@@ -90,7 +90,7 @@ def runtime(name: str) -> Runtime:
     """Return a runtime by name; raise UnknownRuntime with the nearest names."""
     match = runtimes().get(name)
     if match is None:
-        near = difflib.get_close_matches(name, runtimes(), 3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(runtimes())}."
-        raise UnknownRuntime(f"There is no runtime {name[:100]!r}. {hint}", nearest=near or list(runtimes()))
+        near = near_names(name, runtimes())
+        hint = suggestion(near, f"There are: {', '.join(runtimes())}.")
+        raise UnknownRuntime(f"There is no runtime {name[:100]!r}. {hint}", nearest=near)
     return match

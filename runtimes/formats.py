@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from errors import UnknownFormat
-from runtimes import archives
+from runtimes import archives, file_kinds
+from runtimes.file_kinds import FileKind
 from runtimes.harness import models
-from runtimes.harness.models.base import ModelFormat, Recognition, Sample
+from runtimes.harness.models.base import Certainty, ModelFormat, Recognition, Sample
 
 #: Bytes at the start of a file that formats see.
 HEAD = 1024
@@ -49,10 +50,11 @@ def suffixes() -> frozenset[str]:
     return frozenset(suffix for format in formats().values() for suffix in format.suffixes)
 
 
-def listed() -> str:
-    """Return the formats as errors list them: names, with the suffixes of their files."""
+def listed(known: Mapping[str, ModelFormat] | None = None) -> str:
+    """Return the formats, by default all, as errors list them: names, with the suffixes of their files."""
     return ", ".join(
-        f"{name} ({', '.join(format.suffixes)})" if format.suffixes else name for name, format in formats().items()
+        f"{name} ({', '.join(format.suffixes)})" if format.suffixes else name
+        for name, format in (formats() if known is None else known).items()
     )
 
 
@@ -62,15 +64,17 @@ def detect(
     """Return the format of a file by its first bytes, the names in it if it is a zip, or its own name.
 
     ``members``: the names in it if it is a tar. ``default`` is the format of a file that is of no known format, unless
-    this format refuses it. Raise UnknownFormat with the next step, or BadArchive if it is a zip that must not be
-    unpacked. Models are not parsed here, not even for their shapes: only a sandboxed model server does that.
+    this format refuses it or the file is surely of a kind that is no model. Raise UnknownFormat with the next step, or
+    BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for their shapes: only a
+    sandboxed model server does that.
     """
     sample = sample_of(path, filename, members)
     try:
         return decide(sample, formats())
     except UnknownFormat:
         claim = formats()[default].judge(sample) if default is not None else None
-        if default is None or (claim is not None and claim.refusal):
+        kind = file_kinds.kind_of(sample)
+        if default is None or (claim is not None and claim.refusal) or (kind is not None and kind.sure):
             raise
         return default
 
@@ -90,6 +94,9 @@ def decide(sample: Sample, formats: Mapping[str, ModelFormat]) -> str:
     surest = max((claim.certainty for claim in claims.values()), default=None)
     best = {name: claim for name, claim in claims.items() if claim.certainty == surest}
     accepted = [name for name, claim in best.items() if not claim.refusal]
+    kind = file_kinds.kind_of(sample) if surest is None or surest <= Certainty.NAME else None
+    if kind is not None and kind.never:  # a web page does not become a model by its suffix, or by a word in it
+        raise UnknownFormat(_not_a_model(kind, formats))
     if len(accepted) == 1:
         return accepted[0]
     if accepted:
@@ -100,7 +107,13 @@ def decide(sample: Sample, formats: Mapping[str, ModelFormat]) -> str:
 def _reason(sample: Sample, refusals: Mapping[str, Recognition], formats: Mapping[str, ModelFormat]) -> str:
     if refusals:
         return " ".join(refusal.refusal for refusal in refusals.values())
+    if (kind := file_kinds.kind_of(sample)) is not None:
+        return _not_a_model(kind, formats)
     if sample.members is not None:
         zips = "; ".join(f"{name} has {format.zip_contents}" for name, format in formats.items() if format.zip_contents)
         return f"The zip is of no known format: {zips}. Name its `format` if it is one of them."
-    return f"{UnknownFormat.__doc__} Formats: {listed()}."
+    return f"{UnknownFormat.__doc__} Formats: {listed(formats)}."
+
+
+def _not_a_model(kind: FileKind, formats: Mapping[str, ModelFormat]) -> str:
+    return f"{kind.refusal(formats)} Formats: {listed(formats)}."

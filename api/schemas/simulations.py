@@ -164,6 +164,15 @@ class SubmissionSchema(Strict):
         longest=2000,
         metadata={"description": "Id or address of a finished upload whose bytes are the model; excludes `model`."},
     )
+    format = Text(
+        NAME,
+        longest=100,
+        allow_none=True,
+        metadata={
+            "description": "Format of a model that is sent with the submission, as a file or as an `upload`; detected "
+            "from the bytes if left out."
+        },
+    )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
     params = ObjectField(
         keys=Text(longest=100),

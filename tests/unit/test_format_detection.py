@@ -120,7 +120,7 @@ def test_a_zip_with_a_python_model_and_a_graph_that_it_uses_is_of_format_python(
     [
         (zip_of("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
         (zip_of("policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
-        (b"\x7fELF" + bytes(100), "cannot be determined from its bytes"),
+        (b"\x01\x02\x03\x04" + bytes(100), "cannot be determined from its bytes"),
     ],
 )
 def test_the_error_for_an_unknown_format_names_the_missing_files(content: bytes, message: str, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """Catalogue of runtimes, simulators and built-in datasets, with their readiness on this machine."""
 
-import difflib
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.domain.near_names import near_names, suggestion
 from datasets.catalogue import Dataset, datasets
 from datasets.versions.scenarios import extend
 from errors import UnknownDataset
@@ -82,9 +82,9 @@ def find_dataset(ref: str, version: str | None = None) -> Dataset:
     version = version or pinned or None
     known: Mapping[str, Dataset] = datasets()
     if name not in known:
-        similar = difflib.get_close_matches(name, known, 3)
-        hint = f"Did you mean {' or '.join(similar)}?" if similar else f"There are: {', '.join(sorted(known))}."
-        raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=similar)
+        near = near_names(name, known)
+        hint = suggestion(near, f"There are: {', '.join(sorted(known))}.")
+        raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
     dataset = known[name]
     if version not in {None, "latest", dataset.version}:
         raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {dataset.version}.")

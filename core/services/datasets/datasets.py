@@ -1,6 +1,5 @@
 """Datasets: describe, list, compare, tag, delete, prefetch; registration is the job in `dataset_registration`."""
 
-import difflib
 import json
 import mimetypes
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 from core.domain.downloads import Download
 from core.domain.ids import new_id
+from core.domain.near_names import near_names, suggestion
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
 from core.services.datasets import catalogue, dataset_sources, descriptions
@@ -276,9 +276,9 @@ class Datasets:
             known = [*datasets(), *store.names(c, PROJECT)]
         if name in known and version:
             return UnknownDataset(f"The dataset {name} has no version or tag {version[:80]!r}.")
-        similar = difflib.get_close_matches(name, known, 3)
-        hint = f"Did you mean {' or '.join(similar)}?" if similar else f"There are: {', '.join(sorted(known)[:20])}."
-        return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=similar)
+        near = near_names(name, known)
+        hint = suggestion(near, f"There are: {', '.join(sorted(known)[:20])}.")
+        return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
 
     # -- changes
 

@@ -1,6 +1,5 @@
 """Models: received as a stream, named by content, never parsed here; registered models and the shipped baselines."""
 
-import difflib
 import hashlib
 import json
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.ids import new_id
+from core.domain.near_names import near_names, suggestion
 from core.domain.records import Model
 from core.services.block_checksums import BlockChecksums
 from core.services.orphan_search import OrphanSearch
@@ -169,9 +169,9 @@ class Models:
                 "of simulations have the file in model/), then send this request again.",
                 digest=ref[:100],
             )
-        near = difflib.get_close_matches(ref, [*known, *shipped_models.shipped()], 3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else " `GET /v1/models` lists them."
-        raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)
+        near = near_names(ref, [*known, *shipped_models.shipped()])
+        hint = suggestion(near, "`GET /v1/models` lists them.")
+        raise UnknownModel(f"There is no model {ref[:100]!r}. {hint}", nearest=near)
 
     def baseline(self, name: str) -> Model:
         """Return the shipped model of this name, even if an earlier version registered a model with the same name."""
@@ -304,7 +304,9 @@ def format_of(path: Path, filename: str | None, format: str | None, runtime: str
         default = accepted[0] if len(accepted) == 1 else None
         return formats.detect(path, filename, default=default, members=tar_names(path))
     if format not in formats.formats():
-        raise UnknownFormat(f"There is no format {format[:80]!r}; there are: {formats.listed()}.")
+        near = near_names(format, formats.formats())
+        hint = suggestion(near, f"There are: {formats.listed()}.")
+        raise UnknownFormat(f"There is no format {format[:80]!r}. {hint}", nearest=near)
     return format
 
 
