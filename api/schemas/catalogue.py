@@ -21,6 +21,43 @@ class DependencyRulesSchema(Open):
     python = fields.String(required=True, metadata={"description": "Version of Python that models run on."})
 
 
+def _bytes(description: str) -> fields.Integer:
+    return fields.Integer(required=True, metadata={"description": f"Bytes: {description}"})
+
+
+class LimitsSchema(Open):
+    """Limits of a model: what its process may use, how long it may take, how large it may be.
+
+    docs/sandbox.md#limits explains them.
+    """
+
+    memory = _bytes("address space of the model's process, its libraries included; in a pod at most the container's.")
+    tasks = fields.Integer(required=True, metadata={"description": "Processes and threads together."})
+    open_files = fields.Integer(required=True, metadata={"description": "Open file descriptors."})
+    scratch = _bytes(
+        "the writable folder /tmp, whose files are in memory; where the sandbox has level 2 there is none."
+    )
+    scratch_files = fields.Integer(required=True, metadata={"description": "Files and folders in /tmp."})
+    largest_file = _bytes("the largest file that the model may write.")
+    start_time = fields.Float(required=True, metadata={"description": "Seconds to import the format's libraries."})
+    load_time = fields.Float(required=True, metadata={"description": "Seconds to load the model."})
+    reset_time = fields.Float(
+        required=True,
+        metadata={"description": "Seconds to reset the model; the deadline of `act` if that is longer."},
+    )
+    act_deadline = fields.String(
+        required=True, metadata={"description": "Where the deadline of each action comes from."}
+    )
+    largest_model = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Bytes: the model's file; null: no limit."}
+    )
+    largest_unpacked = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Bytes: the files of the model's zip together; null: the format is not a zip."},
+    )
+
+
 class FormatSchema(Open):
     """A model format that a runtime supports."""
 
@@ -51,6 +88,7 @@ class FormatSchema(Open):
         allow_none=True,
         metadata={"description": "Rules for the packages that a model may declare; null: it may declare none."},
     )
+    limits = fields.Nested(LimitsSchema, required=True, metadata={"description": "Limits of models of this format."})
 
 
 class RuntimeSchema(Open):
@@ -59,6 +97,9 @@ class RuntimeSchema(Open):
     name = fields.String(required=True, metadata={"description": "Name of the runtime, such as `onnx`."})
     formats = fields.List(
         fields.Nested(FormatSchema), required=True, metadata={"description": "Model formats that it supports."}
+    )
+    limits = fields.Nested(
+        LimitsSchema, required=True, metadata={"description": "The least of the limits of its formats, of each kind."}
     )
 
 

@@ -136,7 +136,7 @@ def build(
         store=store,
         notifier=notifier,
         changes=changes,
-        catalogue=Catalogue(home / "environments", options.installer),
+        catalogue=Catalogue(home / "environments", options.installer, largest_model=options.max_upload),
         executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,

@@ -3,6 +3,7 @@
 import pytest
 from flask.testing import FlaskClient
 
+from core.services.platform import Platform
 from tests.api.answers import problem
 
 
@@ -12,6 +13,22 @@ def test_runtimes_are_listed_with_formats_and_readiness(client: FlaskClient) -> 
     for name, item in items.items():
         assert client.get(f"/v1/runtimes/{name}").json == item
         assert all(isinstance(format["ready"], bool) and format["name"] for format in item["formats"])
+
+
+def test_a_runtime_shows_its_limits_and_those_of_each_format(client: FlaskClient, platform: Platform) -> None:
+    for runtime in client.get("/v1/runtimes").json["items"]:
+        described = client.get(f"/v1/runtimes/{runtime['name']}").json
+        for limits in (described["limits"], *(format["limits"] for format in described["formats"])):
+            assert limits["memory"] == 4 << 30 and limits["act_deadline"] == "the dataset's `deadline`"
+            assert 0 < limits["largest_model"] <= platform.models.largest
+            assert limits["load_time"] > limits["reset_time"] > 0
+        least = min(format["limits"]["largest_model"] for format in described["formats"])
+        assert described["limits"]["largest_model"] == least
+
+
+def test_an_unknown_runtime_that_resembles_no_other_suggests_none(client: FlaskClient) -> None:
+    refused = problem(client.get("/v1/runtimes/matlab"), 404, "unknown-runtime")
+    assert refused["nearest"] == [] and "onnx" in refused["detail"]
 
 
 def test_the_problem_of_an_unknown_runtime_has_similar_names(client: FlaskClient) -> None:

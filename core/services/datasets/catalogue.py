@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,21 @@ from core.domain.near_names import near_names, suggestion
 from datasets.catalogue import Dataset, datasets
 from datasets.versions.scenarios import extend
 from errors import UnknownDataset
-from runtimes import catalogue, environments
+from runtimes import catalogue, environments, limits
 from runtimes.dependencies.declaration import DECLARING_FILES
 from runtimes.dependencies.installer import InstallerOptions, without_credentials
 from runtimes.dependencies.lock import pins
 
 
 class Catalogue:
-    """Describes runtimes and simulators."""
+    """Describes runtimes and simulators. ``largest_model``: the most bytes of a model of any format."""
 
-    def __init__(self, environments_folder: Path, installer: InstallerOptions | None = None) -> None:
+    def __init__(
+        self, environments_folder: Path, installer: InstallerOptions | None = None, *, largest_model: int | None = None
+    ) -> None:
         self._environments = environments_folder
         self._installer = installer or InstallerOptions()
+        self._largest_model = largest_model
 
     def runtimes(self) -> list[dict[str, Any]]:
         """Return every runtime with its formats, parameters and readiness."""
@@ -35,6 +39,9 @@ class Catalogue:
             "description": runtime.description,
             "formats": [self._format(entry) for entry in runtime.formats.values()],
             "baselines": dict(runtime.baselines),
+            "limits": asdict(
+                limits.limits_of_all((entry.format for entry in runtime.formats.values()), largest=self._largest_model)
+            ),
         }
 
     def _format(self, entry: catalogue.RuntimeFormat) -> dict[str, Any]:
@@ -48,6 +55,7 @@ class Catalogue:
             "ready": self.ready(entry.environment),
             "packages": pins(entry.environment.lock),
             "dependencies": self._dependency_rules() if entry.format.dependencies else None,
+            "limits": asdict(limits.limits_of(entry.format, largest=self._largest_model)),
         }
 
     def _dependency_rules(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ the model. Everything else is: computing, sleeping, and waiting for what does no
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+#: Seconds for a model server's hello, load and reset; a reset has the deadline of `act` if that is longer.
+HELLO, LOAD, RESET = 120.0, 300.0, 10.0
 #: The share of a deadline after which the model server is observed: faster answers cost nothing.
 UNOBSERVED = 0.1
 #: The share at which it is looked at once more before the deadline, because threads may end with the answer.

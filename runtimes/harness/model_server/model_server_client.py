@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..simulators.base import Interface, Space
 from ..visible_text import visible
 from .deadline_watch import DeadlineWatch, ReadTimes
-from .deadlines import UNOBSERVED
+from .deadlines import HELLO, LOAD, RESET, UNOBSERVED
 from .model_faults import Crashed, Failed, Garbage, ModelFault, NotStarted, TimedOut, WrongAnswer
 from .model_protocol import (
     LENGTH,
@@ -44,8 +44,6 @@ COUNTER = struct.Struct(">I")
 SMALL = 64 << 10
 #: Range of sequence numbers, after which they restart: msgpack encodes each of them in five bytes.
 FIRST, LAST = 1 << 16, (1 << 31) - 1
-#: Timeouts in seconds for a model server's hello, load and reset.
-HELLO, LOAD, RESET = 120.0, 300.0, 10.0
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
 _loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)

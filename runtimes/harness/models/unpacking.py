@@ -5,12 +5,13 @@ import zipfile
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
+from ..sandbox.allowances import SCRATCH_FILES
 from .base import MAX_UNPACKED, Misfit
 
 #: As many as runtimes/archives.py accepts.
 MAX_ENTRIES = 10_000
-#: About how many files and folders fit into a confined model's temporary folder (it has 1,000 inodes).
-FILES = 1000
+#: About how many files and folders fit into a confined model's temporary folder.
+FILES = SCRATCH_FILES
 CHUNK = 1 << 20
 
 

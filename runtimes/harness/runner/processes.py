@@ -10,7 +10,7 @@ import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from .cpu_pinning import pin
@@ -21,6 +21,12 @@ from .process_times import process_times
 
 #: The reason for which a process is ended that did nothing wrong.
 UNNEEDED = "it was not needed any more"
+
+
+def _memory() -> int:
+    from ..sandbox.allowances import MEMORY  # not at the top: a runner, which gets its spec as JSON, does without
+
+    return MEMORY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +49,8 @@ class WorkerSpec:
     harness: str = ""
     evaluator_site: str = ""
     model_server_site: str = ""
-    evaluator_memory: int = 4 << 30
-    model_server_memory: int = 4 << 30
+    evaluator_memory: int = field(default_factory=_memory)
+    model_server_memory: int = field(default_factory=_memory)
     within: str = ""
     world: Mapping[str, Any] | None = None
     model_folder: str = ""

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from . import kernel
+from .allowances import STACK
 
 #: The first user id for confined processes when started by root, one per process id: above the ranges that
 #: distributions, containers and systemd assign.
@@ -84,7 +85,7 @@ def set_resource_limits(*, memory: int, files: int, largest_file: int, tasks: in
         resource.RLIMIT_SIGPENDING: 64,
         resource.RLIMIT_NICE: 0,
         resource.RLIMIT_RTPRIO: 0,
-        resource.RLIMIT_STACK: 8 << 20,
+        resource.RLIMIT_STACK: STACK,
     }
     if tasks is not None:
         limits = {**limits, resource.RLIMIT_NPROC: tasks}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from . import kernel
+from .allowances import SCRATCH_FILES
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -124,7 +125,7 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
         os.mkdir(NEW_ROOT + path)
     covers: Sequence[str] = ()
     if scratch_mb:
-        options = f"size={scratch_mb}m,nr_inodes=1000,mode=700,uid={user},gid={group}"
+        options = f"size={scratch_mb}m,nr_inodes={SCRATCH_FILES},mode=700,uid={user},gid={group}"
         kernel.mount("tmpfs", f"{NEW_ROOT}{SCRATCH}", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
         covers = _cover((*trees, *dict(new_layout.links)))
     _mount_trees(trees | devices)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
+from .allowances import MEMORY, OPEN_FILES, SCRATCH_MB, TASKS
 
 #: System paths that every program needs: shared libraries, and the number and features of the processors.
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/cpuinfo")
@@ -51,10 +52,10 @@ class Confinement:
     """
 
     readonly: tuple[str, ...] = ()
-    writable_tmp_mb: int = 64
-    memory: int = 4 << 30
-    processes: int = 64
-    files: int = 64
+    writable_tmp_mb: int = SCRATCH_MB
+    memory: int = MEMORY
+    processes: int = TASKS
+    files: int = OPEN_FILES
     uid: int | None = None
     keep: tuple[int, ...] = ()
     level: int | None = None
@@ -241,11 +242,16 @@ def _set_limits(confinement: Confinement, level: int, *, user: int, dedicated: b
     limits.set_resource_limits(
         memory=confinement.memory,
         files=confinement.files,
-        largest_file=confinement.largest_file or max(confinement.writable_tmp_mb, 1) << 20,
+        largest_file=largest_file(confinement),
         tasks=tasks,
     )
     counted = "any number of tasks" if tasks is None else f"{tasks} tasks"
     return f"{confinement.memory >> 20} MB of address space, {counted}, {confinement.files} descriptors"
+
+
+def largest_file(confinement: Confinement) -> int:
+    """Return the most bytes of one file."""
+    return confinement.largest_file or max(confinement.writable_tmp_mb, 1) << 20
 
 
 def _set_tempdir() -> None:

@@ -1,0 +1,71 @@
+"""Limits of models: what a model's process may use, how long it may take, and how large a model may be.
+
+The numbers are those that the sandbox, the evaluator and the loaders apply; this module only puts them side by side.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from runtimes.harness.model_server import deadlines
+from runtimes.harness.models.base import MAX_UNPACKED, ModelFormat
+from runtimes.harness.sandbox.allowances import SCRATCH_FILES
+from runtimes.harness.sandbox.recipe import Confinement, largest_file
+
+#: Where the deadline of `act` comes from.
+ACT = "the dataset's `deadline`"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelLimits:
+    """Limits of models of a format. Sizes are in bytes, times in seconds.
+
+    ``memory``: address space. ``tasks``: processes and threads together. ``scratch`` and ``scratch_files``: of /tmp,
+    the only writable folder. ``act_deadline``: where the deadline of each action comes from. ``largest_model``: of a
+    model's file, None for no limit. ``largest_unpacked``: of the files of its zip, None if the format is not a zip.
+    """
+
+    memory: int
+    tasks: int
+    open_files: int
+    scratch: int
+    scratch_files: int
+    largest_file: int
+    start_time: float
+    load_time: float
+    reset_time: float
+    act_deadline: str
+    largest_model: int | None
+    largest_unpacked: int | None
+
+
+def limits_of(format: ModelFormat, *, largest: int | None = None) -> ModelLimits:
+    """Return the limits of a format's models; ``largest``: the most bytes of a model of any format on this server."""
+    confinement = Confinement()
+    return ModelLimits(
+        memory=confinement.memory,
+        tasks=confinement.processes,
+        open_files=confinement.files,
+        scratch=confinement.writable_tmp_mb << 20,
+        scratch_files=SCRATCH_FILES,
+        largest_file=largest_file(confinement),
+        start_time=deadlines.HELLO,
+        load_time=deadlines.LOAD,
+        reset_time=deadlines.RESET,
+        act_deadline=ACT,
+        largest_model=_least((largest, format.max_size)),
+        largest_unpacked=MAX_UNPACKED if format.zip_contents else None,
+    )
+
+
+def limits_of_all(formats: Iterable[ModelFormat], *, largest: int | None = None) -> ModelLimits:
+    """Return the limits that a model of any of these formats, at least one, keeps to: the least sizes of all."""
+    limits = [limits_of(format, largest=largest) for format in formats]
+    return replace(
+        limits[0],
+        largest_model=_least(each.largest_model for each in limits),
+        largest_unpacked=_least(each.largest_unpacked for each in limits),
+    )
+
+
+def _least(sizes: Iterable[int | None]) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
