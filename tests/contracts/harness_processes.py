@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -17,9 +18,10 @@ from datasets.nodecache.model_files import is_archive
 from datasets.versions.archives.extraction import extract
 from runtimes import harness
 from runtimes.formats import formats
-from runtimes.harness.runner import framed_socket, processes
+from runtimes.harness.runner import framed_socket, process_spec, processes
 from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
+from runtimes.harness.runner.worker import EXIT_WAIT
 
 HARNESS = Path(harness.__file__).parent
 #: The server's own environment has the packages that the python format and the noop simulator need.
@@ -107,11 +109,24 @@ class EvaluatorPair:
         return self._receive()
 
     def _receive(self) -> framed_socket.Message:
-        """Receive a message, after answering questions for the model server's times."""
-        while isinstance(message := self.evaluator.channel.receive(60), framed_socket.ServerTimesWanted):
-            times = self.model_servers[-1].process.times()
-            self.evaluator.channel.send({"type": "server_times", "times": times})
-        return message
+        """Receive a message, after answering questions for the model server's times and for how it ended."""
+        while True:
+            message = self.evaluator.channel.receive(60)
+            if isinstance(message, framed_socket.ServerTimesWanted):
+                times = self.model_servers[-1].process.times()
+                self.evaluator.channel.send({"type": "server_times", "times": times})
+            elif isinstance(message, framed_socket.ModelServerEndWanted):
+                self.evaluator.channel.send({"type": "model_server_end", "how": self._how_it_ended()})
+            else:
+                return message
+
+    def _how_it_ended(self) -> str | None:
+        process = self.model_servers[-1].process
+        assert isinstance(process, processes.ChildProcess)
+        try:
+            return process_spec.ending(process.popen.wait(EXIT_WAIT))
+        except subprocess.TimeoutExpired:
+            return None
 
     def run(self, start: int, stop: int, **options: Any) -> list[dict[str, Any]]:
         """Run tasks [start, stop); return their results."""

@@ -50,9 +50,15 @@ FAULTS = {
         "ValueError, whose text cannot",
     ),
     "exits by sys.exit": ("sys.exit(0)", "failed", "SystemExit: 0"),
-    "exits": ("os._exit(0)", "crashed", "the model's process ended"),
-    "exits with the code of a finished scenario": ("os._exit(94)", "crashed", "the model's process ended"),
-    "kills itself": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
+    "exits": ("os._exit(0)", "crashed", "the model's process ended: it exited with code 0: the model or one of its"),
+    "exits with the code of a finished scenario": ("os._exit(94)", "crashed", "ended: it exited with code 94"),
+    "kills itself": ("os.kill(os.getpid(), 9)", "crashed", "ended: killed by SIGKILL: by the model itself, or"),
+    "aborts": ("os.abort()", "crashed", "ended: killed by SIGABRT: a library that gave up"),
+    "reads an invalid address": (
+        "__import__('ctypes').string_at(1)",
+        "crashed",
+        "ended: killed by SIGSEGV: a fault of machine code",
+    ),
     "hangs": ("time.sleep(600)", "timed_out", "no answer within 3 s"),
     "answers late": ("time.sleep(6)", "timed_out", "no answer within 3 s"),
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
@@ -260,8 +266,11 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
         "x = 1": "the file has no class `Model` (its classes: none); name your class `Model`",
         "class Model:\n    pass": "the class `Model` has no method `act(self, observation)`",
         "class Model:\n  def act(": "the file is not valid Python in line 2: '(' was never closed",
-        "import nosuchthing": "ModuleNotFoundError: No module named 'nosuchthing' (model.py, line 1)",
-        "import os; os._exit(3)": "the model's process ended",
+        "import nosuchthing": "ModuleNotFoundError: No module named 'nosuchthing' (model.py, line 1). `nosuchthing` is"
+        " neither a module of the model nor of a package in its environment (packages that are there: ",
+        "import os; os._exit(3)": "the model's process ended: it exited with code 3: the model or one of its libraries"
+        " ended the process (docs/sandbox.md#how-a-process-ends)",
+        "import os; os.kill(os.getpid(), 11)": "the model's process ended: killed by SIGSEGV: a fault of machine code:",
     }
     for isolation in ("launch", "scenario"):
         for source, reason in reasons.items():
@@ -272,7 +281,7 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
             finally:
                 pair.end()
             assert isinstance(answer, framed_socket.ModelRefused)
-            assert answer.reason == reason
+            assert answer.reason.startswith(reason)
 
 
 def test_a_model_server_that_has_ended_between_ranges_is_replaced() -> None:

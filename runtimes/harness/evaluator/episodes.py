@@ -62,7 +62,7 @@ def run(
         result = Played("ok", simulator.outcome(None))
     except ModelFault as error:
         fault = error
-        result = faulted(simulator, error)
+        result = faulted(simulator, model_server.explained(error))
     except SimulatorBroken:
         raise
     except Exception as error:
@@ -142,8 +142,9 @@ def run_batch(
             answers, latency = model_server.act(observations)
         except ModelFault as error:
             fault = error
+            explained = model_server.explained(error)
             for row in running:
-                results[row] = faulted(simulators[row], error)
+                results[row] = faulted(simulators[row], explained)
             break
         latencies.append(latency)
         all_finite = finite(answers)

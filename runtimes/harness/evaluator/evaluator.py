@@ -173,12 +173,14 @@ class Evaluator:
             per_scenario=setup.isolation == "scenario",
             read_times=self._runner.server_times,
         )
+        model_server.describe_end = self._runner.model_server_end
         try:
             greeting = model_server.hello()
             info = model_server.load(setup.format, setup.params, models[0] if models else str(order.folder))
         except ModelFault as fault:
             model_server.close()
-            self._runner.send_message("refused", status=fault.status, reason=unworldly(str(fault)))
+            reason = unworldly(str(model_server.explained(fault)))
+            self._runner.send_message("refused", status=fault.status, reason=reason)
             return
         finally:
             for model in models:

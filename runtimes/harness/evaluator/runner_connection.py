@@ -67,7 +67,13 @@ class ServerTimesOrder(msgspec.Struct, tag="server_times"):
     times: ServerTimes | None = None
 
 
-Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder | ServerTimesOrder
+class ModelServerEndOrder(msgspec.Struct, tag="model_server_end"):
+    """Answer to `model_server_end`: how the model server's process ended; None if it has not ended."""
+
+    how: str | None = None
+
+
+Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder | ServerTimesOrder | ModelServerEndOrder
 
 
 class RunnerGone(Exception):
@@ -114,6 +120,14 @@ class RunnerConnection:
         if not isinstance(order, ServerTimesOrder):
             raise RunnerGone
         return order.times
+
+    def model_server_end(self) -> str | None:
+        """Ask how the current model server's process ended; the runner waits for its end a moment."""
+        self.send_message("model_server_end")
+        order = self.next()
+        if not isinstance(order, ModelServerEndOrder):
+            raise RunnerGone
+        return order.how
 
     def send_message(self, kind: str, **fields: Any) -> None:
         """Send a message of this type."""

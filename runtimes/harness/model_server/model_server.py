@@ -26,6 +26,7 @@ import numpy as np
 from ..models.base import Assignment, LoadedModel, Misfit, NoAction
 from ..simulators.base import Interface
 from . import model_protocol, zygote
+from .explanations import Surroundings, explain
 from .model_protocol import Act, Close, Load, Reset
 from .scratch import TMP, Scratch
 from .zygote import exit_at_once
@@ -211,7 +212,8 @@ class ModelServer:
         try:
             self._model = self._format.load(self._assignment)
         except Misfit as error:
-            self._connection.send("error", self._seq, printable(str(error)), "invalid")
+            reason = ". ".join(filter(None, (str(error), explain(error, Surroundings.here()))))
+            self._connection.send("error", self._seq, printable(reason), "invalid")
             exit_at_once(1)
         except BaseException as error:
             self._connection.send("error", self._seq, describe_error(error), "failed")
@@ -258,15 +260,23 @@ def _seed(seed: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of a model's exception with the line in its file; the traceback goes to the log."""
+    """Return the text of a model's exception, the line in its file, and the limit that it met, if any.
+
+    The traceback goes to the log.
+    """
     try:
+        explanation = explain(error, Surroundings.here())
+        if isinstance(error, MemoryError):
+            traceback.clear_frames(error.__traceback__)  # what the model's functions hold is needed for the text
         traceback.print_exception(error)
         location = ""
         for frame in traceback.extract_tb(error.__traceback__):
             name = os.path.basename(frame.filename)
             if name == "model.py" or "/model/" in frame.filename:
                 location = f" ({name}, line {frame.lineno})"
-        return printable(f"{type(error).__name__}: {error}"[: model_protocol.MAX_ERROR_TEXT] + location)
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        end = f"{location}. {explanation}" if explanation else location
+        return printable(text[: model_protocol.MAX_ERROR_TEXT - len(end)] + end)
     except BaseException:  # the model's exception or its replaced stderr may raise when the text is formatted
         return printable(f"{type(error).__name__}, whose text cannot be formatted")
 

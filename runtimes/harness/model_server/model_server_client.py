@@ -14,7 +14,7 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from ..simulators.base import Interface, Space
 from ..visible_text import visible
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET, UNOBSERVED
+from .explanations import explain_end
 from .model_faults import Crashed, Failed, Garbage, ModelFault, NotStarted, TimedOut, WrongAnswer
 from .model_protocol import (
     LENGTH,
@@ -81,6 +82,8 @@ class ModelServerClient:
         self._in_scenario = False
         self._ready = bytearray(framed(("ready", FIRST)))
         self._read_times = read_times
+        #: Tells how the model server's process ended, None if it has not; asked only after a crash.
+        self.describe_end: Callable[[], str | None] = lambda: None
         unobserved = UNOBSERVED * deadline
         self._timeout = struct.pack("@ll", int(unobserved), int(unobserved % 1 * 1e6) or 1)
         self._use(connected)
@@ -118,6 +121,12 @@ class ModelServerClient:
     def seq(self) -> int:
         """Sequence number of the last request."""
         return self._seq
+
+    def explained(self, fault: ModelFault) -> ModelFault:
+        """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended."""
+        if isinstance(fault, Crashed | NotStarted) and (how := self.describe_end()) is not None:
+            return type(fault)(f"{fault}: {explain_end(how)}")
+        return fault
 
     # -- requests
 

@@ -75,6 +75,10 @@ class ServerTimesWanted(msgspec.Struct, tag="server_times"):
     """The evaluator wants to know what the machine lets its model server do."""
 
 
+class ModelServerEndWanted(msgspec.Struct, tag="model_server_end"):
+    """The evaluator wants to know how its model server's process, whose socket was closed, has ended."""
+
+
 class ReplayDone(msgspec.Struct, tag="replay"):
     """A scenario's replay, ready to be drawn."""
 
@@ -82,7 +86,18 @@ class ReplayDone(msgspec.Struct, tag="replay"):
     error: str | None = None
 
 
-Message = Ready | Broken | ModelLoaded | ModelRefused | Batch | Idle | NeedModelServer | ServerTimesWanted | ReplayDone
+Message = (
+    Ready
+    | Broken
+    | ModelLoaded
+    | ModelRefused
+    | Batch
+    | Idle
+    | NeedModelServer
+    | ServerTimesWanted
+    | ModelServerEndWanted
+    | ReplayDone
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

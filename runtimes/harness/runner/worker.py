@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ..model_server.deadline_watch import DeadlineWatch
 from ..model_server.deadlines import ServerTimes
+from ..model_server.explanations import explain_end
 from ..model_server.model_faults import TimedOut
 from .captured_output import CapturedOutput
 from .framed_socket import (
@@ -18,6 +19,7 @@ from .framed_socket import (
     Message,
     ModelLoaded,
     ModelRefused,
+    ModelServerEndWanted,
     NeedModelServer,
     PeerClosed,
     Ready,
@@ -32,8 +34,8 @@ SETUP = 180.0
 #: Model servers that may die one after the other before one has loaded the model, and evaluators before one has been
 #: set up.
 ATTEMPTS = 3
-#: Seconds to wait for a model server's exit before a crash is blamed on the model, and the bytes that mark a crash in
-#: a result.
+#: Seconds to wait for a model server's exit before a crash is described and blamed on the model, and the bytes that
+#: mark a crash in a result.
 EXIT_WAIT, CRASHED = 0.5, b'"status":"crashed"'
 #: Seconds to wait for a model server to exit by itself, to learn its exit status, before it is killed.
 GRACE = 0.1
@@ -145,7 +147,8 @@ class Worker:
                 self._unloaded += 1
                 last = self._dismiss_model_server()
                 if self._unloaded > ATTEMPTS:
-                    raise ModelRejected(f"The model's process ends before it has loaded the model: {last}.", "crashed")
+                    how = explain_end(last)
+                    raise ModelRejected(f"The model's process ends before it has loaded the model: {how}.", "crashed")
                 self._bring_model_server(evaluator, last)
             case ModelLoaded():
                 self._unloaded, self._loaded = 0, True
@@ -159,6 +162,9 @@ class Worker:
                 model_server = self._model_server
                 times = None if model_server is None else model_server.process.times()
                 evaluator.channel.send({"type": "server_times", "times": times})
+            case ModelServerEndWanted():
+                ended = None if self._model_server is None else self._model_server.process.wait(EXIT_WAIT)
+                evaluator.channel.send({"type": "model_server_end", "how": ended})
             case Broken():
                 raise SetupFailed(message.reason)
             case Ready():
