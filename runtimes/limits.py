@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from runtimes.harness.model_server import deadlines
-from runtimes.harness.models.base import MAX_UNPACKED, ModelFormat
+from runtimes.harness.models.base import ModelFormat
 from runtimes.harness.sandbox.allowances import SCRATCH_FILES
 from runtimes.harness.sandbox.recipe import Confinement, largest_file
 
@@ -21,7 +21,7 @@ class ModelLimits:
 
     ``memory``: address space. ``tasks``: processes and threads together. ``scratch`` and ``scratch_files``: of /tmp,
     the only writable folder. ``act_deadline``: where the deadline of each action comes from. ``largest_model``: of a
-    model's file, None for no limit. ``largest_unpacked``: of the files of its zip, None if the format is not a zip.
+    model's file, None for no limit. ``largest_unpacked``: of the files of its archive, None if the format has none.
     """
 
     memory: int
@@ -38,8 +38,16 @@ class ModelLimits:
     largest_unpacked: int | None
 
 
-def limits_of(format: ModelFormat, *, largest: int | None = None) -> ModelLimits:
-    """Return the limits of a format's models; ``largest``: the most bytes of a model of any format on this server."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerLimits:
+    """Limits that a server sets for models of all formats: bytes of a model, and of an archive's files; None: none."""
+
+    model: int | None = None
+    unpacked: int | None = None
+
+
+def limits_of(format: ModelFormat, server: ServerLimits) -> ModelLimits:
+    """Return the limits of a format's models on a server."""
     confinement = Confinement()
     return ModelLimits(
         memory=confinement.memory,
@@ -52,14 +60,14 @@ def limits_of(format: ModelFormat, *, largest: int | None = None) -> ModelLimits
         load_time=deadlines.LOAD,
         reset_time=deadlines.RESET,
         act_deadline=ACT,
-        largest_model=_least((largest, format.max_size)),
-        largest_unpacked=MAX_UNPACKED if format.zip_contents else None,
+        largest_model=_least((server.model, format.max_size)),
+        largest_unpacked=server.unpacked if format.unpacked else None,
     )
 
 
-def limits_of_all(formats: Iterable[ModelFormat], *, largest: int | None = None) -> ModelLimits:
+def limits_of_all(formats: Iterable[ModelFormat], server: ServerLimits) -> ModelLimits:
     """Return the limits that a model of any of these formats, at least one, keeps to: the least sizes of all."""
-    limits = [limits_of(format, largest=largest) for format in formats]
+    limits = [limits_of(format, server) for format in formats]
     return replace(
         limits[0],
         largest_model=_least(each.largest_model for each in limits),

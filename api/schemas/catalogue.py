@@ -54,7 +54,7 @@ class LimitsSchema(Open):
     largest_unpacked = fields.Integer(
         required=True,
         allow_none=True,
-        metadata={"description": "Bytes: the files of the model's zip together; null: the format is not a zip."},
+        metadata={"description": "Bytes: the files of the model's archive together; null: it is not unpacked."},
     )
 
 

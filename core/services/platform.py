@@ -39,6 +39,7 @@ from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from runtimes.dependencies.installer import Installer, InstallerOptions
+from runtimes.limits import ServerLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,11 @@ def build(
         store=store,
         notifier=notifier,
         changes=changes,
-        catalogue=Catalogue(home / "environments", options.installer, largest_model=options.max_upload),
+        catalogue=Catalogue(
+            home / "environments",
+            ServerLimits(model=options.max_upload, unpacked=options.max_unpacked),
+            options.installer,
+        ),
         executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,

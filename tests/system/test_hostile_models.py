@@ -34,7 +34,7 @@ HOSTILE_MODELS = [
     ("opens_a_connection", "failed", "A model has no network and no sockets"),
     ("downloads_a_file", "failed", "A model has no network and no sockets"),
     ("opens_many_files", "failed", "A model has at most 64 open files"),
-    ("loads_a_library_that_it_wrote", "failed", "cannot be run or mapped as code"),
+    ("loads_a_library_that_it_wrote", "failed", "are not run or mapped as code"),
     ("calls_another_abi", "crashed", "ended: killed by SIGSYS: a system call that the sandbox does not allow"),
     ("imports_a_missing_module_later", "failed", "declare it in requirements.txt"),
     ("reads_host_files", "failed", "its own files only"),

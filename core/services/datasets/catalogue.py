@@ -14,17 +14,18 @@ from runtimes import catalogue, environments, limits
 from runtimes.dependencies.declaration import DECLARING_FILES
 from runtimes.dependencies.installer import InstallerOptions, without_credentials
 from runtimes.dependencies.lock import pins
+from runtimes.limits import ServerLimits
 
 
 class Catalogue:
-    """Describes runtimes and simulators. ``largest_model``: the most bytes of a model of any format."""
+    """Describes runtimes and simulators. ``server_limits``: the limits of models of all formats."""
 
     def __init__(
-        self, environments_folder: Path, installer: InstallerOptions | None = None, *, largest_model: int | None = None
+        self, environments_folder: Path, server_limits: ServerLimits, installer: InstallerOptions | None = None
     ) -> None:
         self._environments = environments_folder
+        self._server_limits = server_limits
         self._installer = installer or InstallerOptions()
-        self._largest_model = largest_model
 
     def runtimes(self) -> list[dict[str, Any]]:
         """Return every runtime with its formats, parameters and readiness."""
@@ -40,7 +41,7 @@ class Catalogue:
             "formats": [self._format(entry) for entry in runtime.formats.values()],
             "baselines": dict(runtime.baselines),
             "limits": asdict(
-                limits.limits_of_all((entry.format for entry in runtime.formats.values()), largest=self._largest_model)
+                limits.limits_of_all((entry.format for entry in runtime.formats.values()), self._server_limits)
             ),
         }
 
@@ -55,7 +56,7 @@ class Catalogue:
             "ready": self.ready(entry.environment),
             "packages": pins(entry.environment.lock),
             "dependencies": self._dependency_rules() if entry.format.dependencies else None,
-            "limits": asdict(limits.limits_of(entry.format, largest=self._largest_model)),
+            "limits": asdict(limits.limits_of(entry.format, self._server_limits)),
         }
 
     def _dependency_rules(self) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _explain(error: BaseException, surroundings: Surroundings) -> str:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return f"A model has at most {TASKS} threads and processes together: use fewer, and join them ({LIMITS})."
     if isinstance(error, ImportError | OSError) and "failed to map segment" in str(error):
-        return f"Files in the writable folder cannot be run or mapped as code: load libraries from elsewhere ({RULES})."
+        return f"Files that a model wrote are not run or mapped as code: put libraries into its archive ({RULES})."
     return _operating_system(error, surroundings) if isinstance(error, OSError) else ""
 
 
@@ -126,7 +126,7 @@ def _missing_module(error: ModuleNotFoundError, packages: Callable[[], Sequence[
     there = f" (packages that are there: {listed})" if listed else ""
     return (
         f"`{error.name}` is neither a module of the model nor of a package in its environment{there}:"
-        " put a module of your own into the model's zip; if it is of a package, declare it in requirements.txt"
+        " put a module of your own into the model's archive; if it is of a package, declare it in requirements.txt"
         f" ({DEPENDENCIES})."
     )
 
