@@ -37,6 +37,10 @@ class _QuietRequestHandler(WSGIRequestHandler):
         return
 
 
+def _bundle_key(data: bytes) -> str:
+    return f"plays/{digest_of(data).removeprefix('sha256:')}"
+
+
 class _LeasesOfTestDatasets(Leases):
     """Leases that describe datasets which exist in tests only."""
 
@@ -46,7 +50,7 @@ class _LeasesOfTestDatasets(Leases):
         provenance = json.loads(row.provenance)
         play = {"definition": {"task_patience": 1.0}} | provenance["play"]
         files = self.files.describe(row)  # most tests need none
-        model = {"digest": row.digest} | provenance["model"]
+        model = self.describe_model(row.digest, provenance["model"]["format"])
         return {"launch": launch.id, "workers": launch.workers, "play": play, "model": model, "files": files}
 
 
@@ -63,6 +67,7 @@ class RunnerApi:
         ttl: float = 10.0,
         model: bytes | None = None,
         packed: bytes | None = None,
+        environment: bytes | None = None,
         host: str = "127.0.0.1",
         launched: bool = True,
         cache_ttl: float = CACHE_TTL,
@@ -78,7 +83,8 @@ class RunnerApi:
         self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
-        self._insert_simulation(total, play, workers, self._store_model(model), self._store_folder(packed))
+        bundles = self._store_bundles(packed, environment)
+        self._insert_simulation(total, play, workers, self._store_model(model), bundles)
         self.listen()
 
     def _store_model(self, model: bytes | None) -> str:
@@ -89,14 +95,16 @@ class RunnerApi:
         self.store.put(key_of(digest), (model,))
         return digest
 
-    def _store_folder(self, folder: bytes | None) -> str | None:
-        """Store an evaluator's packed dataset folder, as staging does; return the simulation's `bundle` column."""
-        if folder is None:
-            return None
-        digest = digest_of(folder)
-        key = f"plays/{digest.removeprefix('sha256:')}"
-        self.store.put(key, (folder,))
-        return json.dumps({"play": {"key": key, "digest": digest, "size": len(folder)}})
+    def _store_bundles(self, play: bytes | None, environment: bytes | None) -> str | None:
+        """Store what a runner downloads, packed as staging packs it; return the simulation's `bundle` column."""
+        bundles = {name: data for name, data in (("play", play), ("environment", environment)) if data is not None}
+        for data in bundles.values():
+            self.store.put(_bundle_key(data), (data,))
+        described = {
+            name: {"key": _bundle_key(data), "digest": digest_of(data), "size": len(data)}
+            for name, data in bundles.items()
+        }
+        return json.dumps(described) if described else None
 
     def _insert_simulation(
         self, total: int, play: Mapping[str, Any], workers: int, digest: str, bundle: str | None = None

@@ -1,19 +1,25 @@
 """A pod of runner, evaluator and model server as three containers: every task has one result, whichever ends."""
 
+import io
 import os
+import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.store import simulations
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
+from datasets.versions.archives.tar_writer import MeasuredTar
 from tests.contracts.harness_processes import play_of
 from tests.system.pod import SITE, USERS, Container, Image, Pod
-from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
+from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
 
 ZERO_MODEL = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
@@ -34,10 +40,17 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 def start_runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
     apis: list[RunnerApi] = []
 
-    def make(total: int, model: bytes = ZERO_MODEL, *, launched: bool = True, **params: Any) -> RunnerApi:
+    def make(
+        total: int,
+        model: bytes = ZERO_MODEL,
+        *,
+        launched: bool = True,
+        environment: bytes | None = None,
+        **params: Any,
+    ) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
-        packed = scenario_folder.pack(datasets()["noop"].folder)
-        apis.append(RunnerApi(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
+        bundles = {"packed": scenario_folder.pack(datasets()["noop"].folder), "environment": environment}
+        apis.append(RunnerApi(tmp_path, total=total, play=play, model=model, launched=launched, **bundles))
         return apis[-1]
 
     yield make
@@ -96,6 +109,61 @@ def test_every_task_has_one_result_and_the_three_containers_exit_with_code_0(
     assert [result["task"] for result in results] == list(range(3000))
     assert {result["status"] for result in results} == {"ok"}
     assert pod.runner.output.count("its sandbox level is 2") == 2
+
+
+def zip_of(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_a_model_that_is_an_archive_is_unpacked_in_its_pod_and_loads_its_shared_library(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    (tmp_path / "four.c").write_text("int four(void) { return 4; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "four.so", tmp_path / "four.c"], check=True)
+    model = b"""
+import ctypes, os
+FOUR = ctypes.CDLL(os.path.join(os.path.dirname(__file__), "four.so")).four()
+class Model:
+    def act(self, observation):
+        return [FOUR, 0, 0, 0]
+"""
+    packed = zip_of({"model.py": model, "four.so": (tmp_path / "four.so").read_bytes()})
+    runner_api = start_runner_api(50, packed)
+    pod = start_pod(runner_api)
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
+    assert {result["metrics"]["value"] for result in runner_api.results()} == {4.0}
+
+
+def test_an_archive_that_cannot_be_unpacked_is_refused_by_its_pod_with_the_reason(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
+) -> None:
+    runner_api = start_runner_api(50, zip_of({"../model.py": ZERO_MODEL}))
+    pod = start_pod(runner_api)
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
+    with runner_api.database.read() as c:
+        row = simulations.find(c, SIMULATION)
+    assert row.outcome == "failed" and "leads out of its folder" in row.reason
+
+
+def test_a_model_with_packages_of_its_own_runs_on_them_in_its_pod(
+    start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    site = tmp_path / "tree" / "site"
+    for name in ("msgspec", "numpy", "numpy.libs"):
+        shutil.copytree(Path(SITE, name), site / name)
+    (site / "alpha.py").write_text("VERSION = 7.0\n")
+    model = b"import alpha\nclass Model:\n    def act(self, observation):\n        return [alpha.VERSION, 0, 0, 0]\n"
+    runner_api = start_runner_api(50, model, environment=b"".join(MeasuredTar(tmp_path / "tree")))
+    pod = start_pod(runner_api)
+    run_to_end(pod, runner_api)
+    assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
+    assert {result["metrics"]["value"] for result in runner_api.results()} == {7.0}
 
 
 def test_a_killed_evaluator_costs_no_result(

@@ -143,10 +143,7 @@ class Leases:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
         definition = played(provenance["dataset"]).definition
-        format = provenance["model"]["format"]
-        model = {"digest": row.digest, "format": format}
-        if formats.formats()[format].unpacked:
-            model["largest_unpacked"] = self._options.max_unpacked
+        model = self.describe_model(row.digest, provenance["model"]["format"])
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
@@ -155,6 +152,11 @@ class Leases:
             "model": model,
             "files": self.files.describe(row),
         }
+
+    def describe_model(self, digest: str, format: str) -> dict[str, Any]:
+        """Return what a runner has to know of a model; ``largest_unpacked``: bytes, if an archive is to be unpacked."""
+        unpacked = {"largest_unpacked": self._options.max_unpacked} if formats.formats()[format].unpacked else {}
+        return {"digest": digest, "format": format, **unpacked}
 
     # -- leases and reports
 
