@@ -17,6 +17,7 @@ from .base import (
     Sample,
     action_bytes,
 )
+from .shared_imports import import_shared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,8 +57,13 @@ def preload() -> None:
 
 
 def prepare(assignment: Assignment) -> None:
-    """Compile the source without running it, so that children forked later only run it."""
-    _code(_source(assignment))
+    """Compile the source without running it, and import the shared libraries that it imports.
+
+    Children forked later only run it.
+    """
+    source = _source(assignment)
+    _code(source)
+    import_shared(source, assignment.files)
 
 
 def load(assignment: Assignment) -> LoadedModel:

@@ -1,0 +1,74 @@
+"""Shared imports: libraries that a zygote imports for all scenarios of a Python model, because an import takes long.
+
+Only libraries that keep nothing of a scenario and start no thread when they are imported, and only from the
+distribution of their name: a module of the same name in another distribution, or in the model, is imported by each
+scenario's process.
+"""
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+#: Packages that are shared, with the name of their distribution as its metadata folder has it.
+SHARED: Mapping[str, str] = {
+    "joblib": "joblib",
+    "pandas": "pandas",
+    "scipy": "scipy",
+    "sklearn": "scikit_learn",
+}
+#: The most files of a model that are searched for imports, and the most bytes of each.
+FILES, LARGEST = 50, 1 << 20
+
+
+def import_shared(source: bytes, files: Path | None) -> list[str]:
+    """Import the shared libraries' modules that a model's files import; return their names.
+
+    A module that cannot be imported is left to the scenario's process, which reports the error.
+    """
+    imported = []
+    for name in sorted(_imports(source, files)):
+        if _is_shared(name, files):
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+                imported.append(name)
+    return imported
+
+
+def _imports(source: bytes, files: Path | None) -> set[str]:
+    names = set(_names(source))
+    for path in sorted(files.rglob("*.py"))[:FILES] if files is not None else ():
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            names |= set(_names(file.read(LARGEST)))
+    return names
+
+
+def _names(source: bytes) -> Iterator[str]:
+    """Yield the modules that a file imports, wherever in it."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _is_shared(name: str, files: Path | None) -> bool:
+    package = name.partition(".")[0]
+    distribution = SHARED.get(package)
+    if distribution is None:
+        return False
+    if files is not None and ((files / package).exists() or (files / f"{package}.py").exists()):
+        return False  # the model's own module comes first
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return False
+    site = os.path.dirname(os.path.dirname(spec.origin))
+    return site in sys.path and any(Path(site).glob(f"{distribution}-*.dist-info"))
