@@ -48,8 +48,17 @@ def _node(kind: str, inputs: list[str], output: str) -> bytes:
     return b"".join(_field(1, name) for name in inputs) + _field(2, output) + _field(4, kind)
 
 
-def onnx(width: int = 4, scale: float = 2.0, offset: float = 1.0, *, batch: int | None = None) -> bytes:
-    """Return an ONNX model with a free batch axis, or a fixed one."""
+def onnx(
+    width: int = 4,
+    scale: float = 2.0,
+    offset: float = 1.0,
+    *,
+    batch: int | None = None,
+    ir_version: int = 8,
+    opset: int = 17,
+    domains: dict[str, int] | None = None,
+) -> bytes:
+    """Return an ONNX model with a free batch axis, or a fixed one; ``domains``: opsets besides ONNX's own."""
     graph = (
         _field(1, _node("Mul", ["observation", "scale"], "scaled"))
         + _field(1, _node("Add", ["scaled", "offset"], "action"))
@@ -59,7 +68,8 @@ def onnx(width: int = 4, scale: float = 2.0, offset: float = 1.0, *, batch: int 
         + _field(11, _value("observation", width, batch))
         + _field(12, _value("action", width, batch))
     )
-    return _field(1, 8) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, 17))
+    others = b"".join(_field(8, _field(1, domain) + _field(2, version)) for domain, version in (domains or {}).items())
+    return _field(1, ir_version) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, opset)) + others
 
 
 def onnx_of(kind: str, inputs: list[str]) -> bytes:

@@ -1,6 +1,5 @@
 """Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from ..simulators.base import Interface, Space
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 T = TypeVar("T")
@@ -160,13 +160,19 @@ class ModelFormat:
 
 
 def action_bytes(answer: Any, count: int, space: Space) -> bytes:
-    """Return an answer as the bytes of ``count`` actions; raise NoAction if its size or type is wrong."""
+    """Return an answer as the bytes of ``count`` actions; raise NoAction if its size, its type or a value is wrong.
+
+    Floats of any width are converted to a float space. Whole numbers are taken for every space that has exactly their
+    values, whatever their width; floats are taken for a space of integers if they are whole numbers.
+    """
     if answer is None:  # numpy would make it a NaN
         raise NoAction("the model answered nothing (None)")
     import numpy as np  # the server reads formats without it
 
     try:
-        array = np.asarray(answer, dtype=space.dtype)
+        array = np.asarray(answer)
+        if array.dtype != space.dtype:
+            array = _converted(array, np.dtype(space.dtype))
     except (TypeError, ValueError, OverflowError) as error:
         raise NoAction(
             f"the model answered {type(answer).__name__}, which is not an array of numbers: {error}"
@@ -175,6 +181,28 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
         expected = space.shape if count == 1 else (count, *space.shape)
         raise NoAction(f"the model answered an array of shape {array.shape}, not {expected}")
     return array.tobytes()
+
+
+def _converted(array: "NDArray[Any]", dtype: "np.dtype[Any]") -> "NDArray[Any]":
+    """Convert numbers to a space's type; raise NoAction with the first value that the type does not have."""
+    import numpy as np
+
+    kinds = array.dtype.kind + dtype.kind
+    if kinds[0] not in "fiub" or kinds in {"ff", "bf", "bi", "bu"}:
+        return array.astype(dtype)
+    if kinds[1] == "f":
+        exact = np.abs(array.astype(np.float64)) <= 2 ** (np.finfo(dtype).nmant + 1)
+    else:
+        limits = (0, 1) if kinds[1] == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if kinds[0] == "f":  # a type's greatest value may not be a float, but the next number is
+            wide = array.astype(np.float64)
+            exact = (wide >= limits[0]) & (wide < float(limits[1] + 1)) & (wide == np.rint(wide))
+        else:
+            exact = (array >= limits[0]) & (array <= limits[1])
+    if not exact.all():
+        value = array.reshape(-1)[~exact.reshape(-1)][0]
+        raise NoAction(f"the model answered {value} ({array.dtype}), which is not a value of the space's {dtype}")
+    return array.astype(dtype)
 
 
 def format_type(dtype: str, shape: Sequence[Any]) -> str:
@@ -191,22 +219,3 @@ def select_node(nodes: Sequence[T], name: str, what: str, name_of: Callable[[T],
         names = ", ".join(name_of(node) for node in nodes)
         raise Misfit(f"the model has {len(nodes)} {what}s ({names}); it may have only one, the {name}")
     return next((node for node in nodes if name_of(node) == name), nodes[0])
-
-
-def check_batched(what: str, dtype: str, shape: Sequence[Any], space: Space, verb: str, batch: int) -> None:
-    """Check a graph's declared shape ``[n, ...]`` against a space; an unknown size matches any size."""
-    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
-    flat = math.prod(space.shape)
-    alternatives = ([batch, *space.shape], [batch, flat])
-    fits = dtype == space.dtype and any(
-        len(sizes) == len(expected)
-        and all(size is None or size == length for size, length in zip(sizes, expected, strict=True))
-        for expected in alternatives
-    )
-    if not fits:
-        raise Misfit(
-            f"the model's {what} is {format_type(dtype, shape)}; the dataset {verb}"
-            f" {format_type(space.dtype, space.shape)},"
-            f" so it has to be {format_type(space.dtype, [None, *space.shape])}"
-            + (f" with n = {batch}" if batch > 1 else "")
-        )

@@ -10,9 +10,9 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
-    check_batched,
     select_node,
 )
+from .signature import Tensor, check_input
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
@@ -46,14 +46,8 @@ def load(assignment: Assignment) -> LoadedModel:
         raise Misfit(f"keras {tf.keras.__version__} does not load the model: {str(error)[:500]}") from None
     if inputs := model.inputs:  # a subclassed model that was never built has no inputs
         input_ = select_node(list(inputs), "observation", "input", lambda node: str(node.name), alone=True)
-        check_batched(
-            "input",
-            str(tf.as_dtype(input_.dtype).name),
-            list(input_.shape),
-            assignment.interface.observation,
-            "observes",
-            assignment.batch,
-        )
+        declared = Tensor(str(input_.name), str(tf.as_dtype(input_.dtype).name), tuple(input_.shape))
+        check_input(declared, assignment.interface.observation, assignment.batch)
     function = _function(model, assignment)
     return FunctionModel(lambda seed: function, assignment, f"keras {tf.keras.__version__}")
 

@@ -1,7 +1,7 @@
-"""ONNX format: one graph in a file, run by onnxruntime on one thread."""
+"""ONNX format: one graph in a file, run by onnxruntime on one thread, with recurrent state fed back."""
 
-import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .base import (
@@ -10,11 +10,21 @@ from .base import (
     LoadedModel,
     Misfit,
     ModelFormat,
+    NoAction,
     Recognition,
     Sample,
     action_bytes,
-    check_batched,
-    select_node,
+)
+from .signature import (
+    METADATA,
+    Tensor,
+    check_input,
+    check_output,
+    declared_states,
+    described,
+    initial_states,
+    input_shape,
+    signature_of,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +39,9 @@ TYPES = {
     "tensor(int32)": "int32",
     "tensor(int64)": "int64",
     "tensor(uint8)": "uint8",
+    "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
     "tensor(bool)": "bool",
 }
 #: Parts of the names of random operators. A session creates their generators, and seeds those of nodes without a seed;
@@ -37,6 +50,14 @@ TYPES = {
 RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli", b"Dropout")
 #: The most bytes of one protobuf message.
 MAX_SIZE = (2 << 30) - 1
+#: The newest IR version and opset, and the oldest opset, that the environment's onnxruntime runs.
+NEWEST_IR, NEWEST_OPSET, OLDEST_OPSET = 13, 26, 7
+#: What onnxruntime says about versions that it does not know, and about weights that are in another file.
+NEWER_IR = re.compile(r"Unsupported model IR version: (?P<found>\d+), max supported IR version: (?P<newest>\d+)")
+NEWER_OPSET = re.compile(
+    r"Opset (?P<found>\d+) is under development.*support for domain (?P<domain>\S+) is till opset (?P<newest>\d+)"
+)
+EXTERNAL_DATA = re.compile(r"external (data|initializer)|model_path must not be empty", re.IGNORECASE)
 #: Keys (field number and wire type) of the fields that follow ir_version in a ModelProto (onnx.proto3).
 KEYS = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42})
 
@@ -44,7 +65,8 @@ KEYS = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42})
 def recognise(sample: Sample) -> Recognition | None:
     """Recognise a ModelProto: it begins with ir_version (field 1, a small varint), followed by another field."""
     head = sample.head
-    starts = len(head) > 8 and head[0] == 0x08 and 1 <= head[1] <= 32 and head[2] in KEYS
+    # IR version 1 precedes the first release; a SavedModel's message begins like it.
+    starts = len(head) > 8 and head[0] == 0x08 and 2 <= head[1] <= 32 and head[2] in KEYS
     return Recognition(Certainty.CONTENT) if starts else None
 
 
@@ -54,7 +76,7 @@ def preload() -> None:
 
 
 def load(assignment: Assignment) -> LoadedModel:
-    """Create a session from the bytes and check its declared input and output."""
+    """Create a session from the bytes, find observation, action and state, and try it with zeros."""
     return OnnxModel(assignment)
 
 
@@ -68,57 +90,108 @@ def _session(source: bytes) -> Any:
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {_error_text(error)}") from None
+        raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {loading_error(str(error))}") from None
 
 
-def _error_text(error: Exception) -> str:
-    return str(error).partition("] : ")[2].partition(" : ")[2][:500] or str(error)[:500]
+def loading_error(text: str) -> str:
+    """Return onnxruntime's error for people, with what to export instead if the cause is known."""
+    if found := NEWER_IR.search(text):
+        return (
+            f"its IR version is {found['found']}; at most {found['newest']} is supported. Write it with"
+            f" onnx.helper.make_model(graph, ir_version={found['newest']}), or set model.ir_version ="
+            f" {found['newest']} and save it again"
+        )
+    if found := NEWER_OPSET.search(text):
+        domain, newest = found["domain"], found["newest"]
+        export = f"opset_version={newest} (torch.onnx.export) or target_opset={newest} (skl2onnx)"
+        if domain != "ai.onnx":
+            export = f'target_opset={{"": {NEWEST_OPSET}, "{domain}": {newest}}} (skl2onnx)'
+        return f"its opset of {domain} is {found['found']}; at most {newest} is supported. Export it with {export}"
+    if EXTERNAL_DATA.search(text):
+        return (
+            "its weights are in another file. Export one file: torch.onnx.export(..., external_data=False), or"
+            ' onnx.save(onnx.load("model.onnx"), "one_file.onnx")'
+        )
+    return text.partition("] : ")[2].partition(" : ")[2][:500] or text[:500]
 
 
 class OnnxModel:
-    """Runs a session. A graph has no state except its random generators, so only those are reset."""
+    """Runs a session. Its operators keep nothing but random generators, so these and the state that is fed back are
+    reset."""
 
     def __init__(self, assignment: Assignment) -> None:
+        import numpy as np
         import onnxruntime as ort
 
         session = _session(assignment.source)
         self._random_source = assignment.source if any(name in assignment.source for name in RANDOM_OPERATORS) else None
-        interface = assignment.interface
-        input_ = select_node(session.get_inputs(), "observation", "input", lambda node: node.name, alone=True)
-        output = select_node(session.get_outputs(), "action", "output", lambda node: node.name)
-        check_batched("input", _type(input_), input_.shape, interface.observation, "observes", assignment.batch)
-        check_batched("output", _type(output), output.shape, interface.action, "takes", assignment.batch)
+        interface, batch = assignment.interface, assignment.batch
+        inputs, outputs = [[_tensor(node) for node in nodes] for nodes in (session.get_inputs(), session.get_outputs())]
+        declared = session.get_modelmeta().custom_metadata_map.get(METADATA)
+        signature = signature_of(inputs, outputs, declared_states(declared) if declared else None)
+        observation, action = signature.observation, signature.action
+        check_input(observation, interface.observation, batch)
+        check_output(action, interface.action, batch)
         self._run = session.run
         self._set_seed = ort.set_seed
-        self._input_name, self._output_names = input_.name, [output.name]
-        self._flat_size = _flat_length(input_.shape, interface.observation.shape)
+        self._input_name = observation.name
+        self._input_type = np.dtype(observation.dtype)
+        self._input_shape = (batch, *input_shape(observation, interface.observation))
+        self._output_names = [action.name, *(state.output.name for state in signature.states)]
+        self._initial = initial_states(signature.states, observation, batch)
+        self._states = self._initial
         self._space = interface.action
-        self.info: Mapping[str, str | int | float | bool | None] = {"library": f"onnxruntime {ort.__version__}"}
+        self.info: Mapping[str, str | int | float | bool | None] = {
+            "library": f"onnxruntime {ort.__version__}",
+            **described(signature, inputs, outputs),
+        }
+        self._try(np.zeros((batch, *interface.observation.shape), interface.observation.dtype))
+
+    def _try(self, observations: "NDArray[Any]") -> None:
+        """Run it once, because declared shapes may be unknown and may be wrong."""
+        try:
+            self.act(observations)
+        except NoAction as error:
+            raise Misfit(f"{error} (tried with zeros)") from None
+        except Exception as error:
+            raise Misfit(f"onnxruntime cannot run the model (tried with zeros): {loading_error(str(error))}") from None
+        self._states = self._initial
 
     def reset(self, seed: int) -> None:
+        self._states = self._initial
         if self._random_source is not None:
             self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        if self._flat_size is not None:
-            observations = observations.reshape(len(observations), self._flat_size)
-        (answer,) = self._run(self._output_names, {self._input_name: observations})
+        inputs = observations.astype(self._input_type, copy=False).reshape(self._input_shape)
+        answer, *states = self._run(self._output_names, {self._input_name: inputs, **self._states})
+        if states:
+            self._states = self._fed_back(states)
         return action_bytes(answer, len(observations), self._space)
 
+    def _fed_back(self, values: "list[NDArray[Any]]") -> "dict[str, NDArray[Any]]":
+        states = dict(zip(self._initial, values, strict=True))
+        for name, value in states.items():
+            if value.shape != self._initial[name].shape:
+                raise NoAction(
+                    f"the model's state {name} has the shape {self._initial[name].shape}, and its output"
+                    f" {value.shape}; what is fed back has to have the same shape"
+                )
+        return states
 
-def _type(node: Any) -> str:
-    return TYPES.get(node.type, str(node.type))
 
-
-def _flat_length(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:
-    """Return the length to flatten observations to, or None if the graph does not declare a flat input."""
-    return math.prod(shape) if len(declared) == 2 and len(shape) != 1 else None
+def _tensor(node: Any) -> Tensor:
+    return Tensor(node.name, TYPES.get(node.type, str(node.type)), tuple(node.shape))
 
 
 FORMAT = ModelFormat(
     title="ONNX",
-    description="A .onnx file with one input (observation) and one output (action), both with a leading batch axis.",
+    description=(
+        "A .onnx file with an input (observation) and an output (action), both with a leading batch axis; a recurrent"
+        " state is a pair of an input and an output, such as h_in and h_out."
+        f" Opset {OLDEST_OPSET} to {NEWEST_OPSET}, IR version up to {NEWEST_IR}."
+    ),
     runtime="onnx",
     environment="onnx",
     packages=("onnxruntime",),

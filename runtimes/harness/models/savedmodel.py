@@ -14,9 +14,9 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
-    check_batched,
     select_node,
 )
+from .signature import Tensor, check_input
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
@@ -103,13 +103,13 @@ def _function(folder: Path, assignment: Assignment) -> LoadedFunction:
     _, inputs = serving.structured_input_signature
     input_name = select_node(list(inputs), "observation", "input", str, alone=True)
     spec = inputs[input_name]
-    if spec.shape.rank is not None:
-        observation = assignment.interface.observation
-        check_batched("input", spec.dtype.name, spec.shape.as_list(), observation, "observes", assignment.batch)
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    declared = Tensor(input_name, spec.dtype.name, shape)
+    check_input(declared, assignment.interface.observation, assignment.batch)
     output_name = select_node(list(serving.structured_outputs), "action", "output", str)
 
     def call(observations: "NDArray[Any]") -> Any:
-        return serving(**{input_name: tf.constant(observations)})[output_name].numpy()
+        return serving(**{input_name: tf.constant(observations, spec.dtype)})[output_name].numpy()
 
     return LoadedFunction(call=call, traced=serving, owner=loaded)
 

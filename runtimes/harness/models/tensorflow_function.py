@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Misfit, NoAction, action_bytes
+from .signature import check_output_type
 from .tensorflow_graph import Remedy, operations, remedy, restorer
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class FunctionModel:
         space = assignment.interface.observation
         sample = np.zeros((assignment.batch, *space.shape), space.dtype)
         try:
-            self.act(sample)  # also compiles, so that the first scenario does not wait for it
+            answer = self._call(sample)  # also compiles, so that the first scenario does not wait for it
+            check_output_type(str(answer.dtype), self._space)
+            action_bytes(answer, assignment.batch, self._space)
+        except Misfit:
+            raise
         except NoAction as error:
             raise Misfit(f"{error} (tried with zeros)") from None
         except Exception as error:

@@ -12,9 +12,9 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
-    check_batched,
     select_node,
 )
+from .signature import Tensor, check_input, check_output
 from .tflite_graph import StatefulGraph
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ class LiteModel:
         inputs, outputs = _nodes_by_name(interpreter)
         input_ = select_node(list(inputs.items()), "observation", "input", lambda item: item[0], alone=True)[1]
         output = select_node(list(outputs.items()), "action", "output", lambda item: item[0])[1]
-        check_batched("input", _type(input_), _sizes(input_), interface.observation, "observes", batch)
-        check_batched("output", _type(output), _sizes(output), interface.action, "takes", batch)
+        check_input(_tensor(input_), interface.observation, batch)
+        check_output(_tensor(output), interface.action, batch)
+        self._input_type = input_["dtype"]
         self._shape = [batch, *(int(size) for size in input_["shape"][1:])]
         self._resize = list(input_["shape"]) != self._shape
         self._input_index, self._output_index = input_["index"], output["index"]
@@ -76,7 +77,8 @@ class LiteModel:
         self._interpreter.reset_all_variables()
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        self._interpreter.set_tensor(self._input_index, observations.reshape(self._shape))
+        inputs = observations.astype(self._input_type, copy=False).reshape(self._shape)
+        self._interpreter.set_tensor(self._input_index, inputs)
         self._interpreter.invoke()
         return action_bytes(self._interpreter.get_tensor(self._output_index), len(observations), self._space)
 
@@ -105,14 +107,11 @@ def _nodes_by_name(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return inputs, outputs
 
 
-def _sizes(detail: Any) -> list[int]:
-    return [int(size) for size in detail["shape_signature"]]
-
-
-def _type(detail: Any) -> str:
+def _tensor(detail: Any) -> Tensor:
     import numpy as np  # the server reads formats without it
 
-    return str(np.dtype(detail["dtype"]))
+    sizes = tuple(int(size) for size in detail["shape_signature"])
+    return Tensor(detail["name"], str(np.dtype(detail["dtype"])), sizes)
 
 
 FORMAT = ModelFormat(

@@ -1,0 +1,125 @@
+"""ONNX models that common libraries write (tests/contracts/onnx_models), run by a model server in its sandbox."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtimes import catalogue
+from runtimes.harness.models import onnx
+from runtimes.harness.runner import framed_socket
+from runtimes.harness.runner.processes import WorkerSpec
+from tests.contracts import graphs
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
+from tests.contracts.task_orders import results_in_every_order
+from tests.contracts.test_model_server import kind_of, loaded, observations
+from tests.simulators.test_gymnasium import outcomes, site, spec_of
+
+MODELS = Path(__file__).parents[1] / "contracts" / "onnx_models"
+
+
+def model(name: str) -> bytes:
+    return (MODELS / f"{name}.onnx").read_bytes()
+
+
+@cache
+def onnx_site() -> str:
+    return site(catalogue.runtime("onnx").formats["onnx"].environment)
+
+
+def onnx_spec(dataset: str) -> WorkerSpec:
+    return spec_of(dataset, model_server_site=onnx_site(), format="onnx", isolation="launch")
+
+
+def refusal_of(source: bytes, dataset: str = "cartpole", **play: Any) -> str:
+    """Return the reason for which a model is refused."""
+    pair = EvaluatorPair(onnx_spec(dataset), source)
+    try:
+        pair.set_up(play_of(dataset, **play))
+        refusal = pair.give_model_server()
+    finally:
+        pair.end()
+    assert isinstance(refusal, framed_socket.ModelRefused), refusal
+    return refusal.reason
+
+
+@pytest.mark.parametrize("name", ["classifier", "regressor"])
+def test_a_policy_of_scikit_learn_balances_the_pole(name: str) -> None:
+    """Its action is the first of several outputs and an int64, or it is in double precision."""
+    with evaluator_pair(onnx_spec("cartpole"), model(name), play_of("cartpole")) as pair:
+        assert outcomes(pair.run(0, 5)) == ["balanced"] * 5
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_recurrent_policy_gives_equal_results_in_any_order_and_on_any_worker(batch: int) -> None:
+    in_order, backwards, on_four_workers = results_in_every_order(
+        onnx_spec("cartpole"), model("lstm"), dataset="cartpole", batch=batch
+    )
+    assert backwards == in_order
+    assert on_four_workers == in_order
+    assert all(b'"status":"ok"' in line for line in in_order)
+    assert len(set(in_order)) == len(in_order)
+
+
+def test_a_recurrent_policys_results_do_not_depend_on_its_neighbours_in_a_batch() -> None:
+    alone, side_by_side = (
+        next(results_in_every_order(onnx_spec("cartpole"), model("lstm"), dataset="cartpole", batch=batch))
+        for batch in (1, 4)
+    )
+    assert side_by_side == alone
+
+
+def test_a_recurrent_state_is_fed_back_until_the_reset(request: pytest.FixtureRequest) -> None:
+    kind = replace(kind_of("onnx", request), model=lambda: model("gru"))
+    with loaded(kind, batch=2) as (model_server, _):
+        sequences = []
+        for seed in (1, 2, 3):
+            model_server.ready(seed)
+            sequences.append([model_server.act(observations(2))[0].copy() for _ in range(4)])
+            model_server.end(None)
+    for sequence in sequences[1:]:
+        assert np.array_equal(sequence, sequences[0])
+    assert len({step.tobytes() for step in sequences[0]}) == 4, "the state is not fed back"
+
+
+def test_a_state_begins_with_the_value_of_the_metadata(request: pytest.FixtureRequest) -> None:
+    first_actions = []
+    for initial in (b"0.5", b"0.0"):
+        changed = model("gru").replace(b'"initial": 0.5', b'"initial": ' + initial)
+        kind = replace(kind_of("onnx", request), model=lambda changed=changed: changed)
+        with loaded(kind) as (model_server, _):
+            model_server.ready(1)
+            first_actions.append(model_server.act(observations())[0].copy())
+    assert not np.array_equal(*first_actions)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("scores", "if these are the scores of the 2 actions, export the index of the best one (add ArgMax"),
+        ("unpaired", "input state_in_1 float32[1,n,8] is neither the observation (obs) nor a state"),
+        ("written_by_default", "its IR version is 14; at most 13 is supported. Write it with"),
+        ("weights_elsewhere", "its weights are in another file. Export one file"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_with_what_to_export(name: str, reason: str) -> None:
+    assert reason in refusal_of(model(name))
+
+
+def test_the_documented_limits_are_those_of_the_environments_onnxruntime() -> None:
+    """A newer model is refused with the limits; the newest runs. A new lock changes the numbers in onnx.py."""
+    newest = graphs.onnx(ir_version=onnx.NEWEST_IR, opset=onnx.NEWEST_OPSET, domains={"ai.onnx.ml": 5})
+    with evaluator_pair(onnx_spec("noop"), newest, play_of()) as pair:
+        assert [result["status"] for result in pair.run(0, 1)] == ["ok"]
+    newer_ir = refusal_of(graphs.onnx(ir_version=onnx.NEWEST_IR + 1), "noop")
+    assert f"its IR version is {onnx.NEWEST_IR + 1}; at most {onnx.NEWEST_IR} is supported" in newer_ir
+    newer_opset = refusal_of(graphs.onnx(opset=onnx.NEWEST_OPSET + 1), "noop")
+    assert f"at most {onnx.NEWEST_OPSET} is supported. Export it with opset_version={onnx.NEWEST_OPSET}" in newer_opset
+    newer_domain = refusal_of(graphs.onnx(domains={"ai.onnx.ml": 99}), "noop")
+    assert 'its opset of ai.onnx.ml is 99; at most 5 is supported. Export it with target_opset={"": ' in newer_domain
+    oldest = graphs.onnx(opset=onnx.OLDEST_OPSET)
+    with evaluator_pair(onnx_spec("noop"), oldest, play_of()) as pair:
+        assert [result["status"] for result in pair.run(0, 1)] == ["ok"]
