@@ -7,19 +7,9 @@ import numpy as np
 import pytest
 
 from runtimes.harness.models.base import Misfit
-from runtimes.harness.models.signature import (
-    LONGEST,
-    DeclaredState,
-    RecurrentState,
-    Tensor,
-    check_input,
-    check_output,
-    check_output_type,
-    declared_states,
-    described,
-    initial_states,
-    signature_of,
-)
+from runtimes.harness.models.recurrence import DeclaredState, RecurrentState, RecurrentValues, declared_states
+from runtimes.harness.models.signature import LONGEST, described, signature_of
+from runtimes.harness.models.tensors import Tensor, check_input, check_output, check_output_type
 from runtimes.harness.simulators.base import Space
 
 
@@ -122,7 +112,7 @@ def test_the_unknown_size_of_a_state_is_the_batch(
     shape: tuple[object, ...], batch: int, expected: tuple[int, ...]
 ) -> None:
     state = RecurrentState(Tensor("h_in", "float32", shape), Tensor("h_out", "float32", shape), 0.5)
-    value = initial_states([state], *tensors("x"), batch)["h_in"]
+    value = RecurrentValues([state], *tensors("x"), batch).inputs["h_in"]
     assert (value.shape, str(value.dtype), set(value.reshape(-1).tolist())) == (expected, "float32", {0.5})
 
 
@@ -140,7 +130,7 @@ def test_a_state_that_cannot_be_filled_for_each_row_of_a_batch_is_refused(
 ) -> None:
     state = RecurrentState(Tensor("h_in", "float32", shape), Tensor("h_out", "float32", shape))
     with pytest.raises(Misfit, match=reason):
-        initial_states([state], *tensors("x"), batch)
+        RecurrentValues([state], *tensors("x"), batch)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,9 @@ from .base import (
     Sample,
     action_bytes,
 )
-from .signature import (
-    METADATA,
-    Tensor,
-    check_input,
-    check_output,
-    declared_states,
-    described,
-    initial_states,
-    input_shape,
-    signature_of,
-)
+from .recurrence import METADATA, RecurrentValues, declared_states
+from .signature import described, signature_of
+from .tensors import Tensor, check_input, check_output, input_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,8 +130,7 @@ class OnnxModel:
         self._input_type = np.dtype(observation.dtype)
         self._input_shape = (batch, *input_shape(observation, interface.observation))
         self._output_names = [action.name, *(state.output.name for state in signature.states)]
-        self._initial = initial_states(signature.states, observation, batch)
-        self._states = self._initial
+        self._values = RecurrentValues(signature.states, observation, batch)
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": f"onnxruntime {ort.__version__}",
@@ -155,30 +146,19 @@ class OnnxModel:
             raise Misfit(f"{error} (tried with zeros)") from None
         except Exception as error:
             raise Misfit(f"onnxruntime cannot run the model (tried with zeros): {loading_error(str(error))}") from None
-        self._states = self._initial
+        self._values.reset()
 
     def reset(self, seed: int) -> None:
-        self._states = self._initial
+        self._values.reset()
         if self._random_source is not None:
             self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         inputs = observations.astype(self._input_type, copy=False).reshape(self._input_shape)
-        answer, *states = self._run(self._output_names, {self._input_name: inputs, **self._states})
-        if states:
-            self._states = self._fed_back(states)
+        answer, *states = self._run(self._output_names, {self._input_name: inputs, **self._values.inputs})
+        self._values.keep(states)
         return action_bytes(answer, len(observations), self._space)
-
-    def _fed_back(self, values: "list[NDArray[Any]]") -> "dict[str, NDArray[Any]]":
-        states = dict(zip(self._initial, values, strict=True))
-        for name, value in states.items():
-            if value.shape != self._initial[name].shape:
-                raise NoAction(
-                    f"the model's state {name} has the shape {self._initial[name].shape}, and its output"
-                    f" {value.shape}; what is fed back has to have the same shape"
-                )
-        return states
 
 
 def _tensor(node: Any) -> Tensor:

@@ -16,7 +16,6 @@ from .base import (
     Sample,
     select_node,
 )
-from .signature import Tensor, check_input
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
@@ -26,6 +25,7 @@ from .tensorflow_function import (
     start_tensorflow,
 )
 from .tensorflow_graph import RANDOM, seed_random_operations
+from .tensors import Tensor, check_input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def _write_seeded(path: Path, source: bytes, seed: int) -> None:
         message = saved_model_pb2.SavedModel.FromString(source)
     except Exception:
         return  # not a message: TensorFlow refuses it with a reason
-    seed_random_operations(message, seed)
+    seed_random_operations((meta_graph.graph_def for meta_graph in message.meta_graphs), seed)
     path.write_bytes(message.SerializeToString())
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Misfit, NoAction, action_bytes
-from .signature import check_output_type
 from .tensorflow_graph import Remedy, operations, remedy, restorer
+from .tensors import check_output_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,16 +34,21 @@ def start_tensorflow() -> None:
     tf.add(tf.constant(0.0), 1.0)  # starts the runtime
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedFunction:
     """A loaded function: how to call it with a batch, and its traced form, a `ConcreteFunction`.
 
-    ``owner`` keeps variables alive that the function refers to weakly.
+    ``owner`` keeps variables alive that the function refers to weakly. ``forget`` resets what is fed back to it.
     """
 
     call: "Callable[[NDArray[Any]], Any]"
     traced: Any
     owner: Any = None
+    forget: Callable[[], None] = _nothing
 
 
 class FunctionModel:
@@ -53,12 +58,18 @@ class FunctionModel:
     reset: not at all, by restoring variables, or by loading it again.
     """
 
-    def __init__(self, load: Callable[[int], LoadedFunction], assignment: Assignment, library: str) -> None:
+    def __init__(
+        self,
+        load: Callable[[int], LoadedFunction],
+        assignment: Assignment,
+        library: str,
+        info: Mapping[str, str] | None = None,
+    ) -> None:
         import numpy as np  # the server reads formats without it
 
         self._load = load
         self._space = assignment.interface.action
-        self.info: Mapping[str, str | int | float | bool | None] = {"library": library}
+        self.info: Mapping[str, str | int | float | bool | None] = {"library": library, **(info or {})}
         self._use(load(0))
         self._remedy = remedy(operations(self._function.traced.graph))
         self._restore = restorer(self._function.traced.captured_inputs) if self._remedy == Remedy.RESTORE else None
@@ -84,6 +95,7 @@ class FunctionModel:
 
     def reset(self, seed: int) -> None:
         """Undo what the last scenario has changed, and seed what draws random numbers."""
+        self._function.forget()
         if self._remedy == Remedy.NOTHING:
             return
         import_tensorflow().random.set_seed(seed & 0x7FFFFFFF)

@@ -128,11 +128,10 @@ def operations(graph: Any) -> Iterator[Operation]:
                 yield Operation(node.op, registered.is_stateful, references)
 
 
-def seed_random_operations(saved_model: Any, seed: int) -> None:
-    """Set the seeds of all random operations of a `SavedModel` message that have none, each to another value."""
-    for number, meta_graph in enumerate(saved_model.meta_graphs):
-        functions = meta_graph.graph_def.library.function
-        groups = [("", meta_graph.graph_def.node)] + [(item.signature.name, item.node_def) for item in functions]
+def seed_random_operations(graphs: Iterable[Any], seed: int) -> None:
+    """Set the seeds of all random operations of `GraphDef`s that have none, each to another value."""
+    for number, graph in enumerate(graphs):
+        groups = [("", graph.node)] + [(item.signature.name, item.node_def) for item in graph.library.function]
         for function, nodes in groups:
             for node in nodes:
                 if node.op in RANDOM and not (node.attr["seed"].i or node.attr["seed2"].i):

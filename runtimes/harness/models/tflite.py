@@ -14,7 +14,7 @@ from .base import (
     action_bytes,
     select_node,
 )
-from .signature import Tensor, check_input, check_output
+from .tensors import Tensor, check_input, check_output
 from .tflite_graph import StatefulGraph
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
     uv run --no-project --with onnx==1.23.2 --with skl2onnx==1.20.0 --with scikit-learn==1.9.1 \\
         python tests/contracts/onnx_models/generate.py
 
-All models observe the four numbers of CartPole. The weights of recurrent models are large, so that actions depend on what
-the model remembers.
+All models observe the four numbers of CartPole. The weights of recurrent models are large, so that actions depend on
+what the model remembers.
 """
 
 from pathlib import Path
