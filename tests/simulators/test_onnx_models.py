@@ -1,5 +1,7 @@
 """ONNX models that common libraries write (tests/contracts/onnx_models), run by a model server in its sandbox."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,13 +11,24 @@ import numpy as np
 import pytest
 
 from runtimes import catalogue
+from runtimes.harness.model_server import model_faults
+from runtimes.harness.model_server.model_server_client import ModelServerClient
 from runtimes.harness.models import onnx
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
+from runtimes.harness.simulators.base import Space
 from tests.contracts import graphs
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
 from tests.contracts.task_orders import results_in_every_order
-from tests.contracts.test_model_server import kind_of, loaded, observations
+from tests.contracts.test_model_server import (
+    ModelServerKind,
+    interface,
+    kind_of,
+    loaded,
+    observations,
+    open_file_of,
+    running_model_server,
+)
 from tests.simulators.test_gymnasium import outcomes, site, spec_of
 
 MODELS = Path(__file__).parents[1] / "contracts" / "onnx_models"
@@ -94,6 +107,65 @@ def test_a_state_begins_with_the_value_of_the_metadata(request: pytest.FixtureRe
             model_server.ready(1)
             first_actions.append(model_server.act(observations())[0].copy())
     assert not np.array_equal(*first_actions)
+
+
+@contextmanager
+def loaded_for(name: str, kind: ModelServerKind, action: Space, batch: int = 1) -> Iterator[ModelServerClient]:
+    """Load a model in a model server without a sandbox, for the action space."""
+    with running_model_server(kind) as process, open_file_of(model(name)) as file:
+        client = ModelServerClient(process.socket, replace(interface(), action=action), batch=batch, deadline=20.0)
+        client.hello()
+        client.load("onnx", {}, file)
+        yield client
+        client.close()
+
+
+def test_the_models_description_lists_inputs_outputs_and_state(request: pytest.FixtureRequest) -> None:
+    push = Space(dtype="int64", shape=(1,), names=("push",), units=("",), low=(0.0,), high=(1.0,))
+    kind = kind_of("onnx", request)
+    with running_model_server(kind) as process, open_file_of(model("lstm")) as file:
+        client = ModelServerClient(process.socket, replace(interface(), action=push), batch=1, deadline=20.0)
+        client.hello()
+        info = client.load("onnx", {}, file)
+        client.close()
+    assert str(info.pop("library")).startswith("onnxruntime 1.")
+    assert info == {
+        "inputs": "state_in_0 float32[1,n,8], obs float32[n,4], state_in_1 float32[1,n,8]",
+        "outputs": "action_dist_inputs float32[n,2], state_out_0 float32[1,n,8], state_out_1 float32[1,n,8],"
+        " actions int64[n]",
+        "observation": "obs",
+        "action": "actions",
+        "state": "state_in_0 from state_out_0, state_in_1 from state_out_1",
+    }
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32"])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_the_index_of_the_best_action_is_taken_for_a_discrete_space(
+    request: pytest.FixtureRequest, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """`lstm` answers int64[n]."""
+    action = Space(dtype=dtype, shape=shape, names=("push",), units=("",), low=(0.0,), high=(1.0,))
+    with loaded_for("lstm", kind_of("onnx", request), action, batch=2) as client:
+        client.ready(1)
+        answers = [client.act(observations(2))[0].copy() for _ in range(6)]
+    assert {(answer.dtype, answer.shape) for answer in answers} == {(np.dtype(dtype), (2, *shape))}
+    assert {value for answer in answers for value in answer.reshape(-1).tolist()} == {0, 1}
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 300), ("uint8", -1), ("int16", 40_000), ("float32", 2**25)])
+def test_an_integer_that_the_space_does_not_have_is_invalid_and_named(
+    request: pytest.FixtureRequest, dtype: str, value: int
+) -> None:
+    action = replace(interface().action, dtype=dtype)
+    seen = np.array([[1, 2, value, 4]], np.float32)
+    with loaded_for("whole_numbers", kind_of("onnx", request), action) as client:
+        client.ready(1)
+        with pytest.raises(model_faults.WrongAnswer, match=rf"answered {value} \(int64\), .* the space's {dtype}"):
+            client.act(seen)
+        client.end(None)
+        client.ready(2)
+        assert client.act(np.array([[1, 2, 3, 4]], np.float32))[0].tolist() == [[1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import json
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.system.platform_process import MODELS, PlatformProcess, has_one_result_per_task, untimed
 
+ONNX_MODELS = Path(__file__).parents[1] / "contracts" / "onnx_models"
 SAMPLE = {"dataset": "car_street", "scenarios": {"sample": 24, "seed": 3}}
 #: The baseline of each runtime for `car_street`, and an uploaded model that would keep state across scenarios.
 MODELS_OF_STREETS: Mapping[str, Mapping[str, Any]] = {
@@ -37,6 +39,14 @@ def test_results_are_identical_for_any_number_of_workers_and_repetitions(platfor
         again, same = run_sample(platform, **MODELS_OF_STREETS[model], workers=workers)
         assert again == first
         assert same == digest
+
+
+def test_a_recurrent_model_gives_identical_results_for_any_number_of_workers(platform: PlatformProcess) -> None:
+    """Its state, an input and an output of an ONNX graph, ends with the scenario."""
+    fields = {"dataset": "cartpole", "model": ONNX_MODELS / "lstm.onnx", "scenarios": {"range": [0, 60]}}
+    first, digest = run_sample(platform, **fields, workers=1)
+    for workers in (1, 2):
+        assert run_sample(platform, **fields, workers=workers) == (first, digest)
 
 
 def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:

@@ -16,6 +16,7 @@ from skl2onnx import to_onnx
 from skl2onnx.common.data_types import DoubleTensorType
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
+from threadpoolctl import threadpool_limits
 
 FOLDER = Path(__file__).parent
 HIDDEN = 8
@@ -124,6 +125,13 @@ def regressor() -> onnx.ModelProto:
     return to_onnx(fitted, initial_types=[("X", DoubleTensorType([None, 4]))], target_opset=OPSET)
 
 
+def whole_numbers() -> onnx.ModelProto:
+    """The observation's four numbers as int64."""
+    nodes = [helper.make_node("Cast", ["observation"], ["action"], to=INT64)]
+    inputs, outputs = [value("observation", FLOAT, "n", 4)], [value("action", INT64, "n", 4)]
+    return model(nodes, inputs, outputs, [])
+
+
 def scores() -> onnx.ModelProto:
     """Scores of two actions, which are not an action."""
     nodes = [helper.make_node("MatMul", ["observation", "head"], ["logits"])]
@@ -146,7 +154,8 @@ def written_by_default() -> onnx.ModelProto:
 
 def main() -> None:
     """Write all files."""
-    for make in (lstm, gru, classifier, regressor, scores, unpaired, written_by_default):
+    threadpool_limits(1)  # sums over several threads differ from run to run
+    for make in (lstm, gru, classifier, regressor, whole_numbers, scores, unpaired, written_by_default):
         made = make()
         made.graph.name = "policy"  # skl2onnx draws a name
         (FOLDER / f"{make.__name__}.onnx").write_bytes(made.SerializeToString(deterministic=True))
