@@ -157,7 +157,8 @@ def main() -> None:
     threadpool_limits(1)  # sums over several threads differ from run to run
     for make in (lstm, gru, classifier, regressor, whole_numbers, scores, unpaired, written_by_default):
         made = make()
-        made.graph.name = "policy"  # skl2onnx draws a name
+        made.graph.name = "policy"  # skl2onnx draws a name, and the order of opsets
+        made.opset_import.sort(key=lambda opset: str(opset.domain))
         (FOLDER / f"{make.__name__}.onnx").write_bytes(made.SerializeToString(deterministic=True))
     weighty = FOLDER / "weights_elsewhere.onnx"
     onnx.save_model(scores(), weighty, save_as_external_data=True, location="elsewhere.data", size_threshold=0)
