@@ -1,5 +1,6 @@
 """Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -191,7 +192,7 @@ def _converted(array: "NDArray[Any]", dtype: "np.dtype[Any]") -> "NDArray[Any]":
     if kinds[0] not in "fiub" or kinds in {"ff", "bf", "bi", "bu"}:
         return array.astype(dtype)
     if kinds[1] == "f":
-        exact = np.abs(array.astype(np.float64)) <= 2 ** (np.finfo(dtype).nmant + 1)
+        exact = np.abs(array.astype(np.float64)) <= _exact_integers(dtype)
     else:
         limits = (0, 1) if kinds[1] == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if kinds[0] == "f":  # a type's greatest value may not be a float, but the next number is
@@ -203,6 +204,14 @@ def _converted(array: "NDArray[Any]", dtype: "np.dtype[Any]") -> "NDArray[Any]":
         value = array.reshape(-1)[~exact.reshape(-1)][0]
         raise NoAction(f"the model answered {value} ({array.dtype}), which is not a value of the space's {dtype}")
     return array.astype(dtype)
+
+
+@functools.cache  # called at every step
+def _exact_integers(dtype: "np.dtype[Any]") -> int:
+    """Return the number up to which a type of floats has all integers."""
+    import numpy as np
+
+    return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
 def format_type(dtype: str, shape: Sequence[Any]) -> str:

@@ -129,14 +129,16 @@ class OnnxModel:
         self._input_name = observation.name
         self._input_type = np.dtype(observation.dtype)
         self._input_shape = (batch, *input_shape(observation, interface.observation))
+        seen = (batch, *interface.observation.shape)
+        self._converts = (self._input_type, self._input_shape) != (np.dtype(interface.observation.dtype), seen)
         self._output_names = [action.name, *(state.output.name for state in signature.states)]
-        self._values = RecurrentValues(signature.states, observation, batch)
+        self._values = RecurrentValues(signature.states, observation, batch) if signature.states else None
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": f"onnxruntime {ort.__version__}",
             **described(signature, inputs, outputs),
         }
-        self._try(np.zeros((batch, *interface.observation.shape), interface.observation.dtype))
+        self._try(np.zeros(seen, interface.observation.dtype))
 
     def _try(self, observations: "NDArray[Any]") -> None:
         """Run it once, because declared shapes may be unknown and may be wrong."""
@@ -146,19 +148,25 @@ class OnnxModel:
             raise Misfit(f"{error} (tried with zeros)") from None
         except Exception as error:
             raise Misfit(f"onnxruntime cannot run the model (tried with zeros): {loading_error(str(error))}") from None
-        self._values.reset()
 
     def reset(self, seed: int) -> None:
-        self._values.reset()
+        if self._values is not None:
+            self._values.reset()
         if self._random_source is not None:
             self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        inputs = observations.astype(self._input_type, copy=False).reshape(self._input_shape)
-        answer, *states = self._run(self._output_names, {self._input_name: inputs, **self._values.inputs})
-        self._values.keep(states)
-        return action_bytes(answer, len(observations), self._space)
+        count = len(observations)
+        if self._converts:
+            observations = observations.astype(self._input_type, copy=False).reshape(self._input_shape)
+        if self._values is None:
+            (answer,) = self._run(self._output_names, {self._input_name: observations})
+        else:
+            inputs = {self._input_name: observations, **self._values.inputs}
+            answer, *outputs = self._run(self._output_names, inputs)
+            self._values.keep(outputs)
+        return action_bytes(answer, count, self._space)
 
 
 def _tensor(node: Any) -> Tensor:
