@@ -46,10 +46,6 @@ WEIGHTS: dict[str, str] = {
     "onnx": "export the network that these weights belong to as ONNX",
     "python": "send a zip of this file and a `model.py` that computes the actions with it",
 }
-KERAS: dict[str, str] = {
-    "keras": "save the whole model with `model.save('policy.keras')`",
-    "savedmodel": "zip the folder that `model.export` wrote",
-}
 CONVERTED: dict[str, str] = {"onnx": "send the ONNX model that it was made from, or convert it to ONNX"}
 CODE: dict[str, str] = {
     "onnx": "export the network in it as ONNX",
@@ -299,7 +295,6 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a skops file", recognise=_has("schema.json"), ways=SKLEARN),
     FileKind(name="an XGBoost model", recognise=_is_xgboost, ways=BOOSTED),
     FileKind(name="a LightGBM model", recognise=_begins(b"tree\nversion=v", b"tree\r\nversion=v"), ways=BOOSTED),
-    FileKind(name="an HDF5 file", recognise=_begins(b"\x89HDF\r\n\x1a\n"), ways=KERAS | {"python": WEIGHTS["python"]}),
     # other engines; TensorRT's magic bytes are those that trtexec writes
     FileKind(name="an FMU", recognise=_has("modelDescription.xml"), ways=CODE),
     FileKind(name="a Core ML package", recognise=_has_below("com.apple.CoreML/"), ways=CONVERTED),

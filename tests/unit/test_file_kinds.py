@@ -119,7 +119,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("p.pt", lambda: zipped("p/data.pkl", "p/code/__torch__.py", "p/constants.pkl"), "This is a TorchScript module"),
     ("p.pt2", lambda: zipped("p/archive_format", "p/models/model.json"), "This is an exported PyTorch program"),
     ("p.pt2", lambda: zipped("version", "serialized_exported_program.json"), "This is an exported PyTorch program"),
-    ("net.h5", lambda: b"\x89HDF\r\n\x1a\n" + bytes(90), "This is an HDF5 file. Save the whole model"),
     ("w.safetensors", safetensors, "This is a safetensors file"),
     ("m.gguf", lambda: b"GGUF\x03\0\0\0" + bytes(20), "This is a GGUF file"),
     ("m.zip", lambda: zipped("m.mlpackage/Manifest.json", "m.mlpackage/Data/com.apple.CoreML/m.mlmodel"), "Core ML"),
@@ -220,6 +219,7 @@ def claimed_files() -> list[tuple[str, bytes]]:
     files = [(path.name, path.read_bytes()) for path in BASELINES]
     files += [("m.onnx", graphs.onnx()), ("m.onnx", graphs.onnx_dropout()), ("m.py", graphs.python())]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
+    files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]
     return [*files, ("m.keras", zipped("config.json", "metadata.json", "model.weights.h5"))]
 
 
