@@ -9,7 +9,16 @@ UMASK = 0o077
 #: Mode of folders that other users may pass, without listing them.
 PASSABLE = 0o711
 #: Folders of a home above what sandboxed processes read: packages, models and datasets, scenario folders.
-READ_BY_SANDBOX = ("environments", "cache", "cache/objects", "cache/trees", "cache/model_folders", "plays")
+READ_BY_SANDBOX = (
+    "environments",
+    "cache",
+    "cache/model_folders",
+    "cache/objects",
+    "cache/partial",
+    "cache/trees",
+    "packages",
+    "plays",
+)
 
 
 def close(home: Path, *, passable: bool) -> None:

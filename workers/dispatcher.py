@@ -403,7 +403,7 @@ class Dispatcher:
             except UnknownSimulation:  # cancelled and deleted since the snapshot
                 continue
             ready = not simulation.staging_failures and self._platform.staging.ready(
-                dict(simulation.provenance), executor
+                id, dict(simulation.provenance), executor
             )
             if self._dispatch.admit(simulation, executor, ready=ready) and ready:
                 workers = self._executors[executor].config.workers_for(simulation.requested)

@@ -143,7 +143,7 @@ class NodeCache:
         """Return a read-only folder that ``make`` fills once on this node; pinned for ``holder`` until released.
 
         ``digest`` names the inputs of ``make``, which has the same result wherever it is called with them. ``make``
-        gets an empty folder, and a callback for its progress. ``size``: bytes to reserve while it works.
+        gets an empty folder, and a callback for its progress. ``size``: bytes to reserve while it works, if known.
         """
         self.hold(digest, holder)
         if (path := self.ready(digest)) is not None:
@@ -246,6 +246,7 @@ class NodeCache:
                 make(folder, ProgressReporter(self._disk.partial(id, "progress"), on_progress))
                 manifest_path = self._disk.partial(id, "manifest")
                 files, written = _write_manifest(folder, manifest_path)
+                self._disk.reserve(id, written)
                 partial.make_read_only()
                 return self._disk.publish(id, folder, manifest_path, files, written)
         finally:

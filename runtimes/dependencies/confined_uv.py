@@ -102,7 +102,8 @@ def run(
         watch.join()
         if proxy is not None:
             proxy.close()
-    limit = watch.limit or (_too_large(options.largest) if proxy is not None and proxy.exceeded else "")
+    exceeded = (proxy is not None and proxy.exceeded) or watch.is_exceeded()  # since the last look, too
+    limit = watch.limit or (_too_large(options.largest) if exceeded else "")
     refused = tuple(sorted({host for host, _ in proxy.refused})) if proxy is not None else ()
     return UvResult(code=code, output="\n".join(lines), limit=limit, refused=refused)
 
@@ -164,6 +165,10 @@ class _Watch:
         self._thread = threading.Thread(target=self._watch, name="uv-watch", daemon=True)
         self._thread.start()
 
+    def is_exceeded(self) -> bool:
+        """Whether one of the folders has too many bytes."""
+        return any(size_of(folder) > self._largest for folder in self._folders)
+
     def end(self) -> None:
         """End uv and all that it started."""
         with contextlib.suppress(ProcessLookupError):
@@ -179,7 +184,7 @@ class _Watch:
         while not self._ended.wait(WATCH):
             if time.monotonic() > until:
                 self.limit = f"It took more than {self._seconds:.0f} s."
-            elif any(size_of(folder) > self._largest for folder in self._folders):
+            elif self.is_exceeded():
                 self.limit = _too_large(self._largest)
             if self.limit:
                 self.end()
@@ -187,12 +192,12 @@ class _Watch:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes that the files of a folder take on disk."""
+    """Return the bytes of the files of a folder, which may be changed meanwhile."""
     total = 0
     for above, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_blocks * 512
+                total += os.lstat(os.path.join(above, name)).st_size
     return total
 
 

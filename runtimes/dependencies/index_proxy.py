@@ -8,7 +8,7 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
 #: The most bytes of a request's head, and bytes moved at once.
@@ -97,7 +97,8 @@ class IndexProxy:
                 self._relay(client, server)
 
     @contextlib.contextmanager
-    def _tracked(self, connection: socket.socket):  # type: ignore[no-untyped-def]
+    def _tracked(self, connection: socket.socket) -> Iterator[None]:
+        """Have a connection closed with the proxy, and in any case."""
         with self._lock:
             if self._closed:
                 connection.close()

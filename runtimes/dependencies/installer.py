@@ -94,7 +94,7 @@ class Installer:
             raise BadRequirements(
                 f"{declaration.file} requires Python {declaration.python}; models run on Python {here} here."
             )
-        with self._workspace(self._folder) as workspace:
+        with self._workspace() as workspace:
             source, constraints, lock = (workspace / name for name in ("in.txt", "constraints.txt", "lock.txt"))
             source.write_text("\n".join((*declaration.requirements, *HARNESS)) + "\n")
             constraints.write_text("\n".join(declaration.constraints) + "\n")
@@ -119,7 +119,7 @@ class Installer:
         Raises as `resolve`.
         """
         filled = folder / "filled"
-        with self._workspace(self._folder) as workspace:
+        with self._workspace() as workspace:
             source = workspace / "lock.txt"
             source.write_text(lock)
             _readable(source)
@@ -138,7 +138,7 @@ class Installer:
         progress("ready", 1.0)
 
     @contextlib.contextmanager
-    def _workspace(self, above: Path) -> Iterator[Path]:
+    def _workspace(self) -> Iterator[Path]:
         """A folder for uv's files. The cache is shared by runs, and removed when it is too large and no run uses it."""
         self._cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open(self._folder / "lock", "w") as lock:
@@ -148,7 +148,7 @@ class Installer:
                     shutil.rmtree(self._cache, ignore_errors=True)
                     self._cache.mkdir(mode=0o755)
             fcntl.flock(lock, fcntl.LOCK_SH)
-            workspace = Path(tempfile.mkdtemp(prefix=".uv-", dir=above))
+            workspace = Path(tempfile.mkdtemp(prefix=".uv-", dir=self._folder))
             workspace.chmod(0o755)
             try:
                 yield workspace

@@ -37,6 +37,8 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = packages.install(lock(image), root, SITE, before)
         case "environments":
             facts = Facts()
+            if image.installs:
+                _copy_installer(root)
             for environment in image.brings:
                 facts = facts.with_all(
                     packages.install(environment.lock, root, _site_of(environment.digest), [*before, facts])
@@ -45,6 +47,14 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = _code(image, root, before)
     facts.write(folder / f"{part}.json")
     return facts
+
+
+def _copy_installer(root: Path) -> None:
+    """Put uv where its package looks for it; the packages' own programs are not in an image."""
+    target = root / SITE / "bin" / "uv"
+    target.parent.mkdir(parents=True)
+    shutil.copyfile(uv.find_uv_bin(), target)
+    target.chmod(0o755)
 
 
 def _site_of(digest: str) -> str:

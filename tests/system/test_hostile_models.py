@@ -109,7 +109,7 @@ def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess)
 
 #: Models that do not load: name, and a part of the reason.
 INVALID_MODELS = [
-    ("imports_a_missing_module", "declare it in requirements.txt (docs/dependencies.md)"),
+    ("imports_a_missing_module", "declare it in requirements.txt (docs/dependencies.md#declaring-them)"),
     ("allocates_all_memory_at_import", "at most 4,096 MB of address space"),
     ("has_no_model", "no class `Model` (its classes: Driver)"),
     ("has_no_act_method", "no method `act(self, observation)`"),

@@ -56,10 +56,13 @@ class ModelEnvironments:
         self._database.write(lambda c: simulations.set_provenance(c, id, json.dumps(provenance)))
         return provenance
 
-    def ready(self, provenance: Mapping[str, Any]) -> bool:
-        """Return whether the model's environment is on this node."""
+    def ready(self, provenance: Mapping[str, Any], holder: str) -> bool:
+        """Return whether the model's environment is on this node; if so, it is pinned for ``holder``."""
         digest = locked(provenance)
-        return digest is not None and self._cache.ready(digest) is not None
+        if digest is None or self._cache.ready(digest) is None:
+            return False
+        self._cache.hold(digest, holder)
+        return self._cache.ready(digest) is not None  # it may have been evicted before it was pinned
 
     def install(self, provenance: Mapping[str, Any], holder: str, say: Say) -> Path:
         """Return the folder of a locked environment, which is installed unless it is there; pinned for ``holder``."""

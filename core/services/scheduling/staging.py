@@ -91,7 +91,7 @@ class Staging:
         self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
-    def ready(self, provenance: dict[str, Any], executor: str) -> bool:
+    def ready(self, id: str, provenance: dict[str, Any], executor: str) -> bool:
         """Return whether nothing has to be staged, so that the dispatcher can launch at once.
 
         The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
@@ -103,7 +103,7 @@ class Staging:
             return False
         if not all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance)):
             return False
-        if has_dependencies(provenance) and not self._model_environments.ready(provenance):
+        if has_dependencies(provenance) and not self._model_environments.ready(provenance, id):
             return False
         ready = self._models.ready(_stored_model(provenance))
         return self._store_health.problem(STORE_WAIT) is None if ready is None else ready

@@ -16,7 +16,7 @@ from types import TracebackType
 from ..sandbox.allowances import OPEN_FILES, SCRATCH_FILES, SCRATCH_MB, STACK, TASKS
 
 LIMITS, RULES = "docs/sandbox.md#limits", "docs/sandbox.md#no-network-no-programs-no-files"
-ENDS, DEPENDENCIES = "docs/sandbox.md#how-a-process-ends", "docs/dependencies.md"
+ENDS, DEPENDENCIES = "docs/sandbox.md#how-a-process-ends", "docs/dependencies.md#declaring-them"
 #: Words in which libraries of machine code report that they got no memory.
 NO_MEMORY = re.compile(r"std::bad_alloc|bad allocation|failed to allocate memory|OOM when allocating", re.IGNORECASE)
 #: Modules of the standard library whose frames show what a refused system call was for.

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from . import Confinement, confine
+from . import Confinement, Unconfined, confine
 
 
 def main() -> None:
@@ -19,7 +19,10 @@ def main() -> None:
     fields = dict(options["confinement"])
     for name in ("readonly", "writable", "keep"):
         fields[name] = tuple(fields.get(name, ()))
-    report = confine(Confinement(**fields))
+    try:
+        report = confine(Confinement(**fields))
+    except Unconfined as error:
+        sys.exit(str(error))
     if report.port is not None:
         address = f"http://127.0.0.1:{report.port}"
         environ |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
