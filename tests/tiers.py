@@ -108,6 +108,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_an_externally_deleted_warm_launch_is_missed_and_created_again": "one warm pod is in every run",
     },
     "tests/cluster/test_platform.py": {
+        "test_the_packages_of_a_model_are_installed_by_a_job_and_reach_its_pods": (
+            "two rollouts and a package index; a pod that gets its packages is in every run, in system/test_pod.py"
+        ),
         "test_a_warm_pod_is_used_and_replaced_and_deleted_when_the_option_is_removed": (
             "76 s; a warm pod of the executor is in every run, in test_warm.py"
         ),

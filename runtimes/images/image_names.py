@@ -42,17 +42,13 @@ PREFIX = "windtunnel-"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """An image. ``environment`` is None for the server's packages; ``brings`` are environments beside them.
-
-    ``installs``: it has the package installer, for the dependencies of models.
-    """
+    """An image. ``environment`` is None for the server's packages; ``brings`` are environments beside them."""
 
     name: str
     description: str
     sources: tuple[str, ...]
     environment: Environment | None = None
     brings: tuple[Environment, ...] = ()
-    installs: bool = False
 
 
 @functools.cache
@@ -63,10 +59,9 @@ def images() -> dict[str, Image]:
         Image(name="server", description="Windtunnel's server: every role, and the runner", sources=SERVER),
         Image(
             name="jobs",
-            description="Windtunnel's server with the simulators that draw replays, and the package installer",
+            description="Windtunnel's server with the simulators that draw replays",
             sources=SERVER,
             brings=tuple(simulators.values()),
-            installs=True,
         ),
     ]
     model_servers = {

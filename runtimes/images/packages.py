@@ -17,7 +17,7 @@ from runtimes.images.facts import Component, Facts, merged
 
 #: Patterns of files not needed at run time, relative to the packages' folder. The images' tests import the rest.
 UNNEEDED = (
-    "bin",  # programs, uv's own among them: nothing is installed in a cluster, and environments are images
+    "bin",  # programs; the server's images get uv back (parts.py), which installs the packages of models
     ".lock",
     "tests",
     "*/tests",

@@ -35,10 +35,10 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = interpreter.install(root)
         case "site":
             facts = packages.install(lock(image), root, SITE, before)
+            if image.environment is None:  # the server: its jobs install the packages of models
+                _copy_installer(root)
         case "environments":
             facts = Facts()
-            if image.installs:
-                _copy_installer(root)
             for environment in image.brings:
                 facts = facts.with_all(
                     packages.install(environment.lock, root, _site_of(environment.digest), [*before, facts])

@@ -160,6 +160,11 @@ class PlatformRelease:
         self.cluster.apply(namespace)
         self._values = values(self.images["server"], **changes)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The platform's settings in the values of the next upgrade."""
+        return dict(self._values["settings"])
+
     def set_values(self, **changes: Any) -> None:
         """Change the values of the next upgrade."""
         self._values = self._values | changes
@@ -300,6 +305,12 @@ class PlatformRelease:
         assert response.status_code == 201, response.text
         id: str = response.json()["id"]
         return id
+
+    def upload(self, name: str, model: bytes) -> None:
+        """Upload a model."""
+        self.until(lambda: self.ready, "the API answers")
+        response = httpx.put(f"{self.url}/v1/models/{name}", content=model, headers=self.headers, timeout=60.0)
+        assert response.status_code == 201, response.text
 
     def cancel(self, id: str) -> None:
         """Cancel a simulation."""

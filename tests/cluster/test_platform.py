@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
+from runtimes.dependencies.installer import PUBLIC_INDEX
 from tests.cluster import mpi_images
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
 from tests.cluster.platform_release import FINAL, OPERATOR_LABELS, PROJECT, RELEASE, PlatformRelease
+from tests.contracts.package_index import PackageIndex, wheel
 
 REQUEST_1_0 = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 
@@ -222,6 +224,32 @@ def test_a_gang_of_the_mpi_operator_ends_like_its_program(
         assert (ended["state"], ended["attempt"]) == (state, 1), (ended["reason"], platform.messages(id))
         assert [result["status"] for result in platform.results(id)] == [status]
     platform.until(lambda: not platform.remaining_objects(), "all of their objects are deleted")
+
+
+def test_the_packages_of_a_model_are_installed_by_a_job_and_reach_its_pods(
+    platform: PlatformRelease, own_cluster: Cluster
+) -> None:
+    index = PackageIndex(wheel("alpha", "1.0", {"alpha.py": b"VERSION = 7.0\n"}), host="0.0.0.0", behind=PUBLIC_INDEX)
+    script = "# /// script\n# dependencies = ['alpha']\n# ///\nimport alpha\nclass Model:\n"
+    script += "    def act(self, observation):\n        return [alpha.VERSION, 0, 0, 0]\n"
+    url = f"http://{own_cluster.host_address}:{index.port}/simple"
+    settings = platform.settings
+    try:
+        platform.set_values(settings=settings | {"packageIndexes": url, "packageHosts": ""})
+        platform.upgrade()
+        platform.wait_for_rollout()
+        platform.upload("with-packages", script.encode())
+        for _ in range(2):  # the second one finds the lock and the bundle
+            id = platform.submit(model="with-packages", dataset="noop", scenarios={"range": [0, 20]}, workers=1)
+            ended = platform.wait_for_end(id, 400.0)
+            assert (ended["state"], ended["executor"]) == ("succeeded", "cluster"), ended["reason"]
+            assert {result["metrics"]["value"] for result in platform.results(id)} == {7.0}
+    finally:
+        index.close()
+        platform.set_values(settings=settings)
+        platform.upgrade()
+        platform.wait_for_rollout()
+    platform.until(lambda: not platform.remaining_objects(), "all of its objects are deleted")
 
 
 def test_a_warm_pod_is_used_and_replaced_and_deleted_when_the_option_is_removed(platform: PlatformRelease) -> None:

@@ -4,10 +4,22 @@ import base64
 import hashlib
 import http.server
 import io
+import re
 import threading
 import zipfile
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
+
+import httpx
+
+#: Prefix of the paths of files of the index behind.
+THROUGH = "/through/"
+
+
+def _fetched(url: str) -> bytes:
+    response = httpx.get(url, headers={"Accept": "text/html, */*;q=0.1"}, follow_redirects=True, timeout=60.0)
+    response.raise_for_status()
+    return response.content
 
 
 def wheel(
@@ -42,9 +54,15 @@ def wheel(
 
 
 class PackageIndex:
-    """An index on a loopback port. ``requests`` are the paths that were asked for."""
+    """An index on a port of this machine. ``requests`` are the paths that were asked for.
 
-    def __init__(self, *packages: tuple[str, bytes], files_at: str = "") -> None:
+    ``behind``: URL of an index whose packages are passed on, for clients that reach this machine only.
+    """
+
+    def __init__(
+        self, *packages: tuple[str, bytes], files_at: str = "", host: str = "127.0.0.1", behind: str = ""
+    ) -> None:
+        self._behind = behind
         self.packages = dict(packages)
         self.files_at = files_at
         self.requests: list[str] = []
@@ -69,13 +87,18 @@ class PackageIndex:
             def log_message(self, format: str, *arguments: object) -> None:
                 """Write nothing."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = http.server.ThreadingHTTPServer((host, 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
     def address(self) -> str:
         """URL of the server."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """Port of the server."""
+        return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
@@ -89,8 +112,13 @@ class PackageIndex:
         if path.startswith("/files/"):
             content = self.packages.get(path.removeprefix("/files/"))
             return (200, "application/octet-stream", content) if content is not None else (404, "text/plain", b"")
+        if path.startswith(THROUGH):
+            return 200, "application/octet-stream", _fetched(path.removeprefix(THROUGH))
         project = path.removeprefix("/simple/").strip("/")
         names = [name for name in self.packages if name.partition("-")[0].replace("_", "-").lower() == project]
+        if not names and self._behind:
+            page = _fetched(f"{self._behind}/{project}/").decode()
+            return 200, "text/html", re.sub(r'href="(https?://)', rf'href="{THROUGH}\1', page).encode()
         if not names:
             return 404, "text/plain", b"no such project"
         digests = {name: hashlib.sha256(self.packages[name]).hexdigest() for name in names}
