@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from core.domain.ids import digest_of
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.datasets.bundles import Bundles
 from core.services.platform import Platform
 from core.store import simulations
+from datasets.versions.archives import tar
 from tests.conftest import Clock
 
 OCTOBER, DECEMBER, FEBRUARY = (
@@ -61,3 +63,24 @@ def test_a_bundle_is_kept_while_a_simulation_may_request_it(platform: Platform, 
         lambda c: simulations.move(c, simulation.id, State.QUEUED, State.CANCELLED, 0.0, summary="{}")
     )
     assert bundles.remove_orphans() == 1 and bundle_keys(platform) == []
+
+
+def test_a_folder_of_any_size_is_packed_while_it_is_stored_and_once_a_month(platform: Platform, folder: Path) -> None:
+    long_name = f"{'deep/' * 30}{'n' * 120} ü.py"
+    (folder / long_name).parent.mkdir(parents=True)
+    (folder / long_name).write_bytes(b"x" * 1000)
+    (folder / "empty").write_bytes(b"")
+    clock = Clock()
+    clock.now = OCTOBER
+    bundle = Bundles(platform.store, platform.database, clock).of_tree("environment", folder)
+    content = b"".join(platform.store.get(bundle["key"]))
+    assert (digest_of(content), len(content)) == (bundle["digest"], bundle["size"])
+    unpacked = {file.path: b"".join(file.chunks) for file in tar.files(iter([content]))}
+    assert unpacked == {"dataset.json": b"{}", "empty": b"", long_name: b"x" * 1000}
+    (folder / "empty").write_bytes(b"changed")
+    another_process = Bundles(platform.store, platform.database, clock)
+    assert another_process.of_tree("environment", folder) == bundle, "it is packed once"
+    clock.now = DECEMBER
+    assert another_process.of_tree("environment", folder)["digest"] != bundle["digest"]
+    clock.now = FEBRUARY
+    assert another_process.remove_orphans() == 4, "the two bundles with their descriptions"

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ from core.services.platform import Platform
 from core.services.uploads.models import key_of
 from core.services.uploads.shipped_models import shipped
 from core.settings import Settings
+from core.store import model_locks
 from core.store.tables import models
 from errors import NotFound
+from runtimes import environments
 from tests.api.answers import MODEL, problem
 
 FORM = {"Content-Type": "multipart/form-data; boundary=b"}
@@ -273,3 +276,55 @@ def test_a_list_of_both_kinds_of_model_has_each_once_whatever_the_page(client: F
             names += [item["name"] for item in page.json["items"]]
             path = page.headers["Link"].split(">")[0][1:] if "Link" in page.headers else ""
         assert names == expected
+
+
+def archive_of(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(name.replace("_", "."), text)
+    return buffer.getvalue()
+
+
+SCRIPT = "# /// script\n# requires-python = '>=3.11'\n# dependencies = ['b']\n# ///\n" + MODEL.decode()
+
+
+@pytest.mark.parametrize(
+    ("model", "declared"),
+    [
+        (MODEL, None),
+        (archive_of(model_py=MODEL.decode()), None),
+        (SCRIPT.encode(), ("model.py", ["b"], ">=3.11")),
+        (archive_of(model_py=SCRIPT), ("model.py", ["b"], ">=3.11")),
+        (archive_of(model_py=SCRIPT, requirements_txt="a>=1\n"), ("requirements.txt", ["a>=1"], None)),
+        (
+            archive_of(model_py=MODEL.decode(), pyproject_toml='[project]\ndependencies = ["c"]\n'),
+            ("pyproject.toml", ["c"], None),
+        ),
+    ],
+)
+def test_a_model_shows_the_packages_that_it_declares(
+    client: FlaskClient, model: bytes, declared: tuple[str, list[str], str | None] | None
+) -> None:
+    client.put("/v1/models/policy", data=model, headers=BYTES)
+    shown = client.get("/v1/models/policy").get_json()["dependencies"]
+    assert shown == (dict(zip(("file", "requirements", "python"), declared, strict=True)) if declared else None)
+
+
+def test_a_declaration_that_is_not_accepted_leaves_no_model(client: FlaskClient) -> None:
+    model = archive_of(model_py=MODEL.decode(), requirements_txt="-e .\n")
+    refused = problem(client.put("/v1/models/policy", data=model, headers=BYTES), 422, "bad-requirements")
+    assert "requirements.txt, line 1" in refused["detail"]
+    assert client.get("/v1/models/policy").status_code == 404
+
+
+def test_a_lock_is_shown_once_the_dependencies_are_resolved(client: FlaskClient, platform: Platform) -> None:
+    client.put("/v1/models/policy", data=SCRIPT.encode(), headers=BYTES)
+    assert "were not resolved yet" in problem(client.get("/v1/models/policy/lock"), 404, "no-lock")["detail"]
+    digest = client.get("/v1/models/policy").get_json()["digest"]
+    platform.database.write(lambda c: model_locks.add(c, digest, environments.target(), "b==1.0\n", 0.0))
+    platform.database.write(lambda c: model_locks.add(c, digest, environments.target(), "b==2.0\n", 1.0))
+    answer = client.get("/v1/models/policy/lock")
+    assert answer.text == "b==1.0\n" and answer.mimetype == "text/plain", "the first lock stays"
+    client.put("/v1/models/plain", data=MODEL, headers=BYTES)
+    assert "declares no dependencies" in problem(client.get("/v1/models/plain/lock"), 404, "no-lock")["detail"]
