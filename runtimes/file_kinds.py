@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from runtimes.harness.models.base import Sample
+from runtimes.harness.models.elf import ET_DYN, ElfHeader
 
 #: Bytes of the inside of a gzip that are looked at; a tar has its magic bytes in the first 512.
 INSIDE = 512
 #: The beginning of pickles of protocols 2 to 5, and of PyTorch's files before 1.6, which begin with a number of theirs.
 PICKLES = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
 TORCH_LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-#: Machines of ELF (e_machine), PE (Machine) and Mach-O (cputype) files.
-ELF_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
+#: Machines of PE (Machine) and Mach-O (cputype) files.
 PE_MACHINES = {0x14C: "x86", 0x1C0: "Arm", 0x8664: "x86-64", 0xAA64: "aarch64"}
 MACH_MACHINES = {7: "x86", 12: "Arm", 0x01000007: "x86-64", 0x0100000C: "aarch64"}
 #: First bytes of Mach-O files, and the byte order of their header.
@@ -50,6 +50,7 @@ CONVERTED: dict[str, str] = {"onnx": "send the ONNX model that it was made from,
 CODE: dict[str, str] = {
     "onnx": "export the network in it as ONNX",
     "python": "write the policy in Python, as a class `Model` with `act(self, observation)`",
+    "native": "build a shared library for Linux with the functions of `windtunnel_model.h`",
 }
 ARCHIVE: dict[str, str] = {
     "python": "send the model's file itself, or a zip with `model.py` at its top",
@@ -205,13 +206,13 @@ def _is_yaml(sample: Sample) -> bool:
 
 
 def _program(sample: Sample) -> FileKind | None:
-    """Name a compiled program or library with the machine that it is for."""
+    """Name a compiled program or library with the machine that it is for; not a shared library for Linux, a model."""
     head = sample.head
-    if head.startswith(b"\x7fELF") and len(head) >= 20:
-        order = "big" if head[5] == 2 else "little"
-        what = {2: "a program", 3: "a shared object or program"}.get(_number(head, 16, 2, order), "an object file")
-        machine = ELF_MACHINES.get(_number(head, 18, 2, order), "another machine")
-        return FileKind(name=f"{what} for Linux on {machine} (ELF)", recognise=bool, ways=CODE)
+    if (elf := ElfHeader.of(head)) is not None:
+        if elf.is_library:
+            return None
+        what = "a program" if elf.kind in {2, ET_DYN} else "an object file"
+        return FileKind(name=f"{what} for Linux on {elf.machine_name} (ELF)", recognise=bool, ways=CODE)
     if head.startswith(b"MZ"):
         start = _number(head, 60, 4, "little")
         if head[start : start + 4] != b"PE\0\0":

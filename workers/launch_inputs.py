@@ -189,21 +189,26 @@ class LaunchInputs:
         return folder
 
 
-def unpacked_model(model: str, folder: Path, largest: int) -> str:
+def unpacked_model(model: str, folder: Path, largest: int, placed: str = "") -> str:
     """Unpack a model that is an archive into a model folder; return the path of its files, or of the model.
 
-    ``largest``: most bytes of the files. Raises ModelRejected for an archive that cannot be unpacked.
+    ``largest``: most bytes of the files. ``placed``: the name that a model of one file gets in the folder; empty: it
+    stays where it is. Raises ModelRejected for an archive that cannot be unpacked.
     """
-    from datasets.versions.archives.decompression import detect_format
-    from datasets.versions.archives.extraction import extract, source_of
+    from datasets.nodecache.model_files import is_archive, place
+    from datasets.versions.archives.extraction import extract
 
-    archive, target = Path(model), folder / MODEL
-    if target.is_dir() or detect_format(source_of(archive)) is None:
+    file, target = Path(model), folder / MODEL
+    archive = not target.is_dir() and is_archive(file)
+    if target.is_dir() or not (archive or placed):
         return str(target) if target.is_dir() else model
     draft = folder.parent / f".{secrets.token_hex(8)}"
     draft.mkdir(mode=0o755)
     try:
-        extract(archive, draft, largest=largest)
+        if archive:
+            extract(file, draft, largest=largest)
+        else:
+            place(file, draft, placed)
     except (BadArchive, TooLarge) as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise ModelRejected(f"The model cannot be unpacked: {error.detail}", "invalid") from None

@@ -185,7 +185,8 @@ class Agent:
         The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
         """
         format = formats.formats()[launch["format"]]
-        model = StoredModel(launch["model_key"], launch["model_digest"], archive=format.unpacked)
+        key, digest = launch["model_key"], launch["model_digest"]
+        model = StoredModel(key, digest, archive=format.unpacked, placed=format.placed)
         fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
             return await asyncio.wait_for(fetched, self._fetch_timeout)

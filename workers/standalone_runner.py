@@ -140,8 +140,10 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     def fetch_inputs(description: Mapping[str, Any], stop: threading.Event) -> str:
         inputs = LaunchInputs(credentials, stop, Path(folder), cache)
         model, _ = inputs.download(description.get("files", {}), model=document.get("model"), dataset=dataset)
-        largest = description.get("model", {}).get("largest_unpacked")
-        return model if largest is None else unpacked_model(model, Path(spec.model_folder), largest)
+        described = description.get("model", {})
+        if (largest := described.get("largest_unpacked")) is None:
+            return model
+        return unpacked_model(model, Path(spec.model_folder), largest, described.get("placed", ""))
 
     name = document.get("name", socket.gethostname())
     launch = LaunchDocument(credentials=credentials, workers=workers, name=f"{name}-" if name else "")

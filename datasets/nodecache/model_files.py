@@ -1,6 +1,7 @@
-"""Model files: a model on this node as its loader gets it, a file or the folder of an archive's files."""
+"""Model files: a model on this node as its loader gets it, a file, the folder of an archive's files, or of one file."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +12,23 @@ from datasets.versions.archives import zip
 from datasets.versions.archives.decompression import detect_format
 from datasets.versions.archives.extraction import extract, source_of
 
-#: Names what makes the files of an archive's folder; to be changed with it.
-_EXTRACTION = "windtunnel model files 1"
+#: Names what makes the files of an archive's folder, and of a placed file's; to be changed with it.
+_EXTRACTION, _PLACING = "windtunnel model files 1", "windtunnel placed file 1"
 #: Bytes reserved for a compressed tar's files, as a multiple of its own: a tar does not tell.
 _EXPANSION = 4
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model in the object store. ``archive``: its format takes archives, so that one is unpacked."""
+    """A model in the object store. ``archive``: its format takes archives, so that one is unpacked.
+
+    ``placed``: the name that a model of one file has in a folder; empty: it stays a file.
+    """
 
     key: str
     digest: str
     archive: bool
+    placed: str = ""
 
 
 class ModelFiles:
@@ -38,7 +43,8 @@ class ModelFiles:
         path = self.cache.object_path(model.digest)
         if not path.exists():
             return None
-        return not (model.archive and is_archive(path)) or self.cache.ready(files_digest(model.digest)) is not None
+        folder = _folder_digest(model, path)
+        return folder is None or self.cache.ready(folder) is not None
 
     def path(
         self, model: StoredModel, *, holder: str, on_progress: Callable[[DownloadProgress], None] = ignore_progress
@@ -48,14 +54,33 @@ class ModelFiles:
         Raises BadArchive or TooLarge for an archive that cannot be unpacked.
         """
         file = self.cache.object(model.key, model.digest, holder=holder)
-        if not (model.archive and is_archive(file)):
+        if (digest := _folder_digest(model, file)) is None:
             return file
+        archive = digest == files_digest(model.digest)
 
         def make(folder: Path, _: Callable[[DownloadProgress], None]) -> None:
-            extract(file, folder, largest=self._largest)
+            if archive:
+                extract(file, folder, largest=self._largest)
+            else:
+                place(file, folder, model.placed)
 
-        size = min(self._largest, _size_of_files(file))
-        return self.cache.derived(files_digest(model.digest), make, size=size, holder=holder, on_progress=on_progress)
+        size = min(self._largest, _size_of_files(file)) if archive else file.stat().st_size
+        return self.cache.derived(digest, make, size=size, holder=holder, on_progress=on_progress)
+
+
+def place(file: Path, folder: Path, name: str) -> None:
+    """Copy a file into a folder, readable and executable by all."""
+    shutil.copyfile(file, folder / name)
+    (folder / name).chmod(0o555)
+
+
+def _folder_digest(model: StoredModel, file: Path) -> str | None:
+    """Return the name of the folder that a model is used from; None if it is used as the file that it is."""
+    if model.archive and is_archive(file):
+        return files_digest(model.digest)
+    if model.placed:
+        return "sha256:" + hashlib.sha256(f"{_PLACING} {model.placed} {model.digest}".encode()).hexdigest()
+    return None
 
 
 def is_archive(path: Path) -> bool:

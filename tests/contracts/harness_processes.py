@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import datasets
-from datasets.nodecache.model_files import is_archive
+from datasets.nodecache.model_files import is_archive, place
 from datasets.versions.archives.extraction import extract
 from runtimes import harness
 from runtimes.formats import formats
@@ -84,9 +84,15 @@ class EvaluatorPair:
         self._model.flush()
         path = Path(f"/proc/self/fd/{self._model.fileno()}")
         self._folder = ""
-        if formats()[spec.format].unpacked and is_archive(path):
+        format = formats()[spec.format]
+        archive = format.unpacked and is_archive(path)
+        if archive or format.placed:
             self._folder = f"{self._model_folder}/{MODEL}"
-            extract(path, Path(self._folder), largest=4 << 30)
+            if archive:
+                extract(path, Path(self._folder), largest=4 << 30)
+            else:
+                os.mkdir(self._folder)
+                place(path, Path(self._folder), format.placed)
             for above, _, _ in os.walk(self._folder):
                 os.chmod(above, 0o755)
         self.needs: list[str] = []

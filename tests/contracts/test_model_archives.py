@@ -6,6 +6,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from datasets.versions.archives import extraction
 from errors import BadArchive, NodeFull, TooLarge
 from runtimes.harness.runner import model_folder
 from tests.contracts.test_cache import digest_of
+from workers.launch_inputs import unpacked_model
 
 Pack = Callable[[dict[str, bytes]], bytes]
 
@@ -104,6 +106,29 @@ def test_concurrent_launches_unpack_an_archive_once(node: Node) -> None:
 def test_a_model_that_is_no_archive_is_its_file(node: Node) -> None:
     path = node.models.path(node.stored(b"class Model: pass\n"), holder="one")
     assert path.is_file() and node.unpacked == 0
+
+
+def test_a_file_of_a_format_that_places_it_is_alone_in_a_folder_and_executable(node: Node, tmp_path: Path) -> None:
+    model = replace(node.stored(b"\x7fELF library"), placed="model.so")
+    assert node.models.ready(model) is None
+    folder = node.models.path(model, holder="first")
+    assert node.models.path(model, holder="second") == folder and node.models.ready(model) is True
+    assert [path.name for path in folder.iterdir()] == ["model.so"]
+    assert (folder / "model.so").read_bytes() == b"\x7fELF library"
+    assert (folder / "model.so").stat().st_mode & 0o777 == 0o555
+    archive = replace(node.stored(zip_of(FILES)), placed="model.so")
+    assert {path.name for path in node.models.path(archive, holder="first").iterdir()} == {"model.py", "parts"}
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF library", zip_of({"model.so": b"\x7fELF library"})])
+def test_a_runner_without_a_shared_folder_has_the_same_folder(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "download").write_bytes(content)
+    (tmp_path / "model-folder").mkdir()
+    arguments = (str(tmp_path / "download"), tmp_path / "model-folder", 1 << 20, "model.so")
+    folder = Path(unpacked_model(*arguments))
+    assert folder == tmp_path / "model-folder" / model_folder.MODEL and unpacked_model(*arguments) == str(folder)
+    assert (folder / "model.so").read_bytes() == b"\x7fELF library"
+    assert (folder / "model.so").stat().st_mode & 0o777 == 0o555 and folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_zip_of_a_format_that_takes_no_archives_stays_a_file(node: Node) -> None:

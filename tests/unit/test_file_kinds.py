@@ -137,9 +137,9 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.7z", lambda: b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(24), "This is a 7z archive"),  # 7zFormat.txt
     ("m.rar", lambda: b"Rar!\x1a\x07\x01\0" + bytes(24), "This is a RAR archive"),  # RAR 5.0 archive format
     ("m.zst", lambda: b"\x28\xb5\x2f\xfd\x04\x58" + bytes(9), "This is a Zstandard file"),  # RFC 8878, 3.1.1
-    ("m.so", lambda: elf(3, 62), "This is a shared object or program for Linux on x86-64 (ELF)"),
+    ("m.o", lambda: elf(1, 62), "This is an object file for Linux on x86_64 (ELF)"),
     ("m", lambda: elf(2, 183), "This is a program for Linux on aarch64 (ELF)"),
-    ("python", lambda: Path(sys.executable).read_bytes()[:4096], "for Linux on"),
+    ("python", lambda: Path(sys.executable).read_bytes()[:4096], "This is a program for Linux on"),
     ("m.dll", lambda: pe(0x8664, 0x2022), "This is a DLL for Windows on x86-64 (PE)"),
     ("m.exe", lambda: pe(0xAA64, 0x22), "This is a program for Windows on aarch64 (PE)"),
     ("m.dylib", lambda: mach_o(0x0100000C), "This is a program or library for macOS on aarch64"),
@@ -218,6 +218,7 @@ def claimed_files() -> list[tuple[str, bytes]]:
     """Files that formats claim: the baselines, and models of the tests."""
     files = [(path.name, path.read_bytes()) for path in BASELINES]
     files += [("m.onnx", graphs.onnx()), ("m.onnx", graphs.onnx_dropout()), ("m.py", graphs.python())]
+    files += [("m.so", elf(3, 62)), ("m.zip", zipped("model.so", "weights.bin"))]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
     files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]
     return [*files, ("m.keras", zipped("config.json", "metadata.json", "model.weights.h5"))]

@@ -154,9 +154,14 @@ class Leases:
         }
 
     def describe_model(self, digest: str, format: str) -> dict[str, Any]:
-        """Return what a runner has to know of a model; ``largest_unpacked``: bytes, if an archive is to be unpacked."""
-        unpacked = {"largest_unpacked": self._options.max_unpacked} if formats.formats()[format].unpacked else {}
-        return {"digest": digest, "format": format, **unpacked}
+        """Return what a runner has to know of a model; ``largest_unpacked``: bytes, if an archive is to be unpacked.
+
+        ``placed``: the name that a model of one file gets in the folder of its own, if its format places it.
+        """
+        model_format = formats.formats()[format]
+        unpacked = {"largest_unpacked": self._options.max_unpacked} if model_format.unpacked else {}
+        placed = {"placed": model_format.placed} if model_format.placed else {}
+        return {"digest": digest, "format": format, **unpacked, **placed}
 
     # -- leases and reports
 

@@ -353,7 +353,8 @@ def progress_event(progress: DownloadProgress) -> dict[str, Any]:
 
 def _stored_model(provenance: Mapping[str, Any]) -> StoredModel:
     digest, format = provenance["model"]["digest"], provenance["model"]["format"]
-    return StoredModel(key_of(digest), digest, archive=formats.formats()[format].unpacked)
+    model_format = formats.formats()[format]
+    return StoredModel(key_of(digest), digest, archive=model_format.unpacked, placed=model_format.placed)
 
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:

@@ -32,7 +32,8 @@ class NoAction(Exception):
 class Assignment:
     """A model to load, and the interface to load it for. ``scratch`` is a folder that it may write to, or None.
 
-    ``files``: the read-only folder of an archive's files, if the format takes archives; ``source`` is empty then.
+    ``files``: the read-only folder of an archive's files, if the format takes archives, or of the one file that the
+    format has placed there; ``source`` is empty then.
     """
 
     source: bytes = b""
@@ -143,6 +144,8 @@ class ModelFormat:
     zip_contents: str = ""
     #: Whether an archive (zip or tar) is unpacked once per node, into a read-only folder that the loader gets.
     unpacked: bool = False
+    #: The name under which a model that is one file is placed in such a folder, too; empty: its loader gets its bytes.
+    placed: str = ""
     #: Whether a model may declare Python packages that its model servers need.
     dependencies: bool = False
     #: The most bytes of a model; None: no limit but the server's.
