@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from runtimes.harness.models.base import Sample
 from runtimes.harness.models.elf import ET_DYN, ElfHeader
+from runtimes.harness.models.scikit_learn import PICKLES, is_estimator
 
 #: Bytes of the inside of a gzip that are looked at; a tar has its magic bytes in the first 512.
 INSIDE = 512
-#: The beginning of pickles of protocols 2 to 5, and of PyTorch's files before 1.6, which begin with a number of theirs.
-PICKLES = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
+#: The beginning of PyTorch's files before 1.6: a pickle of a number.
 TORCH_LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 #: Machines of PE (Machine) and Mach-O (cputype) files.
 PE_MACHINES = {0x14C: "x86", 0x1C0: "Arm", 0x8664: "x86-64", 0xAA64: "aarch64"}
@@ -36,10 +36,14 @@ TORCH: dict[str, str] = {
     "pt2": "save the exported program with `torch.export.save`",
 }
 MATLAB: dict[str, str] = {"onnx": "export the network with MATLAB's `exportONNXNetwork` as ONNX"}
-SKLEARN: dict[str, str] = {"onnx": "convert the estimator with skl2onnx to ONNX"}
+SKLEARN: dict[str, str] = {
+    "scikit_learn": "save the estimator with `skops.io.dump` or `joblib.dump`",
+    "onnx": "convert it with skl2onnx to ONNX",
+}
 BOOSTED: dict[str, str] = {"onnx": "convert the model with onnxmltools to ONNX"}
 OBJECTS: dict[str, str] = {
-    "onnx": "export a network as ONNX (PyTorch: `torch.onnx.export`; scikit-learn: skl2onnx)",
+    "onnx": "export a network as ONNX (PyTorch: `torch.onnx.export`)",
+    "scikit_learn": "save a fitted estimator of scikit-learn with `skops.io.dump` or `joblib.dump`",
     "python": "put the numbers into a zip with a `model.py` that loads them with numpy",
 }
 WEIGHTS: dict[str, str] = {
@@ -168,12 +172,6 @@ def _is_safetensors(sample: Sample) -> bool:
     return sample.head[8:9] == b"{" and 2 <= length <= sample.size - 8
 
 
-def _is_joblib(sample: Sample) -> bool:
-    pickled = sample.head.startswith(PICKLES) or _unzipped(sample).startswith(PICKLES)
-    inside = _unzipped(sample) or sample.head
-    return pickled and (b"joblib.numpy_pickle" in inside or sample.suffix == ".joblib")
-
-
 def _is_core_ml(sample: Sample) -> bool:
     """Recognise a Model message: specificationVersion, then the description, whose first field is an input."""
     head = sample.head
@@ -289,11 +287,9 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a safetensors file: weights without a graph", recognise=_is_safetensors, ways=WEIGHTS),
     FileKind(name="a GGUF file of a language model", recognise=_begins(b"GGUF"), ways={"onnx": CODE["onnx"]}),
     # pickles and tables
-    FileKind(name="a joblib file", recognise=_is_joblib, ways=SKLEARN | {"python": OBJECTS["python"]}),
-    FileKind(name="a Python pickle", recognise=_begins(*PICKLES), ways=OBJECTS),
+    FileKind(name="a Python pickle", recognise=lambda s: _begins(*PICKLES)(s) and not is_estimator(s), ways=OBJECTS),
     FileKind(name="a NumPy array (.npy)", recognise=_begins(b"\x93NUMPY"), ways=WEIGHTS),
     FileKind(name="an archive of NumPy arrays (.npz)", recognise=_is_npz, ways=WEIGHTS),
-    FileKind(name="a skops file", recognise=_has("schema.json"), ways=SKLEARN),
     FileKind(name="an XGBoost model", recognise=_is_xgboost, ways=BOOSTED),
     FileKind(name="a LightGBM model", recognise=_begins(b"tree\nversion=v", b"tree\r\nversion=v"), ways=BOOSTED),
     # other engines; TensorRT's magic bytes are those that trtexec writes
@@ -315,7 +311,9 @@ KINDS: tuple[FileKind, ...] = (
     # archives
     FileKind(name="a tar archive", recognise=_is_tar, ways=ARCHIVE),
     FileKind(
-        name="a gzip file", recognise=_begins(b"\x1f\x8b"), advice="unpack it with `gunzip`, then send what is in it"
+        name="a gzip file",
+        recognise=lambda sample: _begins(b"\x1f\x8b")(sample) and not is_estimator(sample),
+        advice="unpack it with `gunzip`, then send what is in it",
     ),
     FileKind(name="a 7z archive", recognise=_begins(b"7z\xbc\xaf\x27\x1c"), ways=ARCHIVE),
     FileKind(name="a RAR archive", recognise=_begins(b"Rar!\x1a\x07"), ways=ARCHIVE),

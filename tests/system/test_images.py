@@ -24,6 +24,7 @@ IMPORTS = {
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",
+    "scikit-learn": "sklearn.svm, runtimes.harness.model_server.model_server, runtimes.harness.models.scikit_learn",
     "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
     "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
 }

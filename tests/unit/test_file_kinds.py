@@ -10,6 +10,7 @@ import struct
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,8 +111,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
         ("p.pkl", (lambda protocol=protocol: pickle.dumps({"w": 1.0}, protocol)), "This is a Python pickle")
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)
     ),
-    ("p.joblib", lambda: pickle.dumps([1.0], 4), "This is a joblib file"),
-    ("p.gz", lambda: gzip.compress(pickle.dumps("joblib.numpy_pickle")), "This is a joblib file"),
     ("w.npy", npy, "This is a NumPy array"),
     ("w.npz", npz, "This is an archive of NumPy arrays"),
     ("p.pt", lambda: zipped("p/data.pkl", "p/data/0", "p/version"), "This is a PyTorch state_dict or pickled module"),
@@ -156,7 +155,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
         "This is an XGBoost model",
     ),  # xgboost's UBJSON: keys have i64 sizes
     ("m.txt", lambda: b"tree\nversion=v4\nnum_class=1\n", "This is a LightGBM model"),
-    ("m.skops", lambda: zipped("schema.json", "1.npy"), "This is a skops file"),
     ("m", lambda: b"%PDF-1.7\n", "This is a PDF document"),
     ("m", lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "This is a PNG picture"),
     ("m", lambda: b"\xff\xd8\xff\xe0\0\x10JFIF", "This is a JPEG picture"),
@@ -185,7 +183,7 @@ def test_a_file_that_is_no_model_is_named_with_the_next_step(
 
 
 #: Files that only their names tell.
-BY_NAME = {"p.joblib", "m.caffemodel", "m.yaml"}
+BY_NAME = {"m.caffemodel", "m.yaml"}
 BY_BYTES = [row for row in FILES if row[0] not in BY_NAME]
 
 
@@ -218,6 +216,9 @@ def claimed_files() -> list[tuple[str, bytes]]:
     """Files that formats claim: the baselines, and models of the tests."""
     files = [(path.name, path.read_bytes()) for path in BASELINES]
     files += [("m.onnx", graphs.onnx()), ("m.onnx", graphs.onnx_dropout()), ("m.py", graphs.python())]
+    estimator = b"\x80\x04\x95\xa5\x02\0\0\0\0\0\0\x8c\x1asklearn.linear_model._base\x94"
+    files += [("m.pkl", estimator), ("m", gzip.compress(estimator)), ("m.joblib", zlib.compress(estimator))]
+    files += [("m.skops", zipped("schema.json", "1.npy"))]
     files += [("m.so", elf(3, 62)), ("m.zip", zipped("model.so", "weights.bin"))]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
     files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]

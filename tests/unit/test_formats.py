@@ -20,7 +20,9 @@ from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, Mod
 from scripts import formats as page
 
 #: Libraries of the formats' environments, which a server must not import.
-LIBRARIES = {"onnxruntime", "ai_edge_litert", "tensorflow", "keras"}
+LIBRARIES = {"onnxruntime", "ai_edge_litert", "tensorflow", "keras", "sklearn", "skops", "joblib"}
+#: Every format of the package.
+FORMATS = {"frozen_graph", "keras", "native", "onnx", "python", "savedmodel", "scikit_learn", "tflite"}
 
 
 def load(assignment: Assignment) -> LoadedModel:
@@ -132,7 +134,7 @@ def test_servers_list_every_format_without_importing_model_libraries() -> None:
 
 
 def test_every_format_of_the_package_belongs_to_a_runtime_and_has_an_environment() -> None:
-    assert set(formats.formats()) == {"frozen_graph", "keras", "native", "onnx", "python", "savedmodel", "tflite"}
+    assert set(formats.formats()) == FORMATS
     for name, format in formats.formats().items():
         entry = catalogue.runtimes()[format.runtime].formats[name]
         assert entry.environment.name == format.environment and entry.isolation == format.isolation
@@ -161,16 +163,7 @@ def module(**changes: object) -> str:
 def test_a_module_that_is_put_into_the_package_is_a_format(formats_folder: Path) -> None:
     (formats_folder / "table.py").write_text(module(suffixes=(".table",), max_size=10))
     (formats_folder / "shared.py").write_text("NOTHING = 0\n")
-    assert set(formats.formats()) == {
-        "frozen_graph",
-        "keras",
-        "native",
-        "onnx",
-        "python",
-        "savedmodel",
-        "table",
-        "tflite",
-    }
+    assert set(formats.formats()) == FORMATS | {"table"}
     assert catalogue.runtime("r").formats["table"].environment.name == "python"
     assert ".table" in formats.suffixes() and "table (.table)" in formats.listed()
     check_size("table", 10)
