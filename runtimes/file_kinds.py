@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from runtimes.harness.models.base import Sample
 from runtimes.harness.models.elf import ET_DYN, ElfHeader
 from runtimes.harness.models.scikit_learn import PICKLES, is_estimator
+from runtimes.harness.models.xgboost import is_booster
 
 #: Bytes of the inside of a gzip that are looked at; a tar has its magic bytes in the first 512.
 INSIDE = 512
@@ -40,7 +41,6 @@ SKLEARN: dict[str, str] = {
     "scikit_learn": "save the estimator with `skops.io.dump` or `joblib.dump`",
     "onnx": "convert it with skl2onnx to ONNX",
 }
-BOOSTED: dict[str, str] = {"onnx": "convert the model with onnxmltools to ONNX"}
 OBJECTS: dict[str, str] = {
     "onnx": "export a network as ONNX (PyTorch: `torch.onnx.export`)",
     "scikit_learn": "save a fitted estimator of scikit-learn with `skops.io.dump` or `joblib.dump`",
@@ -187,16 +187,13 @@ def _is_notebook(sample: Sample) -> bool:
     return text.startswith("{") and ('"cells"' in text[:40] or (sample.suffix == ".ipynb" and '"nbformat' in text))
 
 
-def _is_xgboost(sample: Sample) -> bool:
-    """Recognise the object with the member `learner`, as JSON or as UBJSON."""
-    head = sample.head
-    as_text = head.startswith(b"{") and head[1:].lstrip().startswith(b'"learner"')
-    return as_text or (head.startswith(b"{L\0\0\0\0\0\0\0") and b"learner" in head[:32])
-
-
 def _is_caffe(sample: Sample) -> bool:
     text = _text(sample)
     return sample.suffix in {".caffemodel", ".prototxt"} or ("layer {" in text and "bottom:" in text)
+
+
+def _is_json(sample: Sample) -> bool:
+    return (sample.suffix == ".json" or _text(sample).startswith(("{", "["))) and not is_booster(sample)
 
 
 def _is_yaml(sample: Sample) -> bool:
@@ -290,8 +287,6 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a Python pickle", recognise=lambda s: _begins(*PICKLES)(s) and not is_estimator(s), ways=OBJECTS),
     FileKind(name="a NumPy array (.npy)", recognise=_begins(b"\x93NUMPY"), ways=WEIGHTS),
     FileKind(name="an archive of NumPy arrays (.npz)", recognise=_is_npz, ways=WEIGHTS),
-    FileKind(name="an XGBoost model", recognise=_is_xgboost, ways=BOOSTED),
-    FileKind(name="a LightGBM model", recognise=_begins(b"tree\nversion=v", b"tree\r\nversion=v"), ways=BOOSTED),
     # other engines; TensorRT's magic bytes are those that trtexec writes
     FileKind(name="an FMU", recognise=_has("modelDescription.xml"), ways=CODE),
     FileKind(name="a Core ML package", recognise=_has_below("com.apple.CoreML/"), ways=CONVERTED),
@@ -338,6 +333,6 @@ KINDS: tuple[FileKind, ...] = (
         ways={"python": "export it as a script (`jupyter nbconvert --to script`) with a class `Model` that has `act`"},
         never=True,
     ),
-    FileKind(name="JSON", recognise=_any(_named(".json"), _text_begins("{", "[")), ways=TEXT, sure=False),
+    FileKind(name="JSON", recognise=_is_json, ways=TEXT, sure=False),
     FileKind(name="YAML", recognise=_is_yaml, ways=TEXT, sure=False),
 )

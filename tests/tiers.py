@@ -40,7 +40,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},
     "tests/simulators/test_tensorflow_models.py": {"*": "needs TensorFlow, 600 MB; LiteRT and ONNX are in every run"},
     "tests/simulators/test_estimator_models.py": {
-        "*": "needs scikit-learn; its files are recognised in every run, in unit/test_file_kinds.py"
+        "*": "needs scikit-learn, XGBoost and LightGBM; files are recognised in every run, in unit/test_file_kinds.py"
     },
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn as models, each saved by its real library and run in the sandbox."""
+"""Estimators of scikit-learn and boosters of XGBoost and LightGBM, saved by their libraries and run in the sandbox."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.simulators.test_gymnasium import site, spec_of
 
 #: Trains a model: `X` are observations of cartpole, `y` is the baseline's push.
 TRAIN = """
-import sys
+import os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 rng = np.random.default_rng(1)
@@ -34,8 +34,14 @@ FIT = {
     " pickle.dump(model.fit(X, y), open(path, 'wb'))",
     "skops": "from sklearn.ensemble import RandomForestClassifier; import skops.io;"
     " skops.io.dump(RandomForestClassifier(20, random_state=0, n_jobs=2).fit(X, y), path)",
+    "xgboost json": "import xgboost; xgboost.train({'max_depth': 4, 'objective': 'binary:logistic'},"
+    " xgboost.DMatrix(X, y), 40).save_model(path + '.json'); os.rename(path + '.json', path)",
+    "xgboost ubj": "import xgboost; xgboost.train({'max_depth': 4, 'num_parallel_tree': 3},"
+    " xgboost.DMatrix(X, y), 40).save_model(path + '.ubj'); os.rename(path + '.ubj', path)",
+    "lightgbm": "import lightgbm; lightgbm.train({'num_leaves': 15, 'verbose': -1, 'objective': 'binary'},"
+    " lightgbm.Dataset(X, y), 40).save_model(path)",
 }
-FORMATS = {name: "scikit_learn" for name in FIT}
+FORMATS = {name: next((f for f in ("xgboost", "lightgbm") if f in name), "scikit_learn") for name in FIT}
 
 
 def site_of(format: str) -> str:
@@ -114,3 +120,21 @@ def test_the_version_that_saved_an_estimator_is_in_the_log_if_it_is_another_one(
     with evaluator_pair(spec("scikit_learn"), model, play_of("cartpole", isolation="scenario")) as pair:
         assert [result["status"] for result in pair.run(0, 2)] == ["ok"] * 2
         assert "The estimator was saved by scikit-learn 1.4.2 and runs in" in pair.output()
+
+
+BOOSTER_REFUSALS = {
+    "xgboost": (
+        "import xgboost; xgboost.train({}, xgboost.DMatrix(X[:, :3], y), 2).save_model(path + '.json');"
+        " os.rename(path + '.json', path)"
+    ),
+    "lightgbm": "import lightgbm; lightgbm.train({'verbose': -1}, lightgbm.Dataset(X[:, :3], y), 2).save_model(path)",
+}
+
+
+@pytest.mark.parametrize("format", BOOSTER_REFUSALS)
+def test_a_booster_for_other_features_and_a_truncated_one_are_refused(format: str, tmp_path: Path) -> None:
+    model = trained(BOOSTER_REFUSALS[format], format, tmp_path)
+    expected = "the model was trained with 3 features; the dataset observes 4 numbers (float32[4])"
+    assert expected in refusal(format, model)
+    broken = refusal(format, model[: len(model) // 2])
+    assert "does not load the model: " in broken or "the file is truncated: it has no line `end of trees`" in broken

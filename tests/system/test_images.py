@@ -21,12 +21,14 @@ IMPORTS = {
     "jobs": "app, workers.background_jobs",
     "gymnasium": "gymnasium, highway_env, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.gymnasium",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",
+    "lightgbm": "lightgbm, runtimes.harness.model_server.model_server, runtimes.harness.models.lightgbm",
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",
     "scikit-learn": "sklearn.svm, runtimes.harness.model_server.model_server, runtimes.harness.models.scikit_learn",
     "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
     "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
+    "xgboost": "xgboost, runtimes.harness.model_server.model_server, runtimes.harness.models.xgboost",
 }
 pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are downloaded
 

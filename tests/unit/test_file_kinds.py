@@ -148,13 +148,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.wasm", lambda: b"\0asm\x01\0\0\0", "This is a WebAssembly module"),  # Core Specification, 5.5.16
     ("m.fmu", lambda: zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"), "This is an FMU"),
     ("m.zip", lambda: zipped("data", "policy.pth", "pytorch_variables.pth"), "This is a Stable-Baselines3 agent"),
-    ("m.json", lambda: b'{"learner":{"attributes":{}}}', "This is an XGBoost model"),
-    (
-        "m.ubj",
-        lambda: b"{L\0\0\0\0\0\0\0\x07learner{",
-        "This is an XGBoost model",
-    ),  # xgboost's UBJSON: keys have i64 sizes
-    ("m.txt", lambda: b"tree\nversion=v4\nnum_class=1\n", "This is a LightGBM model"),
     ("m", lambda: b"%PDF-1.7\n", "This is a PDF document"),
     ("m", lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "This is a PNG picture"),
     ("m", lambda: b"\xff\xd8\xff\xe0\0\x10JFIF", "This is a JPEG picture"),
@@ -219,6 +212,8 @@ def claimed_files() -> list[tuple[str, bytes]]:
     estimator = b"\x80\x04\x95\xa5\x02\0\0\0\0\0\0\x8c\x1asklearn.linear_model._base\x94"
     files += [("m.pkl", estimator), ("m", gzip.compress(estimator)), ("m.joblib", zlib.compress(estimator))]
     files += [("m.skops", zipped("schema.json", "1.npy"))]
+    files += [("m.json", b'{"learner":{"attributes":{}}}'), ("m.txt", b"tree\nversion=v4\nnum_class=1\n")]
+    files += [("m.ubj", b"{L\0\0\0\0\0\0\0\x07learner{")]  # XGBoost's UBJSON: keys have i64 sizes
     files += [("m.so", elf(3, 62)), ("m.zip", zipped("model.so", "weights.bin"))]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
     files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]

@@ -20,9 +20,30 @@ from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, Mod
 from scripts import formats as page
 
 #: Libraries of the formats' environments, which a server must not import.
-LIBRARIES = {"onnxruntime", "ai_edge_litert", "tensorflow", "keras", "sklearn", "skops", "joblib"}
+LIBRARIES = {
+    "onnxruntime",
+    "ai_edge_litert",
+    "tensorflow",
+    "keras",
+    "sklearn",
+    "skops",
+    "joblib",
+    "xgboost",
+    "lightgbm",
+}
 #: Every format of the package.
-FORMATS = {"frozen_graph", "keras", "native", "onnx", "python", "savedmodel", "scikit_learn", "tflite"}
+FORMATS = {
+    "frozen_graph",
+    "keras",
+    "lightgbm",
+    "native",
+    "onnx",
+    "python",
+    "savedmodel",
+    "scikit_learn",
+    "tflite",
+    "xgboost",
+}
 
 
 def load(assignment: Assignment) -> LoadedModel:
