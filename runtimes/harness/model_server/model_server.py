@@ -4,19 +4,14 @@ With isolation "scenario", this process is a zygote that runs no user code: it f
 that no state carries over from one scenario to the next (zygote.py). docs/model-server.md describes the protocol.
 """
 
-import ctypes
 import importlib
-import json
 import os
 import platform
 import random
 import re
-import secrets
-import signal
 import socket
-import sys
-import tempfile
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +23,7 @@ from ..simulators.base import Interface
 from . import model_protocol, zygote
 from .explanations import Surroundings, explain
 from .model_protocol import Act, Close, Load, Reset
-from .scratch import TMP, Scratch
+from .scratch import Scratch
 from .zygote import exit_at_once
 
 #: The most bytes of a frame from the evaluator, which is trusted: a limit for faults only.
@@ -101,12 +96,12 @@ class EvaluatorConnection:
             self.socket.sendall(memoryview(out)[sent:])
 
 
-def main() -> None:
-    """Confine this process, import the format's libraries, seal the sandbox, serve one evaluator until it closes."""
-    options = json.loads(sys.argv[1])
-    fork = options["isolation"] == "scenario"
-    scratch, sealed = _confine(options.get("confinement"), fork=fork)
-    name = options["format"]
+def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> None:
+    """Import the format's libraries, seal the sandbox if it is to be, serve one evaluator until it closes.
+
+    ``scratch``: the folder that a model may write to, if any. The process is confined already (confined_start.py).
+    """
+    fork, name = options["isolation"] == "scenario", options["format"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise SystemExit(f"unknown model format: {name!r}")
     format = importlib.import_module(f"..models.{name}", __package__).FORMAT
@@ -145,20 +140,6 @@ def main() -> None:
     server.serve()
     if not sealed and clearing is not None:
         clearing.clear()
-
-
-def _confine(options: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None, bool]:
-    """Confine this process; return the folder a model may write to, if any, and whether the sandbox must be sealed."""
-    if options is None:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        return Path(tempfile.gettempdir()) / f"model-{os.getpid()}-{secrets.token_hex(4)}", False
-    from ..sandbox import Confinement, confine
-
-    fields = dict(options)
-    fields["readonly"] = tuple(fields.get("readonly", ()))
-    fields["keep"] = tuple(fields.get("keep", ()))
-    report = confine(Confinement(**{"may_fork": fork, **fields}))
-    return TMP if report.level == 3 else None, report.level > 1
 
 
 def _model_of(request: Load, connection: EvaluatorConnection) -> tuple[bytes, Path | None]:

@@ -17,7 +17,7 @@ BOOT = (
 ENTRIES: Mapping[str, str] = {
     "runner": "runner.runner",
     "evaluator": "evaluator.evaluator",
-    "model_server": "model_server.model_server",
+    "model_server": "model_server.confined_start",
 }
 #: Nothing of the host's environment. Hashes are unsalted, or a model that iterates a set would differ between runs.
 ENVIRON: Mapping[str, str] = {
@@ -76,8 +76,10 @@ def start_process(
     if spec.confined:
         confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
         confinement |= {"level": installation.level, "may_fork": spec.may_fork}
-    options = {**spec.options, **descriptors, "confinement": confinement}
-    paths = f"{os.path.dirname(installation.harness)}:{site}"
+    options = {**spec.options, **descriptors, "confinement": confinement, "site": site}
+    paths = os.path.dirname(installation.harness)
+    if spec.module != "model_server":  # which puts its packages on the path itself, once it is confined
+        paths += f":{site}"
     boot = BOOT.format(entry=ENTRIES[spec.module])
     return subprocess.Popen(
         [installation.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(options)],
