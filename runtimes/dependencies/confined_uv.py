@@ -21,6 +21,7 @@ import uv
 
 from runtimes import harness
 from runtimes.dependencies.index_proxy import Address, IndexProxy
+from runtimes.dependencies.untrusted_folders import DEPTH, usage_of
 from runtimes.environments import Progress
 
 #: User id of uv where root starts it; the same at each run, so that its cache stays its own.
@@ -29,8 +30,14 @@ USER = 0x6FFFFFF0
 WATCH = 0.25
 #: Address space in bytes, descriptors and tasks of uv with its children.
 MEMORY, FILES, TASKS = 32 << 30, 4096, 256
-#: The most lines of output that are kept, from the end.
-LINES = 200
+#: The most lines of output that are kept, from the end, and the most bytes of a line.
+LINES, LINE = 200, 4096
+#: The most lines that progress gets: each is an event of a simulation.
+REPORTED = 500
+#: Files and folders that may be written to one folder at most.
+ENTRIES = 200_000
+#: What the cache may take, as a multiple of the limits of one folder: it has the packages of other runs too.
+CACHED = 4
 
 #: The interpreter that models run on.
 PYTHON = os.path.realpath(sys.executable)
@@ -81,6 +88,8 @@ def run(
     as_root = options.sandbox and os.geteuid() == 0
     for folder in folders if as_root else ():
         os.chown(folder, USER, USER)
+        for path in folder.iterdir() if folder != options.cache else ():
+            os.chown(path, USER, USER, follow_symlinks=False)
     local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with remote:
         process = _start(arguments, options, folders, remote.fileno(), USER if as_root else None)
@@ -89,21 +98,27 @@ def run(
     lines: list[str] = []
     try:
         assert process.stderr is not None
-        for raw in process.stderr:
+        reported = 0
+        while raw := process.stderr.readline(LINE):
             if line := raw.decode(errors="replace").strip():
                 lines = [*lines[-LINES:], line]
-                progress(line[:200], None)
+                reported += 1
+                if reported <= REPORTED:
+                    progress(line[:200], None)
     except BaseException:
         watch.end()
         raise
     finally:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        watch.end()  # children that it left, which could still write
         code = process.wait()
         process.stderr.close()  # type: ignore[union-attr]
         watch.join()
         if proxy is not None:
             proxy.close()
-    exceeded = (proxy is not None and proxy.exceeded) or watch.is_exceeded()  # since the last look, too
-    limit = watch.limit or (_too_large(options.largest) if exceeded else "")
+    limit = (
+        watch.limit or watch.exceeded() or (_too_large(options.largest) if proxy is not None and proxy.exceeded else "")
+    )
     refused = tuple(sorted({host for host, _ in proxy.refused})) if proxy is not None else ()
     return UvResult(code=code, output="\n".join(lines), limit=limit, refused=refused)
 
@@ -128,9 +143,9 @@ def _start(
         "oom_score": 500,
     }
     document = {"command": [binary, *arguments], "environ": dict(options.environ), "confinement": confinement}
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE, json.dumps(document)],
-        stdin=subprocess.DEVNULL,
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE],
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         pass_fds=(listener,),
@@ -138,6 +153,9 @@ def _start(
         cwd="/",
         start_new_session=True,
     )
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # type: ignore[union-attr]
+        stdin.write(json.dumps(document).encode())
+    return process
 
 
 def _proxy(local: socket.socket, options: UvOptions) -> IndexProxy | None:
@@ -158,16 +176,12 @@ class _Watch:
     ) -> None:
         self.limit = ""
         self._process = process
-        self._folders = folders[:-1]  # the cache has a limit of its own
+        self._limits = [(folder, 1) for folder in folders[:-1]] + [(folders[-1], CACHED)]
         self._largest = largest
         self._seconds = seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="uv-watch", daemon=True)
         self._thread.start()
-
-    def is_exceeded(self) -> bool:
-        """Whether one of the folders has too many bytes."""
-        return any(size_of(folder) > self._largest for folder in self._folders)
 
     def end(self) -> None:
         """End uv and all that it started."""
@@ -179,26 +193,31 @@ class _Watch:
         self._ended.set()
         self._thread.join()
 
+    def exceeded(self) -> str:
+        """Return the limit that what was written exceeds, or nothing."""
+        for folder, times in self._limits:
+            usage = usage_of(folder, most=times * ENTRIES)
+            if usage.bytes > times * self._largest:
+                return _too_large(self._largest)
+            if usage.entries > times * ENTRIES:
+                return f"The packages have more than {ENTRIES:,} files and folders."
+            if usage.depth > DEPTH:
+                return f"The packages have more than {DEPTH} folders within each other."
+        return ""
+
     def _watch(self) -> None:
-        until = time.monotonic() + self._seconds
-        while not self._ended.wait(WATCH):
-            if time.monotonic() > until:
-                self.limit = f"It took more than {self._seconds:.0f} s."
-            elif self.is_exceeded():
-                self.limit = _too_large(self._largest)
+        now = time.monotonic()
+        until, pause = now + self._seconds, WATCH
+        while not self._ended.wait(min(pause, max(0.0, until - now))):
+            started = time.monotonic()
+            self.limit = self.exceeded()
+            now = time.monotonic()
+            pause = max(WATCH, 4 * (now - started))
+            if now > until:
+                self.limit = self.limit or f"It took more than {self._seconds:.0f} s."
             if self.limit:
                 self.end()
                 return
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of the files of a folder, which may be changed meanwhile."""
-    total = 0
-    for above, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_size
-    return total
 
 
 def _too_large(largest: int) -> str:

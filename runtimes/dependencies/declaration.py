@@ -6,7 +6,7 @@ version control, options) is refused by its line: where packages come from is th
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,11 +50,14 @@ _REFUSED: Mapping[str, str] = {
 #: Suffixes of files that installers take in place of a name, and the reason for which they are refused.
 _FILES = (".whl", ".tar.gz", ".zip")
 _FILE = "it names a file; packages are installed from wheels of an index"
-_COMMENT = re.compile(r"(^|\s+)#.*$")
+_COMMENT = re.compile(r"(^|\s)#.*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-#: A block of script metadata (https://packaging.python.org/en/latest/specifications/inline-script-metadata/).
-_BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+#: First line of a block of script metadata, of any type, and the last.
+#: (https://packaging.python.org/en/latest/specifications/inline-script-metadata/)
+_BLOCK, _BLOCK_END = re.compile(r"# /// ([a-zA-Z0-9-]+)"), "# ///"
+#: More parts of a dotted key than any declaration has; the parser's time grows with their square.
+_DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +97,8 @@ def of_pyproject(text: str, file: str = "pyproject.toml") -> Declaration | None:
     project = _table(document, "project", file)
     poetry = document.get("tool", {}).get("poetry", {}) if isinstance(document.get("tool"), dict) else {}
     if "dependencies" not in project:
-        if "dependencies" in project.get("dynamic", ()):
+        dynamic = project.get("dynamic")
+        if isinstance(dynamic, list) and "dependencies" in dynamic:
             raise BadRequirements(
                 f"{file}: the dependencies are dynamic, and no code of the project runs here;"
                 " list them in [project] dependencies, or in requirements.txt."
@@ -110,15 +114,31 @@ def of_pyproject(text: str, file: str = "pyproject.toml") -> Declaration | None:
 
 def of_script(source: str, file: str = "model.py") -> Declaration | None:
     """Read a script's inline metadata (PEP 723); None if there is none."""
-    blocks = [match for match in _BLOCK.finditer(source) if match.group("type") == "script"]
+    blocks = list(_script_blocks(source.splitlines()))
     if not blocks:
         return None
     if len(blocks) > 1:
         raise BadRequirements(f"{file} has {len(blocks)} blocks `# /// script`; one is allowed.")
-    lines = blocks[0].group("content").splitlines(keepends=True)
-    content = "".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
+    content = "".join(f"{line[2:]}\n" for line in blocks[0])
     document = toml_of(content, file)
     return _of_table(document, document, file)
+
+
+def _script_blocks(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the lines of each block of the type ``script``: comments, up to the last end before any other line."""
+    start = 0
+    while start < len(lines):
+        opening = _BLOCK.fullmatch(lines[start])
+        start += 1
+        if opening is None:
+            continue
+        stop = start
+        while stop < len(lines) and (lines[stop] == "#" or lines[stop].startswith("# ")):
+            stop += 1
+        end = next((number for number in range(stop - 1, start - 1, -1) if lines[number] == _BLOCK_END), None)
+        if end is not None and opening.group(1) == "script":
+            yield lines[start:end]
+        start = stop if end is None else end + 1
 
 
 def _of_table(document: Mapping[str, Any], table: Mapping[str, Any], file: str) -> Declaration:
@@ -126,9 +146,8 @@ def _of_table(document: Mapping[str, Any], table: Mapping[str, Any], file: str) 
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadRequirements(f"{file}: dependencies is not a list of strings.")
     requirements = [requirement_of(line, file) for line in lines]
-    tool = document.get("tool", {})
-    sources = tool.get("uv", {}).get("sources", {}) if isinstance(tool, dict) else {}
-    redirected = {canonicalize_name(name) for name in sources} if isinstance(sources, dict) else set()
+    sources = _table(_table(_table(document, "tool", file), "uv", file), "sources", file)
+    redirected = {canonicalize_name(name) for name in sources}
     for requirement in requirements:
         if canonicalize_name(requirement.name) in redirected:
             raise BadRequirements(
@@ -147,10 +166,14 @@ def requirement_of(line: str, where: str) -> Requirement:
         raise BadRequirements(f"{where}: a requirement has at most {LONGEST} characters.")
     try:
         requirement = Requirement(line)
+    except RecursionError:
+        raise BadRequirements(f"{where}: {_shown(line)} is nested too deeply.") from None
     except InvalidRequirement as error:
         raise BadRequirements(f"{where}: {_shown(line)} is not a requirement: {_reason(line, error)}.") from None
     if requirement.name.lower().endswith(_FILES):
         raise BadRequirements(f"{where}: {_shown(line)} is not a requirement: {_FILE}.")
+    if "$" in line or any(specifier.operator == "===" for specifier in requirement.specifier):
+        raise BadRequirements(f"{where}: {_shown(line)}: neither variables nor `===` are accepted; name a version.")
     if requirement.url is not None:
         raise BadRequirements(f"{where}: {_shown(line)} names an address; {_INDEXES.split(';')[0]}: name a version.")
     return requirement
@@ -159,16 +182,18 @@ def requirement_of(line: str, where: str) -> Requirement:
 def python_of(specifier: Any, file: str) -> str:
     """Check a specifier of Python versions."""
     try:
-        return str(SpecifierSet(specifier if isinstance(specifier, str) else "invalid"))
+        return str(SpecifierSet(specifier if isinstance(specifier, str) and len(specifier) <= LONGEST else "invalid"))
     except InvalidSpecifier:
         raise BadRequirements(f"{file}: requires-python {_shown(str(specifier))} is not a version specifier.") from None
 
 
 def toml_of(text: str, file: str) -> dict[str, Any]:
     """Parse TOML. Raises BadRequirements with the place."""
+    if deep := _DEEP_KEY.search(text):
+        raise BadRequirements(f"{file}, line {text.count(chr(10), 0, deep.start()) + 1}: a key has more than 32 parts.")
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a ValueError too for a number of thousands of digits
         raise BadRequirements(f"{file} is not TOML: {str(error)[:200]}.") from None
 
 

@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,10 +20,11 @@ from packaging.specifiers import SpecifierSet
 from errors import BadRequirements
 from runtimes import environments
 from runtimes.dependencies import confined_uv
-from runtimes.dependencies.confined_uv import UvOptions, UvResult, size_of
+from runtimes.dependencies.confined_uv import UvOptions, UvResult
 from runtimes.dependencies.declaration import Declaration
 from runtimes.dependencies.index_proxy import Address, addresses
 from runtimes.dependencies.lock import checked, pins
+from runtimes.dependencies.untrusted_folders import DEPTH, read_text, remove, usage_of
 from runtimes.environments import COMPILED, IndexUnavailable, OutOfSpace, Progress, preparation_error
 
 #: Packages that the harness itself imports in every environment.
@@ -100,7 +100,6 @@ class Installer:
             constraints.write_text("\n".join(declaration.constraints) + "\n")
             lock.write_text(preferred)
             _readable(source, constraints)
-            lock.chmod(0o666)
             arguments = ["pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate", *_WHEELS]
             arguments += ["--no-sources", "--index-strategy", "first-index", "--python", confined_uv.PYTHON]
             arguments += ["-c", str(constraints), "-o", str(lock), str(source)]
@@ -108,9 +107,10 @@ class Installer:
             result = confined_uv.run(arguments, self._uv, [workspace], RESOLUTION, progress)
             if result.code or result.limit:
                 raise _error(result, f"The dependencies in {declaration.file} cannot be resolved.")
-            text = lock.read_text()
-        if len(text) > LARGEST_LOCK:
-            raise BadRequirements(f"The lock of {declaration.file} has more than {LARGEST_LOCK:,} bytes.")
+            try:
+                text = read_text(lock, largest=LARGEST_LOCK)
+            except (OSError, ValueError) as error:
+                raise BadRequirements(f"The lock of {declaration.file} cannot be read: {error}.") from None
         return checked(text, declaration, self.options.packages)
 
     def install(self, lock: str, folder: Path, progress: Progress) -> None:
@@ -119,11 +119,13 @@ class Installer:
         Raises as `resolve`.
         """
         filled = folder / "filled"
-        with self._workspace() as workspace:
+        with contextlib.ExitStack() as cleanup:
+            workspace = cleanup.enter_context(self._workspace())
             source = workspace / "lock.txt"
             source.write_text(lock)
             _readable(source)
             filled.mkdir(mode=0o755)
+            cleanup.callback(remove, filled)
             arguments = ["pip", "install", "--python", confined_uv.PYTHON, "--target", str(filled / "site")]
             arguments += ["--require-hashes", "--no-deps", "--link-mode=copy", "--compile-bytecode", *_WHEELS]
             progress(f"installing {len(pins(lock))} packages", 0.0)
@@ -132,10 +134,22 @@ class Installer:
             )
             if result.code or result.limit:
                 raise _error(result, "The model's packages cannot be installed.")
-        environments.freeze(filled, user=os.geteuid())
-        (filled / "site").rename(folder / "site")
-        filled.rmdir()
+            site = filled / "site"
+            if site.is_symlink() or not site.is_dir():
+                raise BadRequirements("The model's packages cannot be installed: there is no folder of packages.")
+            environments.freeze(filled, user=os.geteuid())
+            site.rename(folder / "site")
         progress("ready", 1.0)
+
+    def _cache_is_full(self) -> bool:
+        """Return whether the cache has half of what it may take, or more."""
+        most = confined_uv.CACHED // 2
+        usage = usage_of(self._cache, most=most * confined_uv.ENTRIES)
+        return (
+            usage.bytes > most * self.options.largest
+            or usage.entries > most * confined_uv.ENTRIES
+            or usage.depth > DEPTH
+        )
 
     @contextlib.contextmanager
     def _workspace(self) -> Iterator[Path]:
@@ -144,8 +158,8 @@ class Installer:
         with open(self._folder / "lock", "w") as lock:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if size_of(self._cache) > 2 * self.options.largest:
-                    shutil.rmtree(self._cache, ignore_errors=True)
+                if self._cache_is_full():
+                    remove(self._cache)
                     self._cache.mkdir(mode=0o755)
             fcntl.flock(lock, fcntl.LOCK_SH)
             workspace = Path(tempfile.mkdtemp(prefix=".uv-", dir=self._folder))
@@ -153,7 +167,7 @@ class Installer:
             try:
                 yield workspace
             finally:
-                shutil.rmtree(workspace, ignore_errors=True)
+                remove(workspace)
 
 
 def _environ(indexes: tuple[str, ...]) -> dict[str, str]:

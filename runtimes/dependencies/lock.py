@@ -11,6 +11,7 @@ from runtimes.dependencies.declaration import Declaration
 
 _BLOCK = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s\\;]+)")
+_ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[^\s\\;]+( ; [^\n\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\s*")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
@@ -26,6 +27,8 @@ def checked(lock: str, declaration: Declaration, allowed: Collection[str]) -> st
     Raises BadRequirements for a package that the operator does not allow, and for one whose files differ from those of
     the declaration's lock.
     """
+    if not all(_ENTRY.fullmatch(block) for block in _BLOCK.split(lock) if block.strip()):
+        raise BadRequirements(f"The lock of {declaration.file} has an entry without a version and SHA-256 hashes.")
     for name in pins(lock):
         if not any(
             fnmatchcase(name, canonicalize_name(pattern) if "*" not in pattern else pattern) for pattern in allowed

@@ -14,10 +14,20 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from errors import BadRequirements
-from runtimes.dependencies.declaration import MOST, Declaration, of_pyproject, python_of, requirement_of, toml_of
+from runtimes.dependencies.declaration import (
+    LONGEST,
+    MOST,
+    Declaration,
+    of_pyproject,
+    python_of,
+    requirement_of,
+    toml_of,
+)
 
 #: The most bytes of a lock file.
 LARGEST = 4 << 20
+#: The most characters of an environment marker; those of uv.lock name every supported platform.
+LONGEST_MARKER = 20_000
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}")
 #: Sources of packages in locks that are no wheels of an index.
 _OTHER_SOURCES = ("git", "url", "path", "directory", "editable", "virtual", "vcs", "archive")
@@ -37,6 +47,8 @@ def of_uv_lock(lock: str, pyproject: str, file: str = "uv.lock") -> Declaration:
             continue  # the project itself
         pin = _pin(package, source, file)
         markers = package.get("resolution-markers", [])
+        if not isinstance(markers, list):
+            raise BadRequirements(f"{file}: resolution-markers of {_name(package, file)} is not a list.")
         marker = _marker(" or ".join(f"({text})" for text in markers), file) if markers else ""
         constraints.append(f"{pin} ; {marker}" if marker else pin)
         hashes[pin] = _wheel_hashes(package, file)
@@ -75,8 +87,9 @@ def _pin(package: Mapping[str, Any], source: Mapping[str, Any], file: str) -> st
     name = _name(package, file)
     if other := next((kind for kind in _OTHER_SOURCES if kind in source), None):
         raise BadRequirements(f"{file}: {name} comes from a {other}; packages are installed from wheels of an index.")
+    text = str(package.get("version", ""))
     try:
-        version = Version(str(package.get("version", "")))
+        version = Version(text if len(text) <= LONGEST else "")
     except InvalidVersion:
         raise BadRequirements(f"{file}: {name} has no version.") from None
     return f"{name}=={version}"
@@ -87,9 +100,11 @@ def _name(package: Mapping[str, Any], file: str) -> str:
 
 
 def _marker(text: Any, file: str) -> str:
+    if len(str(text)) > LONGEST_MARKER:
+        raise BadRequirements(f"{file}: an environment marker has at most {LONGEST_MARKER:,} characters.")
     try:
         return str(Marker(str(text)))
-    except InvalidMarker:
+    except (InvalidMarker, RecursionError):
         raise BadRequirements(f"{file}: {str(text)[:80]!r} is not an environment marker.") from None
 
 

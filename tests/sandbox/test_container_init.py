@@ -42,7 +42,7 @@ class ContainerInitRig:
         self._attack_runner = attack_runner
         harness = folder / "runtimes" / "harness"
         shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
-        (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({MODEL_SERVER!r}, {{}})\n")
+        (harness / "model_server" / "confined_start.py").write_text(f"def main():\n    exec({MODEL_SERVER!r}, {{}})\n")
         (folder / "site").mkdir()
         self._spawner = remote_spawner.RemoteSpawner.open(folder)
         worker_spec = processes.WorkerSpec(dataset="", format="", isolation="launch", sandbox=0)

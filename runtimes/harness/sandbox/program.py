@@ -1,8 +1,8 @@
 """Confined program: a process that confines itself and is then replaced by a program, such as the package installer.
 
-``python -c "...; from harness.sandbox.program import main; main()" JSON`` with the members ``command`` (a list),
-``environ``, ``confinement`` (fields of Confinement; null: not confined) and ``proxy`` (whether the program's HTTP
-requests go to the listener).
+``python -c "...; from harness.sandbox.program import main; main()"`` reads a JSON object from its standard input, with
+the members ``command`` (a list), ``environ`` and ``confinement`` (fields of Confinement). A program with a listener
+sends its HTTP requests to it. Nothing of this is on the command line, which every user of the machine may read.
 """
 
 import json
@@ -13,8 +13,8 @@ from . import Confinement, Unconfined, confine
 
 
 def main() -> None:
-    """Confine this process as the command line says, and execute the program."""
-    options = json.loads(sys.argv[1])
+    """Confine this process as the standard input says, and execute the program."""
+    options = json.load(sys.stdin)
     environ: dict[str, str] = dict(options["environ"])
     fields = dict(options["confinement"])
     for name in ("readonly", "writable", "keep"):

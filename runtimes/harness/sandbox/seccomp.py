@@ -41,6 +41,12 @@ FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
 SETPIPE_SZ = 1031
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
 SETSOCKOPT = (7, 8, 20, 21)
+#: The same for a program that connects, with TCP_NODELAY (1), SO_REUSEADDR (2), keep-alive (4, 5, 6, 9), SO_LINGER (13)
+#: and TCP_USER_TIMEOUT (18).
+PROGRAM_SETSOCKOPT = (1, 2, 4, 5, 6, 7, 8, 9, 13, 18, 20, 21)
+SOL_SOCKET, IPPROTO_TCP = 1, 6
+#: Connects without `connect`, whose rules of Landlock it therefore passes.
+MSG_FASTOPEN = 0x20000000
 #: NORMAL to DONTNEED, FREE, (no) huge pages, (no) forks and dumps, POPULATE; not COLD and PAGEOUT, which choose the
 #: pages of a shared file that stay in memory.
 MADVISE = (0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 22, 23)
@@ -96,8 +102,22 @@ def connected_pairs() -> Block:
 def inet_streams() -> Block:
     """Allow socket for TCP alone: Landlock has rules for TCP, and an empty network namespace for all else."""
     flags = (0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_CLOEXEC | SOCK_NONBLOCK)
-    kinds = among(1, [SOCK_STREAM | flag for flag in flags])
-    return [argument(0), (EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), (RETURN, 0, 0, REFUSE | NO_FAMILY), *kinds]
+    tcp = among(2, (0, IPPROTO_TCP))  # not MPTCP or SCTP, which are streams too, and which Landlock does not restrict
+    kinds = [(EQUAL, 3 - i, 0, SOCK_STREAM | flag) for i, flag in enumerate(flags)]
+    families = [argument(0), (EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), (RETURN, 0, 0, REFUSE | NO_FAMILY)]
+    return [*families, argument(1), *((c, t + 1, f, k) for c, t, f, k in kinds), *DENY, *tcp]
+
+
+def harmless_socket_options() -> Block:
+    """Allow options of sockets and of TCP for buffers and times; not TCP_ULP, TCP_REPAIR, filters and devices."""
+    options = among(2, PROGRAM_SETSOCKOPT, errno.ENOPROTOOPT)
+    return [
+        argument(1),
+        (EQUAL, 2, 0, SOL_SOCKET),
+        (EQUAL, 1, 0, IPPROTO_TCP),
+        (RETURN, 0, 0, REFUSE | errno.ENOPROTOOPT),
+        *options,
+    ]
 
 
 def with_bits(index: int, bits: Sequence[int]) -> Block:
@@ -132,7 +152,12 @@ def call_blocks(here: Architecture, *, may_fork: bool, program: bool = False) ->
         "seccomp": PERMIT,
     }
     if program:
-        special |= {"flock": PERMIT, "setsockopt": PERMIT, "fcntl": PERMIT, "socket": inet_streams()}
+        special |= {"flock": PERMIT, "setsockopt": harmless_socket_options(), "fcntl": PERMIT, "socket": inet_streams()}
+        special |= {
+            "sendto": without_bits(3, MSG_FASTOPEN),
+            "sendmsg": without_bits(2, MSG_FASTOPEN),
+            "sendmmsg": without_bits(3, MSG_FASTOPEN),
+        }
     if may_fork or program:  # a zygote also relays its children's output, and waits for their ends
         special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
