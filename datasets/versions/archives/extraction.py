@@ -10,7 +10,7 @@ from datasets.versions.archives import files_of
 from datasets.versions.archives.decompression import CHUNK, ByteSource, detect_format
 from errors import BadArchive, BadName, TooLarge
 
-#: Files of a model's archive at most.
+#: Files of a model's archive at most; its folders count too where it is unpacked.
 FILES = 50_000
 
 
@@ -55,11 +55,16 @@ def extract(archive: Path, folder: Path, *, largest: int) -> None:
     what was written until then is left.
     """
     left, count = largest, 0
+    folders: set[Path] = set()
     for member in files_of(source_of(archive)):
-        count += 1
-        if count > FILES:
-            raise BadArchive(f"The archive has more than {FILES:,} files.")
         path = folder / member.path
+        count += 1
+        for above in islice(path.parents, member.path.count("/")):
+            if above in folders:
+                break
+            folders.add(above)
+        if count + len(folders) > FILES:
+            raise BadArchive(f"The archive has more than {FILES:,} files and folders.")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o555), "wb")
