@@ -69,10 +69,10 @@ def spawn():
 """
 
 
-def program(folder: Path, reach: dict[str, object], body: str) -> Path:
+def program(folder: Path, reach: dict[str, object], body: str, python: Path | None = None) -> Path:
     """Write an executable Python script into a folder that every user may read; return its path."""
     path = folder / "uv"
-    lines = (f"#!{Path(sys.executable).resolve()} -ISB", f"REACH = {reach!r}", PROBES, body)
+    lines = (f"#!{python or Path(sys.executable).resolve()} -ISB", f"REACH = {reach!r}", PROBES, body)
     path.write_text("\n".join(lines))
     path.chmod(0o755 | stat.S_IXUSR)
     return path

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +23,7 @@ from runtimes.dependencies.installer import Installer, InstallerOptions
 from tests.contracts.hostile_program import program
 from tests.contracts.package_index import PackageIndex, wheel
 from tests.contracts.test_installer import quiet
+from tests.sandbox.attacks import python_for_all
 
 
 @pytest.fixture
@@ -59,7 +61,10 @@ def outcomes(
     """Run probes in uv's place at a level; return each one's outcome."""
     filled = folder / "filled"
     filled.mkdir()
-    binary = program(folder, reach, body)
+    python = python_for_all(folder / "python")  # at level 2 the folders above it have to be readable too
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(confined_uv, "PYTHON", str(python))
+    binary = program(folder, reach, body, python)
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(binary))
     confine = confined_uv._start
 
