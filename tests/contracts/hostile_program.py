@@ -48,7 +48,8 @@ def ask(*heads):
             data = b""
             while piece := s.recv(65536):
                 data += piece
-            return "ANSWERED " + str(data.count(b"HTTP/1.")) + " " + data.split(b"\r\n")[0].decode() + " " + repr(data[-12:])
+            first = data.split(b"\r\n")[0].decode()
+            return f"ANSWERED {data.count(b'HTTP/1.')} {first} {data[-12:]!r}"
     return action
 def spawn():
     if os.fork() == 0:

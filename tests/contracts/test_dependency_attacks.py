@@ -27,7 +27,7 @@ from runtimes.dependencies.installer import Installer, InstallerOptions
 from runtimes.dependencies.lock import checked, pins
 from runtimes.dependencies.lock_files import of_pylock, of_uv_lock
 from runtimes.dependencies.untrusted_folders import remove
-from runtimes.environments import CannotPrepare, IndexUnavailable
+from runtimes.environments import CannotPrepare
 from tests.contracts.package_index import PackageIndex, wheel
 from tests.contracts.test_installer import quiet
 
