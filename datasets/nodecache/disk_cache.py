@@ -170,7 +170,9 @@ class DiskCache:
         self._trees.mkdir(parents=True, exist_ok=True)
         target = self.tree(id)
         os.replace(manifest, self.manifest(id))
+        draft.chmod(0o755)  # a user other than root can move only folders it may write
         os.rename(draft, target)
+        target.chmod(0o555)
         self.record_check(id)
         self.write_marker(id, Marker(files, size, this_boot()))
         self.record_added(id)

@@ -67,7 +67,7 @@ class Installer:
         self.options = options
         self._folder = folder
         self._cache = folder / "cache"
-        certificates = {name: path for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (path := options.environ.get(name))}
+        certificates = _certificates(options.environ)
         self._uv = UvOptions(
             cache=self._cache,
             environ=_environ(options.indexes) | certificates | {"UV_CACHE_DIR": str(self._cache)},
@@ -176,6 +176,14 @@ def _environ(indexes: tuple[str, ...]) -> dict[str, str]:
     if indexes:
         environ |= {"UV_INDEX": " ".join(indexes[:-1]), "UV_DEFAULT_INDEX": indexes[-1]}
     return environ
+
+
+def _certificates(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the operator's choice of certificates; of a file and a folder the file, whose links lead nowhere else."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        if path := environ.get(name):
+            return {name: path}
+    return {}
 
 
 def _upstream(environ: Mapping[str, str]) -> Address | None:

@@ -235,14 +235,14 @@ def test_the_packages_of_a_model_are_installed_by_a_job_and_reach_its_pods(
     url = f"http://{own_cluster.host_address}:{index.port}/simple"
     settings = platform.settings
     try:
-        platform.set_values(settings=settings | {"packageIndexes": url, "packageHosts": ""})
+        platform.set_values(settings=settings | {"packageIndexes": [url], "packageHosts": []})
         platform.upgrade()
         platform.wait_for_rollout()
         platform.upload("with-packages", script.encode())
         for _ in range(2):  # the second one finds the lock and the bundle
             id = platform.submit(model="with-packages", dataset="noop", scenarios={"range": [0, 20]}, workers=1)
             ended = platform.wait_for_end(id, 400.0)
-            assert (ended["state"], ended["executor"]) == ("succeeded", "cluster"), ended["reason"]
+            assert (ended["state"], ended["executor"]) == ("succeeded", "cluster"), platform.messages(id)
             assert {result["metrics"]["value"] for result in platform.results(id)} == {7.0}
     finally:
         index.close()

@@ -2,7 +2,10 @@
 
 import io
 import os
+import subprocess
+import sys
 import tarfile
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable
@@ -230,3 +233,33 @@ def test_abandoned_model_folders_are_removed_and_used_ones_stay(tmp_path: Path) 
     os.close(descriptor)
     model_folder.remove_abandoned([used])
     assert os.listdir(tmp_path) == []
+
+
+def test_an_ordinary_user_unpacks_verifies_and_evicts_a_model(tmp_path: Path) -> None:
+    """Only root may move and remove what is in folders without write permission."""
+    packed = zip_of(FILES)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # every user may pass the folders above
+        os.chmod(folder, 0o777)
+        program = f"""
+import os
+os.setgid(65534); os.setuid(65534); os.umask(0o077)
+from pathlib import Path
+from datasets.nodecache.model_files import ModelFiles, StoredModel
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.filesystem import FilesystemStore
+home = Path({folder!r})
+store = FilesystemStore(home / "objects")
+store.put("models/x", ({packed!r},))
+models = ModelFiles(NodeCache(home / "cache", store, capacity=23_000))
+tree = models.path(StoredModel("models/x", {digest_of(packed)!r}, True), holder="one")
+models.cache.release("one")
+other = {zip_of({"model.py": b"x" * 20_000})!r}
+store.put("models/y", (other,))
+second = models.path(StoredModel("models/y", {digest_of(zip_of({"model.py": b"x" * 20_000}))!r}, True), holder="two")
+print(tree.stat().st_uid, sorted(path.name for path in second.iterdir()), tree.exists())
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["65534", "['model.py']", "False"]
