@@ -256,7 +256,7 @@ models.cache.release("one")
 other = {zip_of({"model.py": b"x" * 20_000})!r}
 store.put("models/y", (other,))
 second = models.path(StoredModel("models/y", {digest_of(zip_of({"model.py": b"x" * 20_000}))!r}, True), holder="two")
-print(tree.stat().st_uid, sorted(path.name for path in second.iterdir()), tree.exists())
+print(second.stat().st_uid, sorted(path.name for path in second.iterdir()), tree.exists())
 """
         ended = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
