@@ -302,6 +302,7 @@ SCRIPT = "# /// script\n# requires-python = '>=3.11'\n# dependencies = ['b']\n# 
             ("pyproject.toml", ["c"], None),
         ),
     ],
+    ids=["file", "zip", "script", "script-in-zip", "requirements", "project"],
 )
 def test_a_model_shows_the_packages_that_it_declares(
     client: FlaskClient, model: bytes, declared: tuple[str, list[str], str | None] | None

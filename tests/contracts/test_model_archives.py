@@ -190,6 +190,7 @@ def test_an_unused_model_is_evicted_with_its_files(tmp_path: Path, monkeypatch: 
         (zip_of({"model.py": bytes(2 << 20)}), "more than 1,048,576 bytes"),
         (tar_gz_of({"model.py": b""})[:-12], "truncated"),
     ],
+    ids=["zip-above", "tar-above", "zip-absolute", "damaged", "file-and-folder", "large-tar", "large-zip", "truncated"],
 )
 def test_an_archive_that_is_not_allowed_is_refused_and_leaves_nothing(
     node: Node, content: bytes, reason: str, tmp_path: Path
