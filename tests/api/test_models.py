@@ -1,5 +1,6 @@
 """Routes of models: creation from forms and bodies, list, content and deletion."""
 
+import gzip
 import hashlib
 import io
 import os
@@ -329,3 +330,9 @@ def test_a_lock_is_shown_once_the_dependencies_are_resolved(client: FlaskClient,
     assert answer.text == "b==1.0\n" and answer.mimetype == "text/plain", "the first lock stays"
     client.put("/v1/models/plain", data=MODEL, headers=BYTES)
     assert "declares no dependencies" in problem(client.get("/v1/models/plain/lock"), 404, "no-lock")["detail"]
+
+
+def test_a_compressed_pickle_of_an_estimator_is_of_the_format_of_estimators(client: FlaskClient) -> None:
+    pickled = b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x1asklearn.linear_model._base" + os.urandom(2000)
+    answer = client.put("/v1/models/policy", data=gzip.compress(pickled), headers=BYTES)
+    assert answer.get_json()["format"] == "scikit_learn", answer.data

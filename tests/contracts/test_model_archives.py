@@ -1,5 +1,6 @@
 """Models that are archives: unpacked once per node, verified, refused by name if an entry is not allowed."""
 
+import gzip
 import io
 import os
 import subprocess
@@ -264,3 +265,12 @@ print(second.stat().st_uid, sorted(path.name for path in second.iterdir()), tree
         )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["65534", "['model.py']", "False"]
+
+
+@pytest.mark.parametrize("content", [b"", b"a pickle, for example", bytes(2000), b"x" * 2000])
+def test_a_compressed_file_that_is_no_tar_is_left_to_the_formats(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.gz"
+    path.write_bytes(gzip.compress(content))
+    assert extraction.tar_names(path) is None
+    path.write_bytes(tar_gz_of(FILES))
+    assert extraction.tar_names(path) == tuple(FILES)

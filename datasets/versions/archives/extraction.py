@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from core.domain.printable import printable
-from datasets.versions.archives import files_of
-from datasets.versions.archives.decompression import CHUNK, ByteSource, detect_format
-from errors import BadArchive, BadName, TooLarge
+from datasets.versions.archives import files_of, tar
+from datasets.versions.archives.decompression import CHUNK, ByteSource, decompressed, detect_format
+from errors import BadArchive, TooLarge
 
 #: Files of a model's archive at most; its folders count too where it is unpacked.
 FILES = 50_000
@@ -28,21 +28,15 @@ def source_of(archive: Path) -> ByteSource:
 
 
 def tar_names(archive: Path) -> tuple[str, ...] | None:
-    """Return the names of a tar's files, compressed or not; None if it is not a tar.
+    """Return the names of a tar's files, compressed or not; None if it is not a tar, such as a compressed pickle.
 
     Reads the whole archive. Raises BadArchive or BadName if it must not be unpacked.
     """
     source = source_of(archive)
-    if (format := detect_format(source)) is None or format == "zip":
+    format = detect_format(source)
+    if format is None or format == "zip" or not tar.begins(decompressed(source, format)):
         return None
-    try:
-        members = list(islice(files_of(source), FILES + 1))
-    except BadName:
-        raise
-    except BadArchive as error:
-        if format == "plain":
-            raise
-        raise BadArchive(f"This {format} stream is not a tar that can be unpacked: {error.detail}") from None
+    members = list(islice(files_of(source), FILES + 1))
     if len(members) > FILES:
         raise BadArchive(f"The archive has more than {FILES:,} files.")
     return tuple(member.path for member in members)

@@ -110,6 +110,15 @@ def files(chunks: Iterator[bytes]) -> Iterator[SourceFile]:
         body.finish()
 
 
+def begins(chunks: Iterator[bytes]) -> bool:
+    """Tell whether a stream begins like a tar: with a header whose checksum is right."""
+    try:
+        _parse_header(ChunkReader(chunks).exactly(BLOCK))
+    except BadArchive:
+        return False
+    return True
+
+
 class _MemberBody:
     """The bytes of one member; ``finish`` skips those that were not read."""
 
