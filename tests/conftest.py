@@ -22,6 +22,9 @@ settings.register_profile("quick", deadline=None, max_examples=40, suppress_heal
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("quick")
 
+#: The most bytes of a parameter that are shown in the name of a test.
+LONGEST_NAME = 32
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
     """Keep tests that share a server in one process (`--dist loadgroup`)."""
@@ -73,3 +76,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> It
         database = Database(postgres_url(request.getfixturevalue("postgres"), request.node.nodeid), clock=clock)
     yield database
     database.close()
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Name many bytes by their argument: packed bytes hold the time, and all workers have to agree on names."""
+    return argname if isinstance(val, bytes) and len(val) > LONGEST_NAME else None
