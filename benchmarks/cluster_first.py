@@ -31,7 +31,7 @@ PROCESSES = {
     "evaluator's container init begins": r"harness\.runner\.container_init\x00evaluator",
     "model server's container init begins": r"harness\.runner\.container_init\x00model_server",
     "evaluator starts": r"harness\.evaluator\.evaluator import",
-    "model server starts": r"harness\.model_server\.model_server import",
+    "model server starts": r"harness\.model_server\.confined_start import",
 }
 #: Resources of containers: the share of two cores that a worker should have. With small requests, other load on the
 #: machine would starve the containers, and the figures would say nothing about pods.

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import LaunchStatus, Phase
-from datasets.nodecache.disk_cache import DiskCache
 from datasets.nodecache.model_files import ModelFiles, StoredModel
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from runtimes import formats
@@ -86,9 +85,7 @@ class Agent:
         self._launches = home / "launches"
         self._models = models
         self._model_folders = home / "cache" / "model_folders"
-        self._prepared = PreparedFolders(
-            environments=home / "environments", plays=home / "plays", cache=DiskCache(home / "cache", None)
-        )
+        self._prepared = PreparedFolders.below(home)
         self._run = home / "run"
         self._cores = cores
         self._sandbox = sandbox

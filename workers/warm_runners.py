@@ -12,10 +12,11 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from core.domain.launches import Launch
 from datasets.catalogue import datasets
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
@@ -39,6 +40,11 @@ class WarmKind:
     play: str = ""
     environment: str = ""
 
+    @classmethod
+    def of(cls, launch: Launch) -> "WarmKind":
+        """Return the kind of the runners that can take a launch."""
+        return cls(**{field.name: getattr(launch, field.name) for field in fields(cls)})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedFolders:
@@ -47,6 +53,13 @@ class PreparedFolders:
     environments: Path
     plays: Path
     cache: DiskCache
+
+    @classmethod
+    def below(cls, home: Path, environments: Path | None = None) -> "PreparedFolders":
+        """Return the folders of a home; its environments may be elsewhere."""
+        home = home.resolve()
+        prepared = (environments or home / "environments").resolve()
+        return cls(environments=prepared, plays=home / "plays", cache=DiskCache(home / "cache", None))
 
 
 def worker_spec_for(

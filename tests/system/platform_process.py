@@ -29,7 +29,7 @@ ROLES = ("valkey", "api", "runner-api", "dispatch", "jobs", "agent", "scs", "run
 START_TIMEOUT = 60.0
 #: Seconds until a simulation must have ended.
 END_TIMEOUT = 120.0
-_HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner|evaluator|model_server) import")
+_HARNESS = re.compile(r"from harness\.(runner|evaluator|model_server)\.(?:runner|evaluator|confined_start) import")
 
 
 class PlatformProcess:
@@ -296,7 +296,7 @@ def role_of(pid: int) -> str | None:
         return "valkey"
     for argument in arguments:
         if match := _HARNESS.search(argument):
-            return {"runner": "runner", "evaluator": "evaluator", "model_server": "model_server"}[match[1]]
+            return match[1]
     return None
 
 

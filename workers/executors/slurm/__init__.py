@@ -17,14 +17,10 @@ HONOURED = frozenset({"resources", "queue", "priority"})
 
 def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor":
     """Return the executor of a cluster; it runs none of Slurm's commands yet."""
-    from datasets.nodecache.disk_cache import DiskCache
     from workers.executors.slurm.executor import SlurmExecutor
     from workers.warm_runners import PreparedFolders
 
-    home = paths.home.resolve()
-    prepared = PreparedFolders(
-        environments=paths.environments.resolve(), plays=home / "plays", cache=DiskCache(home / "cache", None)
-    )
+    prepared = PreparedFolders.below(paths.home, paths.environments)
     folder = Path(options.folder) if options.folder else paths.home / "slurm" / name
     return SlurmExecutor(name, options, folder, prepared=prepared)
 

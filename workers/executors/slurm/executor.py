@@ -136,14 +136,7 @@ class SlurmExecutor:
 
     def _document(self, launch: Launch) -> dict[str, Any]:
         """Return the launch document of standalone_runner.py; job.sh puts each runner's task id in."""
-        kind = WarmKind(
-            runtime=launch.runtime,
-            format=launch.format,
-            dataset=launch.dataset,
-            version=launch.version,
-            play=launch.play,
-            environment=launch.environment,
-        )
+        kind = WarmKind.of(launch)
         # Sandbox level 0: the runner determines the best level on its node.
         spec = worker_spec_for(kind, self._prepared, 0 if self._options.sandbox else None)
         if spec is None:
