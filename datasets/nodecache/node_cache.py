@@ -122,14 +122,9 @@ class NodeCache:
         ``entries`` returns the version's manifest, sorted; it is read once, and checked against ``digest``.
         ``on_progress`` is called a few times a second in this thread, also while another process does the download.
         """
-        self.hold(digest, holder)
-        if (path := self.ready(digest)) is not None:
-            return path
-        id = _id(digest)
-        with self._entry_lock(id, on_progress):
-            if (path := self.ready(digest)) is None:
-                path = self._download_tree(id, digest, entries, on_progress)
-        return path
+        return self._complete(
+            digest, lambda id: self._download_tree(id, digest, entries, on_progress), holder, on_progress
+        )
 
     def derived(
         self,
@@ -145,13 +140,23 @@ class NodeCache:
         ``digest`` names the inputs of ``make``, which has the same result wherever it is called with them. ``make``
         gets an empty folder, and a callback for its progress. ``size``: bytes to reserve while it works, if known.
         """
+        return self._complete(digest, lambda id: self._derive(id, make, size, on_progress), holder, on_progress)
+
+    def _complete(
+        self,
+        digest: str,
+        build: Callable[[str], Path],
+        holder: str,
+        on_progress: Callable[[DownloadProgress], None],
+    ) -> Path:
+        """Return a complete tree, pinned for ``holder``; ``build`` makes it if no other process has."""
         self.hold(digest, holder)
         if (path := self.ready(digest)) is not None:
             return path
         id = _id(digest)
         with self._entry_lock(id, on_progress):
             if (path := self.ready(digest)) is None:
-                path = self._derive(id, make, size, on_progress)
+                path = build(id)
         return path
 
     def verify(self, digest: str, *, pace: float | None = None) -> list[str]:

@@ -1,6 +1,5 @@
 """LightGBM format: boosted trees as the text that `save_model` writes, run on one thread."""
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
-    format_type,
 )
+from .tensors import check_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,12 +52,7 @@ class BoosterModel:
             features = booster.num_feature()
         except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
             raise Misfit(f"LightGBM {lightgbm.__version__} does not load the model: {str(error)[:500]}") from None
-        space = assignment.interface.observation
-        if features != (wanted := math.prod(space.shape)):
-            raise Misfit(
-                f"the model was trained with {features} features; the dataset observes {wanted} numbers"
-                f" ({format_type(space.dtype, space.shape)})"
-            )
+        check_features(features, assignment.interface.observation, "model was trained")
         self._booster = booster
         self._space = assignment.interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {

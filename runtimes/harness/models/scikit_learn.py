@@ -1,7 +1,6 @@
 """scikit-learn format: a fitted estimator as a skops, joblib or pickle file, asked by `predict`."""
 
 import io
-import math
 import os
 import warnings
 import zlib
@@ -18,8 +17,8 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
-    format_type,
 )
+from .tensors import check_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,13 +135,8 @@ class EstimatorModel:
         self._predict = getattr(estimator, "predict", None)
         if not callable(self._predict):
             raise Misfit(f"the file has a {type(estimator).__name__}, which has no `predict`; save a fitted estimator")
-        space = assignment.interface.observation
-        features, wanted = getattr(estimator, "n_features_in_", None), math.prod(space.shape)
-        if features is not None and features != wanted:
-            raise Misfit(
-                f"the estimator was fitted with {features} features; the dataset observes {wanted} numbers"
-                f" ({format_type(space.dtype, space.shape)})"
-            )
+        if (features := getattr(estimator, "n_features_in_", None)) is not None:
+            check_features(features, assignment.interface.observation, "estimator was fitted")
         _use_one_thread(estimator)
         names = getattr(estimator, "feature_names_in_", None)
         self._names = None if names is None else [str(name) for name in names]

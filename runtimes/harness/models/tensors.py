@@ -77,6 +77,15 @@ def check_output_type(dtype: str, space: Space) -> None:
         )
 
 
+def check_features(features: int, space: Space, made: str) -> None:
+    """Check an estimator's number of features; ``made``: what has them since when, as "model was trained"."""
+    if features != (wanted := math.prod(space.shape)):
+        raise Misfit(
+            f"the {made} with {features} features; the dataset observes {wanted} numbers"
+            f" ({format_type(space.dtype, space.shape)})"
+        )
+
+
 def numeric(dtype: str) -> Any:
     """Return numpy's type of this name, or None if it is not a type of numbers."""
     import numpy as np

@@ -1,6 +1,5 @@
 """XGBoost format: boosted trees or a linear booster as JSON or UBJSON, run on one thread."""
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
-    format_type,
 )
+from .tensors import check_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,12 +58,7 @@ class BoosterModel:
             reason = str(error).strip().splitlines()[0][:500] if str(error).strip() else "the file is damaged"
             raise Misfit(f"XGBoost {xgboost.__version__} does not load the model: {reason}") from None
         booster.set_param({"nthread": 1, "device": "cpu"})
-        space = assignment.interface.observation
-        if features != (wanted := math.prod(space.shape)):
-            raise Misfit(
-                f"the model was trained with {features} features; the dataset observes {wanted} numbers"
-                f" ({format_type(space.dtype, space.shape)})"
-            )
+        check_features(features, assignment.interface.observation, "model was trained")
         self._booster = booster
         self._space = assignment.interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
