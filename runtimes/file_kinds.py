@@ -1,4 +1,4 @@
-"""Kinds of file that are no model of any format: how each is recognised, its name, and what to send instead.
+"""Kinds of file that are not a model of any format: how each is recognised, its name, and what to send instead.
 
 `runtimes.formats` asks here when no format claims a file, so that a refusal names what was sent. Only the first bytes,
 the file name and the names in a zip are read, as for formats.
@@ -30,7 +30,7 @@ MACH = {
 #: The lowest major version of a Java class; a Mach-O file for several machines has their number in its place.
 JAVA = 45
 
-#: How a model of each format is made from what somebody has who sends a file of another kind.
+#: How a model of each format is made from what the sender of a file of another kind has.
 TORCH: dict[str, str] = {
     "onnx": "export the module with `torch.onnx.export` as ONNX",
     "torchscript": "save the traced module with `torch.jit.save`",
@@ -70,7 +70,7 @@ class FileKind:
     """A kind of file. ``name`` continues "This is"; ``ways`` are what to do instead, by the format that results.
 
     ``sure``: recognised by magic bytes or by names in a zip, not by text that may be something else. ``never``: such a
-    file is no model whatever its suffix is, because a download, a checkout or an editor made it.
+    file is not a model whatever its suffix is, because a download, a checkout or an editor made it.
     """
 
     name: str

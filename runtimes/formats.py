@@ -64,9 +64,9 @@ def detect(
     """Return the format of a file by its first bytes, the names in it if it is a zip, or its own name.
 
     ``members``: the names in it if it is a tar. ``default`` is the format of a file that is of no known format, unless
-    this format refuses it or the file is surely of a kind that is no model. Raise UnknownFormat with the next step, or
-    BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for their shapes: only a
-    sandboxed model server does that.
+    this format refuses it or the file is surely of a kind that is not a model. Raise UnknownFormat with the next step,
+    or BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for their shapes: only
+    a sandboxed model server does that.
     """
     sample = sample_of(path, filename, members)
     try:

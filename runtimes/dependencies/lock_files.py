@@ -29,7 +29,7 @@ LARGEST = 4 << 20
 #: The most characters of an environment marker; those of uv.lock name every supported platform.
 LONGEST_MARKER = 20_000
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}")
-#: Sources of packages in locks that are no wheels of an index.
+#: Sources of packages in locks other than wheels of an index.
 _OTHER_SOURCES = ("git", "url", "path", "directory", "editable", "virtual", "vcs", "archive")
 
 

@@ -117,7 +117,7 @@ WHEELS: Mapping[str, Attack] = {
         "../ in RECORD", HARMLESS, "", packed([(f"{INFO}/RECORD", b"../../../escaped.py,,\n/etc/passwd,,\n")])
     ),
     "record_malformed": Attack(
-        "a RECORD that is no table", REFUSED, "", packed([(f"{INFO}/RECORD", b'"\x00,,,,,\n"')])
+        "a RECORD that is not a table", REFUSED, "", packed([(f"{INFO}/RECORD", b'"\x00,,,,,\n"')])
     ),
     "other_name": Attack("metadata of another package", REFUSED, "", packed([], name="alpha")),
     "other_version": Attack(
@@ -330,7 +330,7 @@ PAGES: Mapping[str, Attack] = {
         "does not allow",
         '<base href="http://127.0.0.1:1/">' + page("x/evil-1.0-py3-none-any.whl"),
     ),
-    "not_html": Attack("bytes that are no page", REFUSED, "", "\x00\x01"),
+    "not_html": Attack("bytes that are not a page", REFUSED, "", "\x00\x01"),
     "large_page": Attack("a page of 20 MB", REFUSED, "bytes", "<html>" + " " * (20 << 20)),
     "many_links": Attack("50,000 links without a wheel", REFUSED, "", "<html>" + '<a href="x.txt">x.txt</a>' * 50_000),
 }

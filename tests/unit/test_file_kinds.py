@@ -1,4 +1,4 @@
-"""Kinds of file that are no model: each is named with the next step, and none takes a file from a format."""
+"""Kinds of file that are not a model: each is named with the next step, and none takes a file from a format."""
 
 import bz2
 import gzip

@@ -30,7 +30,7 @@ class ElfHeader:
 
     @classmethod
     def of(cls, head: bytes) -> "ElfHeader | None":
-        """Read the first bytes of a file; None if it is no ELF file."""
+        """Read the first bytes of a file; None if it is not an ELF file."""
         if not head.startswith(MAGIC) or len(head) < 20:
             return None
         order = ">" if head[5] == 2 else "<"

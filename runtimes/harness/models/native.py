@@ -118,13 +118,13 @@ class NativeModel:
         import numpy as np  # the server reads formats without it
 
         rows = np.ascontiguousarray(observations.reshape(len(observations), -1), np.float64)
-        # NaN: an element that the library does not set is no action.
+        # NaN: an element that the library does not set is not an action.
         actions = np.full((len(rows), math.prod(self._space.shape)), np.nan)
         for model, row, action in zip(self._models, rows, actions, strict=True):
             code = self._act(model, row.ctypes.data_as(DOUBLES), row.size, action.ctypes.data_as(DOUBLES), action.size)
             if code != 0:
                 raise CallFailed(f"windtunnel_act returned {code}{self._reason(model)}")
-        with np.errstate(over="ignore"):  # what is too large for the type is infinite, which is no action
+        with np.errstate(over="ignore"):  # what is too large for the type is infinite, which is not an action
             return action_bytes(actions, len(rows), self._space)
 
 

@@ -1,7 +1,7 @@
 """Loopback listener: a TCP socket in the network of a confined process, on which its parent accepts connections.
 
 A socket belongs to the network namespace in which it was made. A process that made it, and passed it out before it was
-confined, reaches whoever accepts on it, and nothing else.
+confined, reaches the process that accepts on it, and nothing else.
 """
 
 import array

@@ -54,7 +54,7 @@ unshare 272 97, pivot_root 155 41, open_tree 428 428, move_mount 429 429, mount_
 landlock_create_ruleset 444 444, landlock_add_rule 445 445, landlock_restrict_self 446 446
 """
 
-#: Calls that a confined program needs besides: the installer of packages, which is no model.
+#: Calls that a confined program needs besides: the installer of packages, which is not a model.
 PROGRAM_ROWS = """
 socket 41 198, connect 42 203, sendmmsg 307 269, bind 49 200, chmod 90 -, fchmod 91 52, fchmodat 268 53,
 symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37, utimensat 280 88, sched_setaffinity 203 122
