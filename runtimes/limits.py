@@ -19,9 +19,10 @@ ACT = "the dataset's `deadline`"
 class ModelLimits:
     """Limits of models of a format. Sizes are in bytes, times in seconds.
 
-    ``memory``: address space. ``tasks``: processes and threads together. ``scratch`` and ``scratch_files``: of /tmp,
-    the only writable folder. ``act_deadline``: where the deadline of each action comes from. ``largest_model``: of a
-    model's file, None for no limit. ``largest_unpacked``: of the files of its archive, None if the format has none.
+    ``memory``: of the process, with its libraries. ``tasks``: processes and threads together. ``scratch`` and
+    ``scratch_files``: of /tmp, the only writable folder. ``act_deadline``: where the deadline of each action comes
+    from. ``largest_model``: of a model's file, None for no limit. ``largest_unpacked``: of the files of its archive,
+    None if the format has none.
     """
 
     memory: int

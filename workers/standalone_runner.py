@@ -60,6 +60,7 @@ from runtimes.harness.runner.runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
+from runtimes.harness.sandbox.allowances import LIBRARIES
 from workers.launch_inputs import DATASET_FOLDER, ENVIRONMENT_FOLDER, LaunchInputs, unpacked_model
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     has_environment = description is not None and "environment" in description.get("files", {})
     if has_environment:
         fields["model_server_site"] = f"{folder}/{ENVIRONMENT_FOLDER}/site"
+        fields["model_server_libraries"] = LIBRARIES
     spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
     spawner: Spawner = LocalSpawner(spec)
     if remote_spawner is not None:

@@ -22,6 +22,7 @@ from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
 from runtimes.harness.runner.process_spec import BOOT, ENTRIES, ENVIRON, FLAGS, ending
 from runtimes.harness.runner.processes import WorkerSpec
+from runtimes.harness.sandbox.allowances import LIBRARIES
 
 HARNESS = Path(harness.__file__).parent
 
@@ -88,6 +89,7 @@ def worker_spec_for(
         dataset=str(dataset_folder),
         evaluator_site=str(evaluator),
         model_server_site=str(model_server),
+        model_server_libraries=LIBRARIES if kind.environment else 0,
         format=kind.format,
         isolation=isolation,
         sandbox=sandbox,

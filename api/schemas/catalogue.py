@@ -31,7 +31,7 @@ class LimitsSchema(Open):
     docs/sandbox.md#limits explains them.
     """
 
-    memory = _bytes("address space of the model's process, its libraries included; in a pod at most the container's.")
+    memory = _bytes("memory of the model's process, its libraries included; in a pod at most the container's.")
     tasks = fields.Integer(required=True, metadata={"description": "Processes and threads together."})
     open_files = fields.Integer(required=True, metadata={"description": "Open file descriptors."})
     scratch = _bytes(

@@ -232,6 +232,37 @@ except MemoryError: print("MemoryError")"""
     assert output(confined(code, memory=512 << 20)) == "MemoryError"
 
 
+def test_address_space_for_libraries_is_not_memory_to_write_to(confined: Confined) -> None:
+    code = """
+import mmap
+within = mmap.mmap(-1, 1 << 30, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+try: bytearray(1 << 30)
+except MemoryError: print("MemoryError")"""
+    assert output(confined(code, memory=512 << 20, libraries=1 << 30)) == "MemoryError"
+
+
+def test_the_address_space_is_bounded_with_the_libraries(confined: Confined) -> None:
+    """Shared mappings, and what is made read-only after it was written, are not limited as data."""
+    code = """
+import ctypes, mmap
+libc, kept = ctypes.CDLL(None, use_errno=True), []
+def read_only_again():
+    data = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    kept.append(data)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+    assert libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(64 << 20), mmap.PROT_READ) == 0
+def shared():
+    kept.append(mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS))
+for take in (read_only_again, shared):
+    try:
+        for _ in range(64): take()
+    except OSError as error: print(take.__name__, len(kept) < 40, error.strerror)
+    kept.clear()"""
+    refused = "True Cannot allocate memory"
+    expected = f"read_only_again {refused}\nshared {refused}"
+    assert output(confined(code, memory=512 << 20, libraries=1 << 30)) == expected
+
+
 def test_standard_input_is_empty_and_only_the_named_descriptors_are_open(confined: Confined) -> None:
     before = "named = os.open('/dev/zero', os.O_RDONLY); other = os.open('/dev/zero', os.O_RDONLY); assert named == 3"
     code = """

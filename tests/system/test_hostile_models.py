@@ -26,7 +26,7 @@ HOSTILE_MODELS = [
     ("calls_sys_exit", "failed", "SystemExit: I quit"),
     ("raises", "failed", "ValueError: not this street (model.py, line 11)"),
     ("recurses", "failed", "a recursion after 1,000 calls"),
-    ("allocates_all_memory", "failed", "at most 4,096 MB of address space"),
+    ("allocates_all_memory", "failed", "at most 4,096 MB of memory"),
     ("fills_the_disk", "failed", "A file that a model writes has at most 64 MB"),
     ("fills_the_folder", "failed", "The writable folder has 64 MB and 1,000 files"),
     ("forks", "failed", "A model starts no programs and forks no processes"),
@@ -110,7 +110,7 @@ def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess)
 #: Models that do not load: name, and a part of the reason.
 INVALID_MODELS = [
     ("imports_a_missing_module", "declare it in requirements.txt (docs/dependencies.md#declaring-them)"),
-    ("allocates_all_memory_at_import", "at most 4,096 MB of address space"),
+    ("allocates_all_memory_at_import", "at most 4,096 MB of memory"),
     ("has_no_model", "no class `Model` (its classes: Driver)"),
     ("has_no_act_method", "no method `act(self, observation)`"),
     ("raises_in_constructor", "no weights found"),

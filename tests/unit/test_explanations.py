@@ -55,10 +55,10 @@ def probing() -> None:
 
 #: What a model does, and a part of the sentence.
 EXCEPTIONS: list[tuple[Callable[[], object], str]] = [
-    (fail(MemoryError()), "at most 1,024 MB of address space"),
-    (fail(RuntimeError("std::bad_alloc")), "at most 1,024 MB of address space"),
+    (fail(MemoryError()), "at most 1,024 MB of memory"),
+    (fail(RuntimeError("std::bad_alloc")), "at most 1,024 MB of memory"),
     (fail(RuntimeError("Failed to allocate memory for requested buffer of size 8")), "at most 1,024 MB"),
-    (library, "at most 1,024 MB of address space"),
+    (library, "at most 1,024 MB of memory"),
     (lambda: __import__("nothing_of_this_name"), "packages that are there: msgspec, numpy"),
     (recurse, "use a loop"),
     (fail(RuntimeError("can't start new thread")), f"at most {Confinement().processes} threads"),

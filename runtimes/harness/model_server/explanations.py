@@ -68,7 +68,7 @@ class Surroundings:
     @classmethod
     def here(cls) -> "Surroundings":
         """Return those of this process."""
-        limits = (resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        limits = (resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         memory, files = (None if limit == resource.RLIM_INFINITY else limit for limit in limits)
         return cls(memory=memory, open_files=files)
 
@@ -112,7 +112,7 @@ def _memory(limit: int | None) -> str:
     if limit is None:
         return f"The machine had no memory left for the model ({LIMITS})."
     return (
-        f"The model's process has at most {limit >> 20:,} MB of address space, libraries included:"
+        f"The model's process has at most {limit >> 20:,} MB of memory, its libraries included:"
         f" load less, or smaller batches ({LIMITS})."
     )
 

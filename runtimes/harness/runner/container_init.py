@@ -29,6 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..sandbox.allowances import LIBRARIES
 from .cpu_pinning import pin
 from .memory_kills import memory_kills
 from .process_spec import Installation, ProcessSpec, ending, start_process
@@ -107,7 +108,8 @@ class ContainerInit:
         if spec.module != self._module:
             raise PermissionError(f"{spec.module} processes are not started in this container")
         # With this limit an excessive request raises MemoryError; otherwise the kernel would kill the whole container.
-        spec = replace(spec, memory=min(spec.memory, self._memory_limit))
+        memory = min(spec.memory, self._memory_limit)
+        spec = replace(spec, memory=memory, libraries=min(spec.libraries, LIBRARIES))
         popen = start_process(
             spec, self._installation, dict(zip(order["descriptors"], descriptors, strict=True)), output
         )

@@ -39,8 +39,9 @@ FLAGS = ("-s", "-S", "-B", "-P", "-u")
 class ProcessSpec:
     """What process to start; strings and numbers only. The field names travel as JSON to a container init.
 
-    ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` in bytes. ``site``: the
-    folder of its packages, if they are not those of the installation.
+    ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` and address
+    space besides for ``libraries``, in bytes. ``site``: the folder of its packages, if they are not those of the
+    installation.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ProcessSpec:
     options: Mapping[str, Any]
     confined: bool
     memory: int
+    libraries: int = 0
     readonly: tuple[str, ...] = ()
     may_fork: bool = False
     site: str = ""
@@ -75,7 +77,7 @@ def start_process(
     confinement = None
     if spec.confined:
         confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
-        confinement |= {"level": installation.level, "may_fork": spec.may_fork}
+        confinement |= {"level": installation.level, "may_fork": spec.may_fork, "libraries": spec.libraries}
     options = {**spec.options, **descriptors, "confinement": confinement, "site": site}
     paths = os.path.dirname(installation.harness)
     if spec.module != "model_server":  # which puts its packages on the path itself, once it is confined

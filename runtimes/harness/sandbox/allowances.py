@@ -1,7 +1,9 @@
 """Allowances: what a confined process may use by default; also for the loaders and the API, which show them."""
 
-#: Bytes of address space.
+#: Bytes of memory, with the libraries of the model's format.
 MEMORY = 4 << 30
+#: Bytes of address space besides, for the shared libraries of packages that a model has declared: PyTorch maps 1.6 GB.
+LIBRARIES = 4 << 30
 #: Processes and threads together, and open file descriptors.
 TASKS, OPEN_FILES = 64, 64
 #: The writable folder /tmp: megabytes, and files and folders.

@@ -62,7 +62,7 @@ def level() -> Level:
 
 def level_from(third: Trial, second: Trial) -> Level:
     """Return the level that the trials of level 3 and level 2 show."""
-    per_process = {"limits": "address space, tasks, descriptors, file size, set per process"}
+    per_process = {"limits": "memory, tasks, descriptors, file size, set per process"}
     if third.layers is not None:
         return Level(number=3, layers={**third.layers, **per_process}, missing=())
     namespaces = f"namespaces and a private root ({third.error})"

@@ -69,14 +69,16 @@ def drop_capabilities() -> None:
     kernel.call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
-def set_resource_limits(*, memory: int, files: int, largest_file: int, tasks: int | None) -> None:
+def set_resource_limits(*, memory: int, libraries: int, files: int, largest_file: int, tasks: int | None) -> None:
     """Set the resource limits, soft and hard.
 
-    ``memory`` (bytes) bounds the address space, because RLIMIT_DATA does not count shared mappings; ``largest_file`` is
-    in bytes. ``tasks`` counts the user's processes and threads; None leaves RLIMIT_NPROC as it is.
+    ``memory`` (bytes) bounds private writable memory, and with ``libraries`` (bytes) the address space, because
+    RLIMIT_DATA counts neither shared mappings nor memory that is made read-only again. ``largest_file`` is in
+    bytes. ``tasks`` counts the user's processes and threads; None leaves RLIMIT_NPROC as it is.
     """
     limits: Mapping[int, int] = {
-        resource.RLIMIT_AS: memory,
+        resource.RLIMIT_AS: memory + libraries,
+        resource.RLIMIT_DATA: memory,
         resource.RLIMIT_NOFILE: files,
         resource.RLIMIT_FSIZE: largest_file,
         resource.RLIMIT_CORE: 0,

@@ -29,7 +29,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 
-#: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which ``memory`` bounds.
+#: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which is bounded.
 ARENA_MAX, ARENAS = -8, 2
 
 #: Tasks that an ordinary user's process may start at level 2, where RLIMIT_NPROC counts all tasks of the user together.
@@ -41,10 +41,11 @@ class Confinement:
     """What a confined process may access and use.
 
     ``readonly`` are paths that it sees under the same names, besides Python, this harness and the shared libraries.
-    ``memory`` is address space in bytes; ``processes`` counts threads too; ``files`` is the number of descriptors;
-    ``keep`` are descriptors to leave open besides the standard streams. ``uid`` is the dedicated user id if the
-    process is started by root; None chooses one. ``level`` None detects the highest level; passing it saves the trial.
-    ``may_fork`` is for a model server that forks a child per scenario.
+    ``memory`` is in bytes; ``libraries`` is address space besides, for mapped libraries; ``processes`` counts threads
+    too; ``files`` is the number of descriptors; ``keep`` are descriptors to leave open besides the standard
+    streams. ``uid`` is the dedicated user id if the process is started by root; None chooses one. ``level`` None
+    detects the highest level; passing it saves the trial. ``may_fork`` is for a model server that forks a child per
+    scenario.
 
     ``program``: the process is replaced by a program (execve), which starts others, and connects to one TCP port: that
     of a listener, made in the network of the confined process and passed over the Unix socket ``listener``.
@@ -54,6 +55,7 @@ class Confinement:
     readonly: tuple[str, ...] = ()
     writable_tmp_mb: int = SCRATCH_MB
     memory: int = MEMORY
+    libraries: int = 0
     processes: int = TASKS
     files: int = OPEN_FILES
     uid: int | None = None
@@ -241,12 +243,16 @@ def _set_limits(confinement: Confinement, level: int, *, user: int, dedicated: b
         tasks = None
     limits.set_resource_limits(
         memory=confinement.memory,
+        libraries=confinement.libraries,
         files=confinement.files,
         largest_file=largest_file(confinement),
         tasks=tasks,
     )
     counted = "any number of tasks" if tasks is None else f"{tasks} tasks"
-    return f"{confinement.memory >> 20} MB of address space, {counted}, {confinement.files} descriptors"
+    memory = f"{confinement.memory >> 20} MB of memory"
+    if confinement.libraries:
+        memory += f", {confinement.memory + confinement.libraries >> 20} MB of address space"
+    return f"{memory}, {counted}, {confinement.files} descriptors"
 
 
 def largest_file(confinement: Confinement) -> int:
