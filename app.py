@@ -57,7 +57,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
                 indexes=settings.package_indexes,
                 hosts=settings.package_hosts,
                 packages=settings.allowed_packages,
-                largest=settings.max_unpacked,
+                largest=settings.max_environment,
                 sandbox=settings.sandbox == "auto",
             ),
             max_upload=settings.max_upload,

@@ -75,8 +75,10 @@ class Settings:
     max_upload: int = 4 << 30
     #: Largest resumable upload, in bytes; one of several partial uploads too.
     max_resumable: int = 64 << 30
-    #: Most bytes of the files of a model that is an archive (zip, tar), and of a model's Python environment.
+    #: Most bytes of the files of a model that is an archive (zip, tar).
     max_unpacked: int = 4 << 30
+    #: Most bytes of the packages of a model's own Python environment, and of their download.
+    max_environment: int = 8 << 30
     #: Package indexes that packages of Python models come from, the first that has a package is used for it; empty:
     #: models cannot have dependencies.
     package_indexes: tuple[str, ...] = ("https://pypi.org/simple",)

@@ -33,8 +33,8 @@ JAVA = 45
 #: How a model of each format is made from what the sender of a file of another kind has.
 TORCH: dict[str, str] = {
     "onnx": "export the module with `torch.onnx.export` as ONNX",
-    "torchscript": "save the traced module with `torch.jit.save`",
-    "pt2": "save the exported program with `torch.export.save`",
+    "torch_export": "save the program of `torch.export.export` with `torch.export.save`",
+    "torchscript": "save the scripted or traced module with `torch.jit.save`",
 }
 MATLAB: dict[str, str] = {"onnx": "export the network with MATLAB's `exportONNXNetwork` as ONNX"}
 SKLEARN: dict[str, str] = {
@@ -231,7 +231,7 @@ def _number(data: bytes, offset: int, size: int, order: str) -> int:
 
 # -- the table
 
-_TORCH_ZIP, _CODE = _has_below("data.pkl"), _has_below("code/")
+_TORCH_ZIP = _has_below("data.pkl")
 
 #: Every kind but programs; the first that recognises a file names it, so special kinds stand before general ones.
 KINDS: tuple[FileKind, ...] = (
@@ -260,26 +260,11 @@ KINDS: tuple[FileKind, ...] = (
         ways=MATLAB | CODE,
         sure=False,
     ),
-    # PyTorch: torch/csrc/jit/serialization/import.cpp (TorchScript has code/), torch/export/pt2_archive/constants.py
-    FileKind(name="a TorchScript module", recognise=lambda s: _TORCH_ZIP(s) and _CODE(s), ways=TORCH),
-    FileKind(
-        name="an exported PyTorch program (.pt2)",
-        recognise=_any(
-            _has_below("archive_format", "models/"),
-            _has_below("serialized_exported_program.json"),
-            _has_below("archive_format", "data/"),
-        ),
-        ways=TORCH,
-    ),
+    # PyTorch
     FileKind(
         name="a PyTorch state_dict or pickled module (.pt), which has no graph",
         recognise=_any(_TORCH_ZIP, _begins(TORCH_LEGACY)),
         ways=TORCH,
-    ),
-    FileKind(
-        name="a Stable-Baselines3 agent",
-        recognise=_has("data", "policy.pth"),
-        ways={"onnx": "export `model.policy` with `torch.onnx.export` as ONNX", "torchscript": TORCH["torchscript"]},
     ),
     FileKind(name="a safetensors file: weights without a graph", recognise=_is_safetensors, ways=WEIGHTS),
     FileKind(name="a GGUF file of a language model", recognise=_begins(b"GGUF"), ways={"onnx": CODE["onnx"]}),

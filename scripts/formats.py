@@ -31,7 +31,7 @@ def table() -> str:
             format.zip_contents,
             size,
             format.environment,
-            ", ".join(format.packages),
+            ", ".join((*format.packages, *(f"{line} (per model)" for line in format.requirements))),
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return HEAD + "".join(rows)

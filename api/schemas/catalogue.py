@@ -82,6 +82,14 @@ class FormatSchema(Open):
         values=fields.String(),
         metadata={"description": "Python packages of the environment with their versions: there without asking."},
     )
+    requirements = fields.List(
+        fields.String(),
+        required=True,
+        metadata={
+            "description": "Packages that models of this format get besides: the first simulation of each model "
+            "resolves them with the platform's package indexes and installs them."
+        },
+    )
     dependencies = fields.Nested(
         DependencyRulesSchema,
         required=True,

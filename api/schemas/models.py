@@ -12,7 +12,9 @@ from api.schemas.pages import PageQuery, PageSchema
 class DependenciesSchema(Open):
     """Python packages that a model declares to need."""
 
-    file = fields.String(required=True, metadata={"description": "File of the model that declares them."})
+    file = fields.String(
+        required=True, metadata={"description": "File of the model, or the format, that declares them."}
+    )
     requirements = fields.List(
         fields.String(), required=True, metadata={"description": "Requirements, as in a requirements file."}
     )

@@ -55,7 +55,7 @@ class InstallerOptions:
     indexes: tuple[str, ...] = (PUBLIC_INDEX,)
     hosts: tuple[str, ...] = (PUBLIC_FILES,)
     packages: tuple[str, ...] = ("*",)
-    largest: int = 4 << 30
+    largest: int = 8 << 30
     sandbox: bool = True
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 

@@ -115,9 +115,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("w.npz", npz, "This is an archive of NumPy arrays"),
     ("p.pt", lambda: zipped("p/data.pkl", "p/data/0", "p/version"), "This is a PyTorch state_dict or pickled module"),
     ("p.pth", lambda: TORCH_LEGACY, "This is a PyTorch state_dict or pickled module"),
-    ("p.pt", lambda: zipped("p/data.pkl", "p/code/__torch__.py", "p/constants.pkl"), "This is a TorchScript module"),
-    ("p.pt2", lambda: zipped("p/archive_format", "p/models/model.json"), "This is an exported PyTorch program"),
-    ("p.pt2", lambda: zipped("version", "serialized_exported_program.json"), "This is an exported PyTorch program"),
     ("w.safetensors", safetensors, "This is a safetensors file"),
     ("m.gguf", lambda: b"GGUF\x03\0\0\0" + bytes(20), "This is a GGUF file"),
     ("m.zip", lambda: zipped("m.mlpackage/Manifest.json", "m.mlpackage/Data/com.apple.CoreML/m.mlmodel"), "Core ML"),
@@ -147,7 +144,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.jar", lambda: zipped("META-INF/MANIFEST.MF", "M.class"), "This is a Java archive"),
     ("m.wasm", lambda: b"\0asm\x01\0\0\0", "This is a WebAssembly module"),  # Core Specification, 5.5.16
     ("m.fmu", lambda: zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"), "This is an FMU"),
-    ("m.zip", lambda: zipped("data", "policy.pth", "pytorch_variables.pth"), "This is a Stable-Baselines3 agent"),
     ("m", lambda: b"%PDF-1.7\n", "This is a PDF document"),
     ("m", lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "This is a PNG picture"),
     ("m", lambda: b"\xff\xd8\xff\xe0\0\x10JFIF", "This is a JPEG picture"),

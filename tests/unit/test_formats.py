@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core.services.uploads.models import check_size
 from errors import TooLarge, UnknownFormat
 from runtimes import catalogue, formats
+from runtimes.dependencies.declaration import requirement_of
 from runtimes.formats import decide
 from runtimes.harness import models
 from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
@@ -30,6 +31,9 @@ LIBRARIES = {
     "joblib",
     "xgboost",
     "lightgbm",
+    "torch",
+    "stable_baselines3",
+    "sb3_contrib",
 }
 #: Every format of the package.
 FORMATS = {
@@ -41,7 +45,10 @@ FORMATS = {
     "python",
     "savedmodel",
     "scikit_learn",
+    "stable_baselines3",
     "tflite",
+    "torch_export",
+    "torchscript",
     "xgboost",
 }
 
@@ -211,6 +218,35 @@ def test_two_formats_cannot_require_different_packages_in_the_same_environment(f
     (formats_folder / "table.py").write_text(module(environment="litert", packages=("pandas",)))
     with pytest.raises(ValueError, match="the environment litert has other packages"):
         formats.packages()
+
+
+PYTORCH = {
+    "torchscript": ("p/data.pkl", "p/code/__torch__.py", "p/constants.pkl"),
+    "torch_export": ("p/archive_format", "p/models/model.json", "p/data/weights/w"),
+    "torch_export of an earlier version": ("version", "serialized_exported_program.json"),
+    "stable_baselines3": ("data", "policy.pth", "pytorch_variables.pth"),
+}
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_files_of_pytorch_are_recognised_by_the_names_in_them_whatever_their_own_is(name: str) -> None:
+    for filename in ("", "model.zip", "model.pt", "model.pt2"):
+        sample = Sample(head=b"PK\x03\x04", size=100, filename=filename, members=PYTORCH[name])
+        assert decide(sample, formats.formats()) == name.partition(" ")[0]
+
+
+@pytest.mark.parametrize(("filename", "save"), [("p.pt", "torch.jit.save"), ("p.pt2", "torch.export.save")])
+def test_a_file_with_the_suffix_of_pytorch_that_is_no_archive_is_refused_with_the_next_step(
+    filename: str, save: str
+) -> None:
+    with pytest.raises(UnknownFormat, match=f"not an archive of PyTorch: save a .* with `{save}`"):
+        decide(Sample(head=b"\x80\x02\x8a\x0a", size=100, filename=filename), formats.formats())
+
+
+def test_the_requirements_of_formats_are_names_with_versions() -> None:
+    for name, format in formats.formats().items():
+        for line in format.requirements:
+            assert requirement_of(line, name).specifier
 
 
 def test_the_table_of_formats_is_up_to_date() -> None:

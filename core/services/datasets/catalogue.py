@@ -55,6 +55,7 @@ class Catalogue:
             "environment": entry.environment.name,
             "ready": self.ready(entry.environment),
             "packages": pins(entry.environment.lock),
+            "requirements": list(entry.format.requirements),
             "dependencies": self._dependency_rules() if entry.format.dependencies else None,
             "limits": asdict(limits.limits_of(entry.format, self._server_limits)),
         }

@@ -25,9 +25,13 @@ def declared(model: Path, format: str) -> Declaration | None:
     """Return what a model of this format declares to need; None if it declares nothing.
 
     The first of these counts, at the top of an archive: pylock.toml, uv.lock with pyproject.toml, requirements.txt,
-    pyproject.toml, the inline metadata of model.py. Raises BadRequirements with file and line.
+    pyproject.toml, the inline metadata of model.py. For some formats the format itself declares what all its models
+    need. Raises BadRequirements with file and line.
     """
-    if not formats.formats()[format].dependencies:
+    model_format = formats.formats()[format]
+    if model_format.requirements:
+        return Declaration(file=f"the format {format}", requirements=model_format.requirements)
+    if not model_format.dependencies:
         return None
     if detect_format(source_of(model)) is None:
         with open(model, "rb") as file:

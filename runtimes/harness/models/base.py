@@ -148,6 +148,9 @@ class ModelFormat:
     placed: str = ""
     #: Whether a model may declare Python packages that its model servers need.
     dependencies: bool = False
+    #: Packages that all models of the format need and that the environment does not have: they are resolved with the
+    #: operator's indexes, kept and installed as if each model had declared them.
+    requirements: tuple[str, ...] = ()
     #: The most bytes of a model; None: no limit but the server's.
     max_size: int | None = None
     #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.

@@ -76,9 +76,9 @@ def states_of(
                     f"the model's metadata entry {METADATA} names the output {pair.output}; the outputs are"
                     f" {names_of(outputs)}"
                 )
-            yield _checked(RecurrentState(tensor, by_name[pair.output], pair.initial))
+            yield checked_state(RecurrentState(tensor, by_name[pair.output], pair.initial))
         elif len(inputs) > 1 and (output := by_name.get(output_name(tensor.name))) is not None:
-            yield _checked(RecurrentState(tensor, output))
+            yield checked_state(RecurrentState(tensor, output))
 
 
 def output_name(name: str) -> str:
@@ -91,7 +91,8 @@ def output_name(name: str) -> str:
     return "".join(words)
 
 
-def _checked(state: RecurrentState) -> RecurrentState:
+def checked_state(state: RecurrentState) -> RecurrentState:
+    """Return a state whose input and output have the same type and shape; raise Misfit if they differ."""
     before, after = state.input, state.output
     if numeric(before.dtype) is None:
         raise Misfit(f"the model's state {before.name} is {before.type}; a state is an array of numbers")
