@@ -43,6 +43,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/simulators/test_estimator_models.py": {
         "*": "needs scikit-learn, XGBoost and LightGBM; files are recognised in every run, in unit/test_file_kinds.py"
     },
+    "tests/simulators/test_pytorch_models.py": {
+        "*": "needs PyTorch, 5.3 GB; files are recognised in every run, in unit/test_formats.py"
+    },
+    "tests/system/test_package_indexes.py": {"*": "needs Debian's PyTorch, 270 MB of packages"},
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",
     },
