@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from api.body import base_name, chunks_of, json_object, parse_json, raw_body
 from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
+from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import LONGEST_WAIT, AcceptedSubmission, SimulationSchema
 from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
@@ -200,7 +201,7 @@ def submit(
 
 
 def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
-    """Run one real step of a submission and return whether the model fits; the simulation is deleted."""
+    """Run a few real steps of a submission and return whether the model fits; the simulation is deleted."""
     require_free_stream()
     submission = replace(submission, dry_run=True)
     simulations = services().simulations
@@ -209,12 +210,62 @@ def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     if not simulation.final:
         simulations.cancel(simulation.id)
         reason = f"The dry run did not end within {LONGEST_DRY_RUN} s: {simulation.reason or simulation.state}."
-        return {"fits": False, "reason": reason}
+        return _checked(simulation, {}, reason)
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
     result = msgspec.json.decode(line) if line else {}
     fits = result.get("status") == "ok"
-    return {"fits": fits, "reason": None if fits else result.get("error") or simulation.reason or str(simulation.state)}
+    reason = None if fits else result.get("error") or simulation.reason or str(simulation.state)
+    return _checked(simulation, result.get("timing") or {}, reason)
+
+
+#: The answer to a check that found out before its dry run that the model does not fit.
+_UNMEASURED: Mapping[str, Any] = {
+    "fits": False,
+    "runtime": None,
+    **dict.fromkeys(("model", "load_seconds", "act_seconds", "slowest_act_seconds", "memory")),
+}
+
+
+def _checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+    """Return the answer to a check: whether the model fits, and what its dry run has measured."""
+    model, inference = timing.get("model") or {}, timing.get("inference") or {}
+    return {
+        "fits": reason is None,
+        "reason": reason,
+        "dataset": simulation.dataset.name,
+        "runtime": simulation.runtime.name,
+        "format": simulation.model.format,
+        "model": model.get("info"),
+        "load_seconds": model.get("seconds"),
+        "act_seconds": inference.get("p50") if reason is None else None,
+        "slowest_act_seconds": inference.get("max") if reason is None else None,
+        "memory": model.get("memory"),
+    }
+
+
+def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Check a model with datasets, one after the other; None: the built-in ones, and registered ones with scenarios.
+
+    A dataset that the model's runtime cannot be combined with does not end the others' checks.
+    """
+    model = services().models.get(ref)
+    checks = []
+    for name in names if names is not None else _datasets_with_scenarios():
+        submission = Submission(dataset=name, model=model.digest, **options)
+        try:
+            checks.append(dry_run(submission, None))
+        except Invalid as error:
+            if names is not None:
+                raise
+            checks.append({**_UNMEASURED, "reason": str(error), "dataset": name, "format": model.format})
+    return checks
+
+
+def _datasets_with_scenarios() -> list[str]:
+    """Return the names of the latest versions of the datasets with scenarios; at most MOST_CHECKS."""
+    items, _ = services().datasets.page(limit=MOST_CHECKS)
+    return [item["name"] for item in items if item.get("simulator")]
 
 
 def follow(simulation: Simulation, format: str, headers: Mapping[str, str]) -> Response:

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import ValidationError, fields, validates_schema
+from marshmallow import ValidationError, fields, validate, validates_schema
 
 from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
+from api.schemas.simulations import DryRunSchema
+
+#: The most datasets that a model is checked with at once.
+MOST_CHECKS = 20
 
 
 class DependenciesSchema(Open):
@@ -52,6 +56,32 @@ class ModelSchema(Open):
             "description": "Python packages that it declares to need; its first simulation resolves them to a lock "
             "(`GET /v1/models/{model}/lock`). null: none."
         },
+    )
+
+
+class ModelCheckFields(Strict):
+    """What a model is checked with."""
+
+    datasets = fields.List(
+        Text(NAME, longest=200),
+        load_default=None,
+        validate=validate.Length(1, MOST_CHECKS),
+        metadata={
+            "description": f"Names of datasets, or `name@version`, at most {MOST_CHECKS}; by default the built-in "
+            f"datasets and then registered ones, {MOST_CHECKS} in all."
+        },
+    )
+    runtime = Text(NAME, longest=100, metadata={"description": "Runtime to run it in, if not that of its format."})
+    params = fields.Dict(
+        keys=fields.String(), metadata={"description": "Parameters of the simulator, as in a submission."}
+    )
+
+
+class ModelChecksSchema(Open):
+    """Which datasets a model fits."""
+
+    items = fields.List(
+        fields.Nested(DryRunSchema), required=True, metadata={"description": "One check for each dataset."}
     )
 
 

@@ -430,12 +430,33 @@ class SimulationQuery(PageQuery):
     )
 
 
+def _measured(description: str) -> fields.Float:
+    return fields.Float(required=True, allow_none=True, metadata={"description": description})
+
+
 class DryRunSchema(Open):
-    """Result of a dry run of one real step."""
+    """Result of a dry run of a few real steps. What was not measured is null."""
 
     fits = fields.Boolean(required=True, metadata={"description": "Whether the model loads and fits the dataset."})
     reason = fields.String(
         required=True, allow_none=True, metadata={"description": "Why it does not; null if it does."}
+    )
+    dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
+    runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that ran the model."})
+    format = fields.String(required=True, metadata={"description": "Format of the model."})
+    model = fields.Dict(
+        required=True,
+        allow_none=True,
+        keys=fields.String(),
+        metadata={"description": "How the loaded model describes itself: its inputs, outputs, state, library."},
+    )
+    load_seconds = _measured("Seconds in which the model's process loaded the model.")
+    act_seconds = _measured("Median of the seconds of an action.")
+    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first.")
+    memory = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Most bytes that the model's process had in memory, with its libraries."},
     )
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
+from marshmallow import ValidationError
 
 from api.blueprint import Blueprint, Success, json_response
 from api.body import json_body
-from api.schemas.models import ModelForm, ModelSchema
+from api.problems import invalid
+from api.schemas.models import ModelCheckFields, ModelChecksSchema, ModelForm, ModelSchema
 from api.schemas.simulations import (
     DryRunSchema,
     RerunSchema,
@@ -20,7 +22,7 @@ from api.schemas.simulations import (
     SubmissionHeaders,
     SubmissionSchema,
 )
-from api.submissions import dry_run, receive_form, receive_json, rerun, submit
+from api.submissions import check_model, dry_run, receive_form, receive_json, rerun, submit
 from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form
 from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
@@ -43,6 +45,29 @@ class ChecksView(MethodView):
     def post(self) -> Response:
         """Check with one real step whether a model loads and fits a dataset (dry run)"""
         return json_response(dry_run(*receive_json()))
+
+
+@blueprint.at("/models/<ref:model>/check")
+class ModelCheckView(MethodView):
+    """Checks of a stored model."""
+
+    @blueprint.operation(
+        "check_model",
+        Success(schema=ModelChecksSchema, description="One check for each dataset; no simulation is kept."),
+        body={"application/json": ModelCheckFields},
+        errors=CHECK_ERRORS,
+    )
+    def post(self, model: str) -> dict[str, Any]:
+        """Find the datasets that a model fits
+
+        A dry run for each dataset, one after the other. Tells how the model describes itself, how fast it answers and
+        how much memory it takes. The first check in a runtime installs its packages, and may take minutes.
+        """
+        try:
+            options = ModelCheckFields().load(json_body(optional=True))
+        except ValidationError as error:
+            raise invalid(error.messages) from None
+        return {"items": check_model(model, options.pop("datasets"), options)}
 
 
 @blueprint.at("/reruns")

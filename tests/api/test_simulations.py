@@ -536,6 +536,7 @@ def test_a_dry_run_reports_whether_the_model_fits(
     thread.start()
     response = submit(dry_run=True)
     thread.join()
-    assert response.status_code == 200 and response.json == {"fits": True, "reason": None}
+    assert response.status_code == 200 and response.json["fits"] and response.json["reason"] is None
+    assert (response.json["dataset"], response.json["format"]) == ("noop", "python")
     assert DueJobs(platform.database).of("delete")  # the simulation of a dry run is deleted
     assert client.get("/v1/simulations").json["items"] == []

@@ -40,7 +40,8 @@ def test_a_check_says_whether_the_model_fits_and_leaves_no_simulation(
     thread.start()
     response = check(client, model)
     thread.join()
-    assert response.status_code == 200 and response.json == {"fits": True, "reason": None}
+    assert response.status_code == 200 and response.json["fits"] and response.json["reason"] is None
+    assert (response.json["dataset"], response.json["runtime"]) == ("noop", "python")
     assert client.get("/v1/simulations").json["items"] == []
 
 

@@ -430,10 +430,22 @@ def test_a_models_output_is_captured() -> None:
         assert "loading" in pair.output()
 
 
-def test_a_dry_run_takes_one_step() -> None:
-    with evaluator_pair(worker_spec(), ZERO, play_of(dry_run=True)) as pair:
+@pytest.mark.parametrize("isolation", ["launch", "scenario"])
+def test_a_dry_run_ends_after_a_few_steps_and_describes_the_model(isolation: str) -> None:
+    model = ZERO + b"\nkept = np.ones(4_000_000)\n"
+    with evaluator_pair(worker_spec(isolation=isolation), model, play_of(dry_run=True, isolation=isolation)) as pair:
         (result,) = pair.run(0, 1)
     assert result["status"] == "ok"
+    described = result["timing"]["model"]
+    assert described["info"]["class"] == "Model" and described["info"]["format"] == "python"
+    assert 32_000_000 < described["memory"] < 1 << 30, "the array of the model is in the memory of its process"
+    assert described["seconds"] > 0 and result["timing"]["inference"]["p50"] > 0
+
+
+def test_a_run_that_is_not_dry_says_nothing_of_the_model() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        (result,) = pair.run(0, 1)
+    assert set(result["timing"]) == {"seconds", "inference"}
 
 
 def test_an_evaluator_and_its_model_server_end_with_their_runner() -> None:

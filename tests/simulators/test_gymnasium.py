@@ -153,3 +153,15 @@ def test_a_dataset_without_an_interface_has_the_interface_of_its_environment(tmp
     definition = dict(datasets()["cartpole"].definition)
     definition |= {"env": "MountainCarContinuous-v0", "interface": None}
     assert isinstance(set_up(definition, tmp_path), framed_socket.Ready)
+
+
+@pytest.mark.parametrize(("sleep", "most"), [("0", 20), ("0.4", 3)])
+def test_a_dry_run_takes_a_few_steps_and_fewer_with_a_slow_model(sleep: str, most: int) -> None:
+    model = (BASELINES / "cartpole/cartpole.py").read_bytes()
+    slow = "lambda *arguments: time.sleep({sleep}) or answer(*arguments)"
+    model += f"\nimport time\nanswer = Model.act\nModel.act = {slow.format(sleep=sleep)}\n".encode()
+    play = play_of("cartpole", isolation="scenario", dry_run=True, deadline=10.0)
+    with evaluator_pair(spec_of("cartpole"), model, play) as pair:
+        (result,) = pair.run(0, 1)
+    assert result["status"] == "ok"
+    assert 1 < result["metrics"]["length"] <= most

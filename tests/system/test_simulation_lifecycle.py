@@ -171,7 +171,11 @@ def test_deletion_removes_the_objects_of_a_simulation(platform: PlatformProcess)
 def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: PlatformProcess) -> None:
     before = platform.http.get("/v1/simulations").json()["items"]
     fits = platform.post(runtime="python", dataset="car_street", dry_run=True)
-    assert (fits.status_code, fits.json()) == (200, {"fits": True, "reason": None})
+    assert (fits.status_code, fits.json()["fits"], fits.json()["reason"]) == (200, True, None)
+    measured = fits.json()
+    assert (measured["dataset"], measured["runtime"], measured["format"]) == ("car_street", "python", "python")
+    assert measured["model"]["class"] == "Model" and measured["memory"] > 10 << 20
+    assert 0 < measured["act_seconds"] <= measured["slowest_act_seconds"] and measured["load_seconds"] > 0
     wrong = platform.post(model=MODELS / "returns_the_wrong_shape.py", dataset="car_street", dry_run=True)
     assert wrong.status_code == 200
     assert wrong.json()["fits"] is False
@@ -180,6 +184,31 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
     assert broken.json()["fits"] is False
     assert "nothing_of_this_name" in broken.json()["reason"]
     assert platform.http.get("/v1/simulations").json()["items"] == before
+
+
+def test_a_check_of_a_model_lists_the_datasets_that_it_fits_with_the_reasons_for_the_others(
+    platform: PlatformProcess,
+) -> None:
+    model = b"""
+class Model:
+    def act(self, observation):
+        return [0.0] if len(observation) == 4 else None
+"""
+    platform.http.put("/v1/models/pole", content=model, params={"filename": "pole.py"}).raise_for_status()
+    chosen = platform.http.post("/v1/models/pole/check", json={"datasets": ["cartpole", "noop"]}, timeout=300)
+    fits, other = chosen.json()["items"]
+    assert chosen.status_code == 200 and fits["fits"] and fits["dataset"] == "cartpole" and fits["reason"] is None
+    assert not other["fits"] and "shape (1,), not (4,)" in other["reason"] and other["act_seconds"] is None
+    every = platform.http.post("/v1/models/pole/check", timeout=300).json()["items"]
+    assert {check["dataset"]: check["fits"] for check in every}.items() >= {
+        "car_street": False,
+        "cartpole": True,
+        "highway": False,
+        "noop": False,
+    }.items()
+    unknown = platform.http.post("/v1/models/pole/check", json={"datasets": ["cartpol"]})
+    assert unknown.status_code == 422 and "cartpole" in unknown.json()["detail"]
+    assert platform.http.post("/v1/models/nothing/check").json()["type"] == "/problems/unknown-model"
 
 
 def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:

@@ -1,7 +1,7 @@
 """Episodes: the observe-act loop between a simulator and a model server, and the outcome of each scenario."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,28 @@ from numpy.typing import NDArray
 from ..model_server.model_faults import ModelFault, WrongAnswer
 from ..model_server.model_server_client import ModelServerClient, finite
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
-from .result_batch import Played, unworldly
+from .result_batch import LoadedModel, Played, unworldly
+
+#: Steps and seconds after which a dry run ends: enough to see how fast the model answers after its first call.
+DRY_STEPS, DRY_SECONDS = 20, 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpisodeOptions:
-    """Options of every episode. ``one_step``: end after one step; ``keep_actions``: record the actions for replays."""
+    """Options of every episode. ``keep_actions``: record the actions for replays.
+
+    ``describe_model``: of a dry run, which ends after a few steps; called then, while the model's process still runs.
+    """
 
     latency_steps: int = 0
-    one_step: bool = False
     keep_actions: bool = True
+    describe_model: Callable[[], LoadedModel] | None = None
+
+    def cut_off(self, steps: int, since: float) -> bool:
+        """Whether an episode ends after so many steps although it is not over. ``since``: its start (perf_counter)."""
+        if self.describe_model is None:
+            return False
+        return steps >= DRY_STEPS or time.perf_counter() - since > DRY_SECONDS
 
 
 class ActionDelay:
@@ -58,8 +70,9 @@ def run(
             raise fault
         model_server.ready(seed)
         drive(simulator, model_server, observation, options, latencies, actions)
+        model = options.describe_model() if options.describe_model is not None else None
         model_server.end(next_seed)
-        result = Played("ok", simulator.outcome(None))
+        result = Played("ok", simulator.outcome(None), model=model)
     except ModelFault as error:
         fault = error
         result = faulted(simulator, model_server.explained(error))
@@ -88,7 +101,7 @@ def drive(
         if options.latency_steps
         else None
     )
-    over = False
+    over, started = False, time.perf_counter()
     while not over:
         answer, latency = act(observation)
         latencies.append(latency)
@@ -100,7 +113,7 @@ def drive(
         if keep:
             actions.append(action.astype(np.float32, copy=False).tobytes())
         observation, over = step(action)
-        over = over or options.one_step
+        over = over or options.cut_off(len(latencies), started)
 
 
 def run_batch(
@@ -156,7 +169,7 @@ def run_batch(
             else:
                 try:
                     observations[row], over = simulators[row].step(answer)
-                    if over or options.one_step:
+                    if over or options.cut_off(len(latencies), started):
                         results[row] = Played("ok", simulators[row].outcome(None))
                     else:
                         still_running.append(row)
@@ -167,12 +180,13 @@ def run_batch(
             if results[row] is not None:
                 observations[row] = 0
         running = still_running
+    model = options.describe_model() if options.describe_model is not None and fault is None else None
     if fault is None or not fault.fatal:
         model_server.end(next_seed)
     seconds = (time.perf_counter() - started) / max(1, sum(result is not None for result in results))
     for result in results:
         if result is not None:
-            result.seconds, result.latencies = seconds, latencies
+            result.seconds, result.latencies, result.model = seconds, latencies, model
     return results, fault
 
 

@@ -22,7 +22,7 @@ from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
 from .episodes import EpisodeOptions, simulator_error
-from .result_batch import ResultBatch, unworldly
+from .result_batch import LoadedModel, ResultBatch, unworldly
 from .runner_connection import (
     LARGEST,
     EvaluationSetup,
@@ -98,6 +98,7 @@ class Evaluator:
         self._setup: EvaluationSetup
         self._plan: TaskPlan
         self._options = EpisodeOptions()
+        self._model: LoadedModel
         self._lines: ResultBatch
         self._simulators: list[Simulator] = []  # one per row of a batch
         self._specs: list[dict[str, Any]] = []  # the dataset's scenarios
@@ -144,7 +145,7 @@ class Evaluator:
         self._lines = ResultBatch(definition, setup.record, definition.get("dt"))
         self._options = EpisodeOptions(
             latency_steps=int(setup.params.get("latency_steps", 0)),
-            one_step=setup.dry_run,
+            describe_model=self._describe_model if setup.dry_run else None,
             keep_actions=bool(definition.get("record")) and setup.record != "none",
         )
         self._flush_interval = 0.0
@@ -176,7 +177,9 @@ class Evaluator:
         model_server.describe_end = self._runner.model_server_end
         try:
             greeting = model_server.hello()
+            started = time.perf_counter()
             info = model_server.load(setup.format, setup.params, models[0] if models else str(order.folder))
+            self._model = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
         except ModelFault as fault:
             model_server.close()
             reason = unworldly(str(model_server.explained(fault)))
@@ -186,7 +189,11 @@ class Evaluator:
             for model in models:
                 os.close(model)
         self._model_server = model_server
-        self._runner.send_message("loaded", info={**greeting, **info})
+        self._runner.send_message("loaded", info=self._model.info)
+
+    def _describe_model(self) -> LoadedModel:
+        times = self._runner.server_times()
+        return LoadedModel(self._model.info, round(self._model.seconds, 6), times.memory or None if times else None)
 
     # -- tasks
 

@@ -34,11 +34,23 @@ class Inference(msgspec.Struct):
     misses: int
 
 
-class Timing(msgspec.Struct):
-    """The only part of a result that may differ between two runs."""
+class LoadedModel(msgspec.Struct):
+    """What a dry run tells of the model: how it describes itself, the seconds of its loading, and its peak memory.
+
+    ``memory``: resident bytes of its process, with its libraries; None: unknown.
+    """
+
+    info: Mapping[str, str | int | float | bool | None]
+    seconds: float
+    memory: int | None
+
+
+class Timing(msgspec.Struct, omit_defaults=True):
+    """The only part of a result that may differ between two runs. ``model``: of a dry run."""
 
     seconds: float
     inference: Inference | None
+    model: LoadedModel | None = None
 
 
 class ResultLine(msgspec.Struct):
@@ -62,6 +74,7 @@ class Played:
     error: str | None = None
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
+    model: LoadedModel | None = None
     actions: list[bytes] = field(default_factory=list)
 
 
@@ -127,7 +140,7 @@ class ResultBatch:
             self._blobs.append(trace)
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
-        timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step))
+        timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step), played.model)
         line = ResultLine(
             task=task,
             status=played.status,

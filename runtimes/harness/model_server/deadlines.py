@@ -21,17 +21,18 @@ LEAST_WAIT = 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerTimes:
-    """Counters of a model server's processes, in seconds.
+    """Counters of a model server's processes, in seconds, and the most bytes that one of them had in memory.
 
     ``threads``: of each living thread, by number, the time on a processor and the time on a run queue, ready to run but
     not running (proc_pid_schedstat(5)). ``throttled``: the time in which the CPU limit of a control group let none of
     its processes run (cpu.stat). ``stalled``: the time in which the machine lacked memory so much that nothing made
-    progress (PSI, the ``full`` line of /proc/pressure/memory).
+    progress (PSI, the ``full`` line of /proc/pressure/memory). ``memory``: peak resident bytes; 0: unknown.
     """
 
     threads: Mapping[str, tuple[float, float]]
     throttled: float = 0.0
     stalled: float = 0.0
+    memory: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,15 +14,23 @@ PARENT = 1
 def process_times(pid: int) -> dict[str, Any] | None:
     """Return the fields of `ServerTimes` for a process and its descendants; None if the kernel does not tell them."""
     threads: dict[str, tuple[float, float]] = {}
+    memory = 0
     for process in (pid, *_descendants(pid)):
         with suppress(OSError):  # it has ended
+            memory = max(memory, _peak_memory(process))
             for thread in os.listdir(PROC / str(process) / "task"):
                 with suppress(OSError):
                     cpu, queued, _ = (PROC / str(process) / "task" / thread / "schedstat").read_text().split()
                     threads[thread] = (int(cpu) / 1e9, int(queued) / 1e9)
     if not threads:
         return None
-    return {"threads": threads, "throttled": _throttled(pid), "stalled": _stalled()}
+    return {"threads": threads, "throttled": _throttled(pid), "stalled": _stalled(), "memory": memory}
+
+
+def _peak_memory(process: int) -> int:
+    """Return the most bytes that a process had in memory (VmHWM of proc_pid_status(5)); 0 if it has none."""
+    with open(PROC / str(process) / "status") as status:
+        return next((int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:")), 0)
 
 
 def _descendants(pid: int) -> list[int]:
