@@ -209,8 +209,8 @@ def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     simulation = simulations.wait(simulation.id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
-        reason = f"The dry run did not end within {LONGEST_DRY_RUN} s: {simulation.reason or simulation.state}."
-        return _checked(simulation, {}, reason)
+        why = simulation.reason or simulation.state
+        return _checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}.")
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
     result = msgspec.json.decode(line) if line else {}
