@@ -285,8 +285,6 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a Caffe model", recognise=_is_caffe, ways=CONVERTED, sure=False),
     FileKind(name="an R object (.rds, .RData)", recognise=_is_r, ways=CODE),
     # programs
-    FileKind(name="a WebAssembly module", recognise=_begins(b"\0asm\x01\0\0\0"), ways=CODE),
-    FileKind(name="a WebAssembly component", recognise=_begins(b"\0asm"), ways=CODE),
     FileKind(name="a Java archive", recognise=_has("META-INF/MANIFEST.MF"), ways=CODE),
     # archives
     FileKind(name="a tar archive", recognise=_is_tar, ways=ARCHIVE),

@@ -47,6 +47,13 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "*": "needs PyTorch, 5.3 GB; files are recognised in every run, in unit/test_formats.py"
     },
     "tests/system/test_package_indexes.py": {"*": "needs Debian's PyTorch, 270 MB of packages"},
+    "tests/simulators/test_wasm_models.py": {
+        "test_an_example_in_c_has_the_results_of_the_baseline_in_python": "needs clang, lld and wasi-libc",
+        "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo with targets of wasm32",
+        **dict.fromkeys(("[3-global]", "[3-memory]"), "a batch of modules with WASI is in every run"),
+        **dict.fromkeys(("[fuel]", "[type]", "[allocation]", "[import]"), "other refusals are in every run"),
+        **dict.fromkeys(("[division]", "[stack]", "[code]", "[exit]", "[growth]"), "other faults are in every run"),
+    },
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",
     },

@@ -28,6 +28,7 @@ IMPORTS = {
     "scikit-learn": "sklearn.svm, runtimes.harness.model_server.model_server, runtimes.harness.models.scikit_learn",
     "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
     "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
+    "wasm": "wasmtime, runtimes.harness.model_server.model_server, runtimes.harness.models.wasm",
     "xgboost": "xgboost, runtimes.harness.model_server.model_server, runtimes.harness.models.xgboost",
 }
 pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are downloaded

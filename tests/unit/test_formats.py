@@ -34,6 +34,7 @@ LIBRARIES = {
     "torch",
     "stable_baselines3",
     "sb3_contrib",
+    "wasmtime",
 }
 #: Every format of the package.
 FORMATS = {
@@ -49,6 +50,7 @@ FORMATS = {
     "tflite",
     "torch_export",
     "torchscript",
+    "wasm",
     "xgboost",
 }
 

@@ -96,7 +96,7 @@ class NativeModel:
         self._reset, self._act = functions["windtunnel_reset"], functions["windtunnel_act"]
         self._error = functions.get(OPTIONAL)
         self._space = assignment.interface.action
-        description = json.dumps(_description(assignment), allow_nan=False).encode()
+        description = json.dumps(model_description(assignment), allow_nan=False).encode()
         self._models = list(self._create(functions["windtunnel_create"], description, assignment.batch))
         self.info: Mapping[str, str | int | float | bool | None] = {"interface": VERSION}
 
@@ -128,12 +128,12 @@ class NativeModel:
             return action_bytes(actions, len(rows), self._space)
 
 
-def _description(assignment: Assignment) -> dict[str, Any]:
-    """Return what `windtunnel_create` gets."""
+def model_description(assignment: Assignment) -> dict[str, Any]:
+    """Return what `windtunnel_create` gets; a model without a folder of files gets null for it."""
     interface = assignment.interface
     return {
         "version": VERSION,
-        "folder": str(assignment.files),
+        "folder": None if assignment.files is None else str(assignment.files),
         "params": dict(assignment.params),
         "observation": _space(interface.observation),
         "action": _space(interface.action),
