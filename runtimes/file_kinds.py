@@ -273,7 +273,6 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a NumPy array (.npy)", recognise=_begins(b"\x93NUMPY"), ways=WEIGHTS),
     FileKind(name="an archive of NumPy arrays (.npz)", recognise=_is_npz, ways=WEIGHTS),
     # other engines; TensorRT's magic bytes are those that trtexec writes
-    FileKind(name="an FMU", recognise=_has("modelDescription.xml"), ways=CODE),
     FileKind(name="a Core ML package", recognise=_has_below("com.apple.CoreML/"), ways=CONVERTED),
     FileKind(name="a Core ML package", recognise=_has_below("Data/com.apple.CoreML/"), ways=CONVERTED),
     FileKind(name="a Core ML model", recognise=_is_core_ml, ways=CONVERTED, sure=False),

@@ -54,6 +54,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("[fuel]", "[type]", "[allocation]", "[import]"), "other refusals are in every run"),
         **dict.fromkeys(("[division]", "[stack]", "[code]", "[exit]", "[growth]"), "other faults are in every run"),
     },
+    "tests/simulators/test_fmu_models.py": {
+        "*": "needs fmpy and its libraries, 90 MB; files are recognised in every run, in unit/test_file_kinds.py"
+    },
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",
     },

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTS = {
     "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, kube.connection, psycopg",
     "jobs": "app, workers.background_jobs",
+    "fmu": "fmpy.fmi3, runtimes.harness.model_server.model_server, runtimes.harness.models.fmu",
     "gymnasium": "gymnasium, highway_env, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.gymnasium",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",
     "lightgbm": "lightgbm, runtimes.harness.model_server.model_server, runtimes.harness.models.lightgbm",

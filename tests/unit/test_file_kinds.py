@@ -143,6 +143,7 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("M.class", class_file, "This is a Java class"),
     ("m.jar", lambda: zipped("META-INF/MANIFEST.MF", "M.class"), "This is a Java archive"),
     ("m.fmu", lambda: zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"), "This is an FMU"),
+    ("m.zip", lambda: zipped("data", "policy.pth", "pytorch_variables.pth"), "This is a Stable-Baselines3 agent"),
     ("m", lambda: b"%PDF-1.7\n", "This is a PDF document"),
     ("m", lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "This is a PNG picture"),
     ("m", lambda: b"\xff\xd8\xff\xe0\0\x10JFIF", "This is a JPEG picture"),
@@ -210,6 +211,7 @@ def claimed_files() -> list[tuple[str, bytes]]:
     files += [("m.json", b'{"learner":{"attributes":{}}}'), ("m.txt", b"tree\nversion=v4\nnum_class=1\n")]
     files += [("m.ubj", b"{L\0\0\0\0\0\0\0\x07learner{")]  # XGBoost's UBJSON: keys have i64 sizes
     files += [("m.wasm", b"\0asm\x01\0\0\0")]  # Core Specification, 5.5.16
+    files += [("m.fmu", zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"))]
     files += [("m.so", elf(3, 62)), ("m.zip", zipped("model.so", "weights.bin"))]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
     files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]

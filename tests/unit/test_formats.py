@@ -35,9 +35,12 @@ LIBRARIES = {
     "stable_baselines3",
     "sb3_contrib",
     "wasmtime",
+    "fmpy",
+    "lxml",
 }
 #: Every format of the package.
 FORMATS = {
+    "fmu",
     "frozen_graph",
     "keras",
     "lightgbm",

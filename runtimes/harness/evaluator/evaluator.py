@@ -177,8 +177,9 @@ class Evaluator:
         model_server.describe_end = self._runner.model_server_end
         try:
             greeting = model_server.hello()
+            model, step = models[0] if models else str(order.folder), setup.definition.get("dt")
             started = time.perf_counter()
-            info = model_server.load(setup.format, setup.params, models[0] if models else str(order.folder))
+            info = model_server.load(setup.format, setup.params, model, step=step)
             self._model = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
         except ModelFault as fault:
             model_server.close()

@@ -128,6 +128,7 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
         ),
         batch=int(request.request["batch"]),
         params=request.request["params"],
+        step=request.request.get("step"),
         scratch=scratch,
     )
     server = ModelServer(connection, format, assignment, request.seq)

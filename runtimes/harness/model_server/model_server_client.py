@@ -141,10 +141,12 @@ class ModelServerClient:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
         return _visible_values(greeting.model_server)
 
-    def load(self, format: str, params: Mapping[str, Any], model: int | str) -> dict[str, Scalar]:
+    def load(
+        self, format: str, params: Mapping[str, Any], model: int | str, *, step: float | None = None
+    ) -> dict[str, Scalar]:
         """Send the model's descriptor, or the path of its folder; return the model server's information on it.
 
-        Raises the model server's refusal.
+        ``step``: seconds from one action to the next, if the dataset has them. Raises the model server's refusal.
         """
         seq = self._next()
         request = {
@@ -154,6 +156,7 @@ class ModelServerClient:
             "action": describe(self._interface.action),
             "batch": self._batch,
             "params": dict(params),
+            "step": step,
         }
         frame = framed(("load", seq, request))
         passed = [] if isinstance(model, str) else [model]

@@ -33,7 +33,7 @@ class Assignment:
     """A model to load, and the interface to load it for. ``scratch`` is a folder that it may write to, or None.
 
     ``files``: the read-only folder of an archive's files, if the format takes archives, or of the one file that the
-    format has placed there; ``source`` is empty then.
+    format has placed there; ``source`` is empty then. ``step``: seconds from one action to the next; None: unknown.
     """
 
     source: bytes = b""
@@ -42,6 +42,7 @@ class Assignment:
     params: Mapping[str, Any] = field(default_factory=dict)
     scratch: Path | None = None
     files: Path | None = None
+    step: float | None = None
 
     def folder(self) -> Path:
         """Return an empty folder for the model's own files."""

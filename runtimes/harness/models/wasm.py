@@ -158,7 +158,7 @@ def _shown(signature: tuple[tuple[str, ...], tuple[str, ...]] | None) -> str:
 
 
 class WasmModel:
-    """Calls a module's functions. Each row has an instance of its own, which is made anew for every scenario."""
+    """Calls a module's functions. Each row has an instance of its own, a new one in every scenario."""
 
     def __init__(self, assignment: Assignment) -> None:
 
