@@ -57,6 +57,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/simulators/test_fmu_models.py": {
         "*": "needs fmpy and its libraries, 90 MB; files are recognised in every run, in unit/test_file_kinds.py"
     },
+    "tests/simulators/test_jax_models.py": {
+        "*": "needs JAX, 400 MB; files are recognised in every run, in unit/test_file_kinds.py"
+    },
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",
     },

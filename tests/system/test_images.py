@@ -21,6 +21,7 @@ IMPORTS = {
     "jobs": "app, workers.background_jobs",
     "fmu": "fmpy.fmi3, runtimes.harness.model_server.model_server, runtimes.harness.models.fmu",
     "gymnasium": "gymnasium, highway_env, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.gymnasium",
+    "jax": "jax.export, flatbuffers, runtimes.harness.model_server.model_server, runtimes.harness.models.jax",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",
     "lightgbm": "lightgbm, runtimes.harness.model_server.model_server, runtimes.harness.models.lightgbm",
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",

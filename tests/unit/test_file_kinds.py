@@ -212,6 +212,10 @@ def claimed_files() -> list[tuple[str, bytes]]:
     files += [("m.ubj", b"{L\0\0\0\0\0\0\0\x07learner{")]  # XGBoost's UBJSON: keys have i64 sizes
     files += [("m.wasm", b"\0asm\x01\0\0\0")]  # Core Specification, 5.5.16
     files += [("m.fmu", zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"))]
+    serialized = (
+        struct.pack("<I", 60) + bytes(280) + b"ML\xefR\rStableHLO_v1.15.0\0"
+    )  # jax/_src/export/serialization.py
+    files += [("m.jax", serialized)]
     files += [("m.so", elf(3, 62)), ("m.zip", zipped("model.so", "weights.bin"))]
     files += [("m.zip", zipped("model.py", "weights.npz")), ("m.zip", zipped("saved/saved_model.pb"))]
     files += [("net.h5", b"\x89HDF\r\n\x1a\n" + bytes(90)), ("m.pb", b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")]

@@ -36,11 +36,13 @@ LIBRARIES = {
     "sb3_contrib",
     "wasmtime",
     "fmpy",
+    "jax",
     "lxml",
 }
 #: Every format of the package.
 FORMATS = {
     "fmu",
+    "jax",
     "frozen_graph",
     "keras",
     "lightgbm",
