@@ -179,6 +179,14 @@ def test_a_fault_of_a_function_is_the_result_of_its_task(parts: dict[str, str], 
         assert statuses == {"failed"} and error in text
 
 
+def test_a_memory_grows_to_the_limit_page_by_page() -> None:
+    grow = "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))"
+    size = "(f64.convert_i32_u (memory.size))"  # in pages of 64 KB
+    results = results_of(module(act=grow + DOUBLE, offset=size), (0, 2))
+    assert {result["status"] for result in results.values()} == {"ok"}
+    assert results == results_of(module(offset="(f64.const 8192)"), (0, 2))
+
+
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [

@@ -79,11 +79,12 @@ def load(assignment: Assignment) -> LoadedModel:
     return WasmModel(assignment)
 
 
-def _engine() -> Any:
+def _engine(memory: int) -> Any:
     """Return an engine whose modules compute the same numbers everywhere, within the sandbox's address space.
 
-    By default, Wasmtime reserves 4 GB of addresses per memory, and finds faults by signals. Here a memory takes what it
-    has, and instructions check its bounds. Compiled code needs anonymous executable memory, which the sandbox allows.
+    By default, Wasmtime reserves 4 GB of addresses per memory, and finds faults by signals. Here it reserves
+    ``memory`` bytes, the most that an instance may have, and instructions check bounds. Compiled code
+    needs anonymous executable memory, which the sandbox allows.
     """
     import wasmtime
     from wasmtime import _ffi as ffi
@@ -100,9 +101,9 @@ def _engine() -> Any:
     ffi.wasmtime_config_cranelift_nan_canonicalization_set(pointer, True)
     ffi.wasmtime_config_signals_based_traps_set(pointer, False)
     ffi.wasmtime_config_memory_init_cow_set(pointer, False)
-    ffi.wasmtime_config_memory_reservation_set(pointer, 0)
+    ffi.wasmtime_config_memory_reservation_set(pointer, memory)  # so that growth never copies it
     ffi.wasmtime_config_memory_guard_size_set(pointer, 0)
-    ffi.wasmtime_config_memory_reservation_for_growth_set(pointer, 1 << 20)
+    ffi.wasmtime_config_memory_reservation_for_growth_set(pointer, 0)
     return wasmtime.Engine(config)
 
 
@@ -162,12 +163,12 @@ class WasmModel:
 
     def __init__(self, assignment: Assignment) -> None:
 
-        engine = _engine()
+        memory = MEMORY // assignment.batch // PAGE_SIZE * PAGE_SIZE
+        engine = _engine(memory)
         module = _compiled(engine, assignment.source)
         self._space = assignment.interface.action
         sizes = (math.prod(assignment.interface.observation.shape), math.prod(self._space.shape))
         description = json.dumps(model_description(assignment), allow_nan=False).encode() + b"\0"
-        memory = MEMORY // assignment.batch
         self._rows = [_Row(engine, module, description, sizes, memory) for _ in range(assignment.batch)]
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": f"Wasmtime {version('wasmtime')}",
