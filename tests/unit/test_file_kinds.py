@@ -142,8 +142,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.dylib", lambda: b"\xca\xfe\xba\xbe\0\0\0\x02" + bytes(40), "for macOS on several machines"),
     ("M.class", class_file, "This is a Java class"),
     ("m.jar", lambda: zipped("META-INF/MANIFEST.MF", "M.class"), "This is a Java archive"),
-    ("m.fmu", lambda: zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"), "This is an FMU"),
-    ("m.zip", lambda: zipped("data", "policy.pth", "pytorch_variables.pth"), "This is a Stable-Baselines3 agent"),
     ("m", lambda: b"%PDF-1.7\n", "This is a PDF document"),
     ("m", lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "This is a PNG picture"),
     ("m", lambda: b"\xff\xd8\xff\xe0\0\x10JFIF", "This is a JPEG picture"),
