@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from core.services.platform import Platform
+    from datasets.model_origins.config import OriginConfig
     from datasets.nodecache.node_cache import NodeCache
     from datasets.objectstore.connections import Connection
     from datasets.scs_client.client import CacheClient
@@ -67,6 +68,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             uploads_per_caller=settings.uploads_per_caller,
             dry_runs=settings.dry_runs,
             connections=connections,
+            model_origins=model_origins_of(settings),
         ),
         cache=node_cache(settings, store, connections),
     )
@@ -89,6 +91,13 @@ def connections_of(settings: Settings) -> "Mapping[str, Connection]":
     from datasets.objectstore import connections
 
     return connections.load(settings.connections_file)
+
+
+def model_origins_of(settings: Settings) -> "OriginConfig":
+    """Return the other origins of models of ``CONNECTIONS``: addresses and MLflow servers."""
+    from datasets.model_origins import config
+
+    return config.load(settings.connections_file)
 
 
 def node_cache(settings: Settings, store: ObjectStore, known: "Mapping[str, Connection]") -> "NodeCache":

@@ -300,6 +300,12 @@ class StoreUnavailable(PlatformError):
     slug = "store-unavailable"
 
 
+class UnknownImport(NotFound):
+    """There is no import of a model with this id. `POST /v1/imports` begins one."""
+
+    slug = "unknown-import"
+
+
 class OriginFailed(PlatformError):
     """Reading an object from its bucket failed after several attempts; the detail names bucket and key."""
 

@@ -28,7 +28,7 @@ from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation,
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 _SCHEMA = AcceptedSubmission(exclude=("upload",))
-_UPLOAD_SCHEMA = AcceptedSubmission(exclude=("model",))
+_UPLOAD_SCHEMA = AcceptedSubmission(exclude=("model", "model_reference", "connection"))
 _SIMULATION_SCHEMA = SimulationSchema()
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
 
@@ -36,8 +36,12 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASC
 def parse_submission(document: Mapping[str, Any]) -> Submission:
     """Return the submission of parsed JSON without a model's bytes; raise Invalid with each invalid field's message."""
     submission, format = _parse(document, _SCHEMA)
+    if submission.model_reference is not None:
+        return replace(submission, format=format)
+    if submission.connection is not None:
+        raise Invalid("A `connection` is for a `model_reference` only.")
     if format is not None:
-        raise Invalid("`format` is of a model file or an `upload`; a registered model has its format already.")
+        raise Invalid("`format` is of a model that is sent or imported; a registered model has its format already.")
     return submission
 
 
@@ -79,6 +83,8 @@ def from_form() -> tuple[Submission, Model | None]:
         document[name] = _value_of(name, values[0])
     if not files:
         return parse_submission(document), None
+    if "model_reference" in document:
+        raise Invalid("Send a model as a file, or name it by a `model_reference`.")
     submission, format = _parse(document, _SCHEMA)
     return submission, upload(files["model"][0], submission, format)
 

@@ -24,6 +24,7 @@ def run(settings: Settings) -> int:
     """Supervise every role, and print the addresses that they serve."""
     from app import eviction_policy
     from core.notifications import embedded_valkey
+    from datasets.model_origins import config
     from datasets.objectstore import connections, prepare_store
     from errors import StoreUnavailable
     from runtimes import harness
@@ -43,6 +44,7 @@ def run(settings: Settings) -> int:
     environ = dict(os.environ)
     try:  # a configuration error that every role would fail with is reported once, here
         connections.load(settings.connections_file)
+        config.load(settings.connections_file)
         executor_configs = load_executor_configs(settings.executors, settings.max_workers)
         eviction_policy(settings)
         cache_url = _configure_cache(settings, environ)

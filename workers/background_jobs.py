@@ -32,6 +32,7 @@ class Jobs:
             "stage": self._platform.staging.stage,
             "prefetch": self._platform.staging.prefetch,
             "register": self._platform.dataset_registration.register,
+            "import": self._platform.model_imports.fetch,
             "collect": self.collect,
             "delete": self.delete,
             "replay": self.replay,

@@ -8,6 +8,7 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.simulations import DryRunSchema
+from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 
 #: The most datasets that a model is checked with at once.
 MOST_CHECKS = 20
@@ -55,6 +56,14 @@ class ModelSchema(Open):
         metadata={
             "description": "Python packages that it declares to need; its first simulation resolves them to a lock "
             "(`GET /v1/models/{model}/lock`). null: none."
+        },
+    )
+    source = fields.Dict(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "The reference that it was imported by and what that resolved to (`POST /v1/imports`); null "
+            "if its bytes were sent."
         },
     )
 
@@ -138,3 +147,48 @@ class ModelFromUpload(ModelFields):
         """Require exactly one of `upload` and `transfer`."""
         if ("upload" in data) == ("transfer" in data):
             raise ValidationError("Exactly one of `upload` and `transfer` is required.")
+
+
+class ImportRequest(ModelFields):
+    """A model to import by reference."""
+
+    model_reference = Text(
+        longest=MODEL_REFERENCE_LENGTH,
+        required=True,
+        metadata={"description": "The model where it is.", "example": "s3://models/policy.onnx"},
+    )
+    connection = Text(
+        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        longest=63,
+        metadata={
+            "description": "Connection of the operator by which it is read; may be left out where only one is possible."
+        },
+    )
+    filename = Text(longest=255, metadata={"description": "Name of the file; the reference's if left out."})
+    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
+
+
+class ImportSchema(Open):
+    """The import of a model by reference."""
+
+    id = fields.String(required=True, metadata={"description": "Id of the import."})
+    state = fields.String(
+        required=True, metadata={"enum": ["fetching", "ready", "failed"], "description": "State of the import."}
+    )
+    model_reference = fields.String(required=True, metadata={"description": "The reference as it was requested."})
+    connection = fields.String(
+        required=True, allow_none=True, metadata={"description": "Connection by which it is read."}
+    )
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it failed, or is tried again later."}
+    )
+    bytes = fields.Integer(required=True, metadata={"description": "Bytes read so far."})
+    model = fields.String(required=True, allow_none=True, metadata={"description": "Id of the model, once ready."})
+    digest = fields.String(required=True, allow_none=True, metadata={"description": "Digest of the model, once ready."})
+    source = fields.Dict(
+        required=True, allow_none=True, metadata={"description": "What the reference resolved to, once ready."}
+    )
+    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was requested."})
+    ended_at = fields.AwareDateTime(
+        required=True, allow_none=True, format="iso", metadata={"description": "When it was ready or had failed."}
+    )

@@ -21,6 +21,7 @@ from api.schemas.fields import (
     Whole,
 )
 from api.schemas.pages import PageQuery, PageSchema
+from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 from core.domain.states import State
 
 MOST_TASKS = 10_000_000
@@ -164,13 +165,31 @@ class SubmissionSchema(Strict):
         longest=2000,
         metadata={"description": "Id or address of a finished upload whose bytes are the model; excludes `model`."},
     )
+    model_reference = Text(
+        longest=MODEL_REFERENCE_LENGTH,
+        allow_none=True,
+        metadata={
+            "description": "A model where it is: an object of an operator's connection. It is read once; the "
+            "simulation waits for that. Excludes `model` and `upload`.",
+            "example": "s3://models/policy.onnx",
+        },
+    )
+    connection = Text(
+        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        longest=63,
+        allow_none=True,
+        metadata={
+            "description": "Connection of the operator by which the `model_reference` is read; it may be left out "
+            "where only one is possible."
+        },
+    )
     format = Text(
         NAME,
         longest=100,
         allow_none=True,
         metadata={
-            "description": "Format of a model that is sent with the submission, as a file or as an `upload`; detected "
-            "from the bytes if left out."
+            "description": "Format of a model that is sent with the submission, as a file or as an `upload`, or named "
+            "by a `model_reference`; detected from the bytes if left out."
         },
     )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
@@ -286,7 +305,11 @@ class ModelRefSchema(Open):
     """The model of a simulation."""
 
     name = fields.String(required=True, metadata={"description": "Name of the model."})
-    digest = fields.String(required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
+    digest = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "`sha256:` and 64 hexadecimal digits; null until a `model_reference` is imported."},
+    )
     version = fields.Integer(required=True, allow_none=True, metadata={"description": "Version of the model."})
     format = fields.String(required=True, allow_none=True, metadata={"description": "Format of the model."})
 
@@ -294,7 +317,11 @@ class ModelRefSchema(Open):
 class RuntimeRefSchema(Open):
     """The runtime of a simulation."""
 
-    name = fields.String(required=True, metadata={"description": "Name of the runtime."})
+    name = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Name of the runtime; null until a `model_reference` is imported, if none was named."},
+    )
 
 
 class DatasetRefSchema(Open):

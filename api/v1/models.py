@@ -24,6 +24,7 @@ from api.schemas.models import (
 from api.schemas.results import RangeHeaders
 from api.schemas.transfers import RedirectQuery
 from api.spooling import spool_form
+from api.v1 import imports
 from core.domain.downloads import Download
 from core.domain.records import Model
 from errors import (
@@ -92,15 +93,18 @@ def from_form() -> Model:
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **options)
 
 
-def from_upload() -> Model:
-    """Create a model from a finished upload or transfer."""
+def from_json() -> Response:
+    """Create a model from a finished upload or transfer, or begin to import it by reference."""
+    document = json_body()
+    if "model_reference" in document:
+        return imports.accepted(document)
     try:
-        options = ModelFromUpload().load(json_body())
+        options = ModelFromUpload().load(document)
     except ValidationError as error:
         raise invalid(error.messages) from None
     if (key := options.pop("transfer", None)) is not None:
-        return model_sources.of_transfer(key, **options)
-    return model_sources.of_upload(options.pop("upload"), **options)
+        return created(model_sources.of_transfer(key, **options))
+    return created(model_sources.of_upload(options.pop("upload"), **options))
 
 
 @blueprint.at("")
@@ -125,9 +129,9 @@ class ModelsView(MethodView):
     def post(self) -> Response:
         """Create a model from a finished upload or from a transfer
 
-        The forms of `/v1/forms/models` are accepted here too.
+        The forms of `/v1/forms/models` are accepted here too, and the bodies of `/v1/imports`, with their answers.
         """
-        return created(from_upload() if request.mimetype == "application/json" else from_form())
+        return from_json() if request.mimetype == "application/json" else created(from_form())
 
 
 @blueprint.at("/<ref:model>")

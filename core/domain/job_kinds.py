@@ -64,6 +64,13 @@ KINDS: tuple[JobKind, ...] = (
         timeout=24 * 3600,
     ),
     JobKind(
+        name="import",
+        does="fetches a model that a submission named by reference",
+        concurrency=2,
+        timeout=2 * 3600,
+        resident=True,
+    ),
+    JobKind(
         name="collect",
         does="finalizes a simulation: summary, archive, state",
         concurrency=4,

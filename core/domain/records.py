@@ -24,6 +24,8 @@ class Model:
     baseline: bool = False
     #: What it declares to need: file, requirements and Python version; None: nothing.
     dependencies: Mapping[str, Any] | None = None
+    #: The reference that it was imported by and what that resolved to; None: its bytes were sent.
+    source: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,19 +48,22 @@ class Submission:
     dry_run: bool = False
     placement: Mapping[str, Any] = field(default_factory=dict)  # launches.Placement
     gang: Mapping[str, Any] | None = None  # launches.Gang
+    model_reference: str | None = None  # model_references.Reference
+    connection: str | None = None  # by which the reference is read
+    format: str | None = None  # of the model that the reference names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRef:
     name: str
-    digest: str
+    digest: str | None
     version: int | None = None
     format: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeRef:
-    name: str
+    name: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

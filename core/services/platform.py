@@ -21,6 +21,8 @@ from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
+from core.services.simulations.model_imports import ModelImports
+from core.services.simulations.model_origins import ModelOrigins
 from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.result_selections import ResultSelections
@@ -33,6 +35,7 @@ from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
+from datasets.model_origins.config import OriginConfig
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.base import ObjectStore
@@ -54,6 +57,7 @@ class Platform:
     executors: Executors
     models: Models
     simulations: Simulations
+    model_imports: ModelImports
     results: Results
     comparison: Comparison
     sweeps: Sweeps
@@ -97,6 +101,7 @@ class PlatformOptions:
     uploads_per_caller: int = 500
     dry_runs: int = 16
     connections: Mapping[str, Connection] = field(default_factory=dict)
+    model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
 
 
@@ -129,7 +134,9 @@ def build(
         models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
     results = Results(database, store, changes)
-    simulations = Simulations(database, datasets, notifier, changes, resolver, results, options.dry_runs)
+    origins = ModelOrigins(sources, options.model_origins, largest=options.max_upload)
+    imports = ModelImports(database, notifier, models, resolver, origins)
+    simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
     store_health = StoreHealth(store)
     files = ModelFiles(cache or NodeCache(home / "cache", store, options.connections), largest=options.max_unpacked)
     return Platform(
@@ -145,6 +152,7 @@ def build(
         executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,
+        model_imports=imports,
         results=results,
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),

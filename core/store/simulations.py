@@ -119,11 +119,14 @@ def acknowledge(c: Connection, numbers: Sequence[int]) -> None:
         c.execute(_ACKNOWLEDGE, {"numbers": numbers[at : at + 500]})
 
 
+_WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
+
+
 def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
-    """Return the rows of queued simulations among these, with the columns that decide their admission."""
+    """Return the rows of queued simulations among these that have a model, with the columns that decide admission."""
     s = simulations.c
     query = select(s.id, s.spec, s.dry_run, s.created_at, s.not_before)
-    return c.execute(query.where(s.id.in_(ids), s.state == State.QUEUED.value, s.outcome.is_(None))).all()
+    return c.execute(query.where(s.id.in_(ids), *_WAITING, s.awaits_model == 0)).all()
 
 
 def active(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
@@ -207,6 +210,27 @@ def conclude(c: Connection, id: str, current: State, outcome: State, reason: str
     if c.execute(_CONCLUDE, values).first() is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
     c.execute(_CHANGED, {"i": id})
+
+
+def awaits_model(c: Connection, id: str) -> bool:
+    """Return whether a simulation still waits for the import of its model."""
+    query = select(simulations.c.id).where(simulations.c.id == id, *_WAITING, simulations.c.awaits_model == 1)
+    return c.execute(query.where(simulations.c.deleted_at.is_(None))).first() is not None
+
+
+def supply_model(c: Connection, id: str, **values: Any) -> None:
+    """Store the model of a simulation that waits for it, so that it may be admitted; raise Conflict if it does not."""
+    waiting = update(simulations).where(simulations.c.id == id, *_WAITING, simulations.c.awaits_model == 1)
+    supplying = waiting.values(awaits_model=0, reason=None, **values).returning(simulations.c.id)
+    if c.execute(supplying).first() is None:
+        raise Conflict(f"Simulation {id} waits for no model any more.")
+    c.execute(_CHANGED, {"i": id})
+
+
+def explain_import(c: Connection, id: str, reason: str) -> None:
+    """Store why a simulation still waits for its model."""
+    waiting = update(simulations).where(simulations.c.id == id, *_WAITING, simulations.c.awaits_model == 1)
+    c.execute(waiting.values(reason=_storable(reason)))
 
 
 def explain(c: Connection, id: str, reason: str | None) -> None:

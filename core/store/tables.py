@@ -38,6 +38,7 @@ models = Table(
     Column("runtime", Text),
     Column("created_at", Float(53), nullable=False),
     Column("dependencies", Text),
+    Column("source", Text),  # JSON: the reference that it was imported by, and what that resolved to
     UniqueConstraint("project", "name", "version"),
     Index("models_digest", "digest"),
 )
@@ -49,6 +50,30 @@ model_locks = Table(
     Column("target", Text, primary_key=True),
     Column("lock", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
+)
+
+model_imports = Table(
+    "model_imports",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("simulation_id", Text),  # the simulation that waits for it, if any
+    Column("reference", Text, nullable=False),
+    Column("connection", Text, nullable=False),  # name in the operator's file; empty for addresses
+    Column("options", Text, nullable=False),  # JSON: name, format, runtime, filename, digest
+    Column("state", Text, nullable=False),  # fetching | ready | failed
+    Column("reason", Text),
+    Column("bytes", BigInteger, nullable=False, server_default="0"),
+    Column("model_id", Text),
+    Column("digest", Text),
+    Column("source", Text),  # JSON
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("created_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    Index("model_imports_due", "not_before", **_where("state = 'fetching'")),
+    Index("model_imports_simulation", "simulation_id"),
 )
 
 simulations = Table(
@@ -77,6 +102,8 @@ simulations = Table(
     Column("not_before", Float(53), nullable=False, server_default="0"),
     # Attempts to stage that failed in a row because a store or the package index did not answer.
     Column("staging_failures", Integer, nullable=False, server_default="0"),
+    # Whether its model is being imported by reference; then it has no digest, and is not admitted.
+    Column("awaits_model", Integer, nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
     Column("bundle", Text),  # JSON: the evaluator's bundle, for executors that share no folder
     Column("created_at", Float(53), nullable=False),

@@ -10,9 +10,13 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, Protocol
 from urllib3.exceptions import TimeoutError as TimeoutError_
 
 from datasets.objectstore.connections import Connection
+from datasets.objectstore.guarded_pools import ForbiddenAddress
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
 from datasets.objectstore.s3_client import CLIENT_ERRORS, LIMITS, MISSING, client, connection_pools
 from errors import OriginChanged, OriginFailed, OriginRefused
+
+#: Codes of S3 errors that no later attempt changes.
+REFUSALS = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,18 @@ class BucketReader:
             for object in self._client.list_objects(bucket, prefix=prefix, recursive=True):
                 if object.object_name is not None and object.size is not None and not object.is_dir:
                     yield ListedObject(object.object_name, object.size, (object.etag or "").strip('"'))
+
+    def find(self, bucket: str, key: str) -> ListedObject:
+        """Return an object's size and ETag; raise OriginRefused if it does not exist or may not be read."""
+        location = f"s3://{bucket}/{key} (connection {self.connection.name})"
+        with self._translated(bucket, key):
+            try:
+                found = self._client.stat_object(bucket, key)
+            except S3Error as error:
+                if error.code not in REFUSALS:
+                    raise
+                raise OriginRefused(f"{location} may not be read: {error.code}.", bucket=bucket, key=key) from None
+        return ListedObject(key, found.size or 0, (found.etag or "").strip('"'))
 
     def read(
         self, bucket: str, key: str, etag: str | None = None, start: int = 0, length: int | None = None
@@ -73,7 +89,7 @@ def _reason(error: Exception) -> str:
     cause = getattr(error, "reason", None)
     if isinstance(cause, Exception):  # the last error of several retries
         return _reason(cause)
-    if isinstance(error, ConnectTimeoutError | NewConnectionError):
+    if isinstance(error, ConnectTimeoutError | NewConnectionError | ForbiddenAddress):
         return "the connection failed"
     if isinstance(error, TimeoutError_):
         return "the request timed out"

@@ -13,7 +13,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from errors import Invalid
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+#: Names of connections.
+NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
+_NAME = re.compile(NAME)
+#: Members of a connections file: object storage, and other origins of models (`datasets/model_origins/config.py`).
+_MEMBERS = frozenset({"connections", "addresses", "mlflow"})
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NUMBERS = re.compile(r"[0-9.]+")
@@ -61,7 +65,15 @@ def port_of(connection: Connection) -> int:
 
 
 def load(path: Path) -> Mapping[str, Connection]:
-    """Read the connections file; without a file there are no connections. Errors do not repeat the file's content."""
+    """Read the connections of a connections file; without a file there are none."""
+    connections = read_document(path).get("connections", {})
+    if not isinstance(connections, dict):
+        raise ValueError(f"{path}: connections must be an object by name")
+    return dict(_connections(path, connections))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a connections file; without a file it is empty. Errors do not repeat the file's content."""
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -73,11 +85,9 @@ def load(path: Path) -> Mapping[str, Connection]:
         document = json.loads(text) if len(text) <= LARGEST else None
     except ValueError:
         raise ValueError(f"{path} is not JSON") from None
-    if not isinstance(document, dict) or set(document) != {"connections"}:
-        raise ValueError(f'{path}: expected {{"connections": {{name: {{...}}}}}} and nothing else')
-    if not isinstance(document["connections"], dict):
-        raise ValueError(f"{path}: connections must be an object by name")
-    return dict(_connections(path, document["connections"]))
+    if not isinstance(document, dict) or not document or not set(document) <= _MEMBERS:
+        raise ValueError(f'{path}: expected {{"connections": {{name: {{...}}}}}}, "addresses" and "mlflow" at most')
+    return document
 
 
 def _connections(path: Path, connections: Mapping[str, Any]) -> Iterator[tuple[str, Connection]]:

@@ -5,17 +5,15 @@ A guarded pool closes connections to forbidden addresses.
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from minio import Minio
 from minio.error import MinioException
 from urllib3 import PoolManager, Retry, Timeout
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import HTTPError
 
 from datasets.objectstore.connections import Connection, address, permitted
+from datasets.objectstore.guarded_pools import guard
 
 # urllib3 logs a warning per retry, with the host and bytes of the response; the caller logs the outcome.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -41,33 +39,6 @@ class S3Limits:
 LIMITS = S3Limits()
 
 
-class _GuardedHTTP(HTTPConnection):
-    """Closes a connection to a forbidden address, whatever the host name resolved to before (DNS rebinding)."""
-
-    def _new_conn(self) -> Any:
-        return _permitted(self, super()._new_conn())
-
-
-class _GuardedHTTPS(HTTPSConnection):
-    def _new_conn(self) -> Any:
-        return _permitted(self, super()._new_conn())
-
-
-class _GuardedPool(HTTPConnectionPool):
-    ConnectionCls = _GuardedHTTP
-
-
-class _GuardedTLSPool(HTTPSConnectionPool):
-    ConnectionCls = _GuardedHTTPS
-
-
-def _permitted(connection: HTTPConnection, sock: Any) -> Any:
-    if not permitted(sock.getpeername()[0]):
-        sock.close()
-        raise NewConnectionError(connection, "the address is forbidden")
-    return sock
-
-
 def connection_pools(limits: S3Limits, *, guarded: bool = False) -> PoolManager:
     """Create thread-safe connection pools with time-outs and retries, without redirects."""
     # `s3_body.resuming` resumes partially read bodies; urllib3 repeats only requests without a response.
@@ -82,9 +53,7 @@ def connection_pools(limits: S3Limits, *, guarded: bool = False) -> PoolManager:
         respect_retry_after_header=False,
     )
     pools = PoolManager(maxsize=64, timeout=Timeout(connect=limits.connect, read=limits.read), retries=retries)
-    if guarded:
-        pools.pool_classes_by_scheme = {"http": _GuardedPool, "https": _GuardedTLSPool}
-    return pools
+    return guard(pools, permitted) if guarded else pools
 
 
 def client(connection: Connection, pools: PoolManager | None = None) -> Minio:

@@ -79,6 +79,8 @@ class ArchiveExtras:
             self._objects.put(key, (lock,))
             extras.append({"name": "lock.txt", "key": key, "bytes": len(lock), "crc32": zlib.crc32(lock)})
         model = provenance["model"]
+        if model["digest"] is None:  # its import failed
+            return extras
         key = key_of(model["digest"])
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
             size, crc32 = self._measured_model(key)

@@ -27,11 +27,14 @@ RECORDS = ("none", "failures", "all")
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Dataset, runtime and model of a simulation, and their record, the provenance."""
+    """Dataset, runtime and model of a simulation, and their record, the provenance.
+
+    A model that is named by reference is not known yet; then the runtime is the one that the submission names, if any.
+    """
 
     dataset: Dataset
-    runtime: catalogue.Runtime
-    model: Model
+    runtime: catalogue.Runtime | None
+    model: Model | None
     provenance: dict[str, Any]
     #: Whether the model's bytes are in the object store; if not, staging puts them there.
     stored: bool
@@ -61,12 +64,30 @@ class Resolver:
         dataset = self._datasets.find(submission.dataset)
         self._check_gang(submission, dataset)
         require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
-        runtime, model = self._choose(submission, model, dataset)
+        runtime: catalogue.Runtime | None
+        if submission.model_reference is not None:
+            if model is not None or submission.model is not None:
+                raise Invalid("Name one model: `model`, an `upload` or a `model_reference`.")
+            runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
+        else:
+            runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
         if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
-        provenance = self._provenance(submission, dataset, runtime, model, plan)
-        return Resolved(dataset, runtime, model, provenance, self._models.is_stored(model))
+        provenance = self._provenance(submission, dataset, runtime, plan)
+        if model is not None and runtime is not None:
+            provenance = self._described(provenance, runtime, model, model.source, gang=submission.gang is not None)
+        return Resolved(dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
+
+    def with_model(
+        self, provenance: dict[str, Any], model: Model, source: Mapping[str, Any], *, gang: bool
+    ) -> tuple[dict[str, Any], str]:
+        """Return a provenance with the model that its submission named by reference, and the name of its runtime.
+
+        Raise FormatMismatch or UnknownFormat if the model does not fit the runtime.
+        """
+        runtime = self._runtime_of(model, provenance["runtime"]["name"])
+        return self._described(provenance, runtime, model, source, gang=gang), runtime.name
 
     def _check_placement(self, submission: Submission) -> None:
         """Raise Invalid for a placement that no executor can satisfy."""
@@ -127,6 +148,12 @@ class Resolver:
             if baseline is None:
                 raise Invalid(f"The runtime {runtime.name} has no baseline for {dataset.name}; send a model.")
             model = self._models.baseline(baseline)
+        return self._runtime_of(model, runtime.name if runtime is not None else None), model
+
+    @staticmethod
+    def _runtime_of(model: Model, name: str | None) -> catalogue.Runtime:
+        """Return the runtime with this name, or the first that accepts the model; raise if it does not accept it."""
+        runtime = catalogue.runtime(name) if name is not None else None
         if runtime is None:
             runtime = next((item for item in catalogue.runtimes().values() if model.format in item.formats), None)
             if runtime is None:
@@ -139,7 +166,7 @@ class Resolver:
                 f"The runtime {runtime.name} accepts {accepted}; the model {model.name} is {model.format}.{hint}",
                 formats=list(runtime.formats),
             )
-        return runtime, model
+        return runtime
 
     def _plan(self, submission: Submission, dataset: Dataset) -> dict[str, Any]:
         declared = dataset.definition.get("params", {})
@@ -169,18 +196,20 @@ class Resolver:
         }
 
     def _provenance(
-        self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime, model: Model, plan: dict[str, Any]
+        self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime | None, plan: dict[str, Any]
     ) -> dict[str, Any]:
+        """Return the provenance without a model, which `_described` adds."""
         definition = dataset.definition
         record = submission.record or ("all" if definition.get("record") else "none")
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
-        format = runtime.formats[model.format]
-        # A dataset that measures the platform itself sets its isolation; otherwise the format decides.
-        isolation = "launch" if definition.get("isolation") == "launch" else format.isolation
-        described: dict[str, Any] = {
-            "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
-            "runtime": {"name": runtime.name, "environment": format.environment.digest},
+        model: dict[str, Any] = {"name": "", "version": None, "digest": None, "format": None}
+        if submission.model_reference is not None:
+            model["name"] = _name_of(submission.model_reference)
+            model["source"] = {"reference": submission.model_reference, "connection": submission.connection}
+        return {
+            "model": model,
+            "runtime": {"name": runtime.name if runtime is not None else None, "environment": None},
             "dataset": self._datasets.frozen(dataset),
             "simulator": {"name": dataset.simulator, "environment": catalogue.simulators()[dataset.simulator].digest},
             "platform": {"windtunnel": VERSION, "machine": platform.machine(), "sandbox": dict(self._sandbox)},
@@ -190,12 +219,38 @@ class Resolver:
                 "record": record,
                 "deadline": definition["deadline"],
                 "dry_run": submission.dry_run,
-                "isolation": isolation,
+                # A dataset that measures the platform itself sets its isolation; otherwise the model's format decides.
+                "isolation": "launch" if definition.get("isolation") == "launch" else None,
                 "batch": int(plan["params"].get("batch", 1)),
             },
         }
-        if model.dependencies is None or submission.gang is not None:  # a gang's program has the image's packages
+
+    def _described(
+        self,
+        provenance: dict[str, Any],
+        runtime: catalogue.Runtime,
+        model: Model,
+        source: Mapping[str, Any] | None,
+        *,
+        gang: bool,
+    ) -> dict[str, Any]:
+        """Return a provenance with its model and what follows from that: runtime, isolation, dependencies."""
+        format = runtime.formats[model.format]
+        play = provenance["play"]
+        described: dict[str, Any] = provenance | {
+            "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
+            "runtime": {"name": runtime.name, "environment": format.environment.digest},
+            "play": play | {"isolation": play["isolation"] or format.isolation},
+        }
+        if source is not None:
+            described["model"]["source"] = dict(source)
+        if model.dependencies is None or gang:  # a gang's program has the image's packages
             return described
         described["model"]["dependencies"] = {"file": model.dependencies["file"], "lock": None}
         lock = self._models.lock(model)
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
+
+
+def _name_of(reference: str) -> str:
+    """Return what a model is called until it is imported: the last part of its reference."""
+    return reference.rstrip("/").rpartition("/")[2][:100] or reference[:100]

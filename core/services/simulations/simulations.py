@@ -19,6 +19,7 @@ from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
+from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance
@@ -58,19 +59,19 @@ class Simulations:
     def __init__(
         self,
         database: Database,
-        datasets: Datasets,
         notifier: Notifier,
         changes: Waiters,
         resolver: Resolver,
         results: Results,
+        imports: ModelImports,
         most_dry_runs: int = dry_runs.DRY_RUNS,
     ) -> None:
         self._database = database
         self._resolver = resolver
-        self._datasets = datasets
         self._notifier = notifier
         self._changes = changes
         self._results = results
+        self._imports = imports
         self._most_dry_runs = most_dry_runs
 
     # -- submit
@@ -96,6 +97,7 @@ class Simulations:
             return replayed, True
         resolved = self._resolver.resolve(submission, model)
         dataset, model, provenance = resolved.dataset, resolved.model, resolved.provenance
+        wanted = self._import_of(submission)
         total = 1 if submission.dry_run else count(provenance["play"]["tasks"])
         moment = datetime.now(UTC)
         id = new_id(moment)
@@ -107,14 +109,15 @@ class Simulations:
             "spec": json.dumps(spec),
             "provenance": json.dumps(provenance),
             "dataset": dataset.name,
-            "runtime": resolved.runtime.name,
-            "model": model.name,
-            "digest": model.digest,
+            "runtime": resolved.runtime.name if resolved.runtime is not None else "",
+            "model": provenance["model"]["name"],
+            "digest": provenance["model"]["digest"] or "",
+            "awaits_model": int(wanted is not None),
             "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
             "retry_of": retry_of,
             "dry_run": int(submission.dry_run),
             "staging_failures": 0 if resolved.stored else 1,
-            "reason": None if resolved.stored else "the object store does not answer",
+            "reason": _reason(submission, resolved.stored),
         }
         stage = {
             "id": f"{id}.0",
@@ -135,9 +138,12 @@ class Simulations:
                     return str(previous.simulation_id)
             if submission.dry_run:
                 dry_runs.admit(c, self._most_dry_runs, moment, now)
-            self._datasets.keep(c, dataset)
-            Models.keep(c, model)
+            Datasets.keep(c, dataset)
+            if model is not None:
+                Models.keep(c, model)
             store.add(c, row | {"created_at": now}, stage)
+            if wanted is not None:
+                self._imports.add(c, wanted, id)
             if inheritance is not None:
                 inheritance.apply(c, id, f"{id}.0", total)
             return None
@@ -145,8 +151,17 @@ class Simulations:
         first = self._database.write(write)
         if first is not None:
             return self.get(first), True
+        if wanted is not None:
+            self._imports.enqueue(wanted)
         self._notifier.wake("dispatch")
         return self.get(id), False
+
+    def _import_of(self, submission: Submission) -> dict[str, Any] | None:
+        """Return the row of the import of a model that is named by reference; None for another model."""
+        if submission.model_reference is None:
+            return None
+        options = {"format": submission.format, "runtime": submission.runtime}
+        return self._imports.row(submission.model_reference, submission.connection, **options)
 
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
         with self._database.read() as c:
@@ -208,7 +223,8 @@ class Simulations:
     def _views(self, c: Connection, rows: Sequence[Any]) -> builtins.list[Simulation]:
         """Return the simulations of rows, with a number of queries that does not grow with the rows."""
         counts = store.counts_of(c, [row.id for row in rows if not row.summary])
-        positions = store.positions(c, [row.id for row in rows if row.state == State.QUEUED])
+        waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
+        positions = store.positions(c, waiting)
         outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
         now = self._database.now(c)
         return [self._view(row, counts.get(row.id), positions.get(row.id), outages, now) for row in rows]
@@ -252,7 +268,7 @@ class Simulations:
             model=ModelRef(
                 name=model["name"], digest=model["digest"], version=model["version"], format=model["format"]
             ),
-            runtime=RuntimeRef(name=row.runtime),
+            runtime=RuntimeRef(name=row.runtime or None),
             dataset=DatasetRef(name=dataset["name"], version=dataset["version"], digest=dataset["digest"]),
             tasks=tasks,
             metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
@@ -365,7 +381,9 @@ class Simulations:
         """Return the submission of an archive's `simulation.json`, pinned to the same digests."""
         try:
             spec, provenance = dict(document["spec"]), document["provenance"]
-            spec["model"] = provenance["model"]["digest"]
+            if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
+                spec |= {"model": provenance["model"]["digest"], "model_reference": None, "connection": None}
+                spec["format"] = None
             spec["runtime"] = provenance["runtime"]["name"]
             dataset = provenance["dataset"]
             # A registered dataset's version number may name other content on another installation.
@@ -387,6 +405,13 @@ class Simulations:
         self._database.write(mark_deleted)
         self._notifier.publish(id)
         self._notifier.enqueue("delete", id)
+
+
+def _reason(submission: Submission, stored: bool) -> str | None:
+    """Return why a new simulation waits before it is its turn."""
+    if submission.model_reference is not None:
+        return f"its model is being imported from {submission.model_reference}"
+    return None if stored else "the object store does not answer"
 
 
 def _moment(seconds: float) -> datetime:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,12 @@ class Models:
         format: str | None = None,
         runtime: str | None = None,
         digest: str | None = None,
+        source: Mapping[str, Any] | None = None,
     ) -> Model:
-        """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing."""
+        """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing.
+
+        ``source``: the reference that it is imported by and what that resolved to.
+        """
         if name is not None and not _NAME.fullmatch(name):
             raise Invalid(
                 "A model's name has up to 100 letters, digits, dots, dashes and underscores,"
@@ -116,11 +120,15 @@ class Models:
                 # a name that the platform chose must not be the reason for a refusal
                 free = stem and stem not in shipped_models.shipped()
                 name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
+            values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
+            values["filename"] = filename and filename[:255]
+            values["dependencies"] = json.dumps(_described(declaration)) if declaration is not None else None
+            values["source"] = json.dumps(source) if source is not None else None
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
             with self._database.exclusive(BYTES):
                 if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one
                     self._store.put(key_of(actual), _pieces(draft))
-                return self._register(name, actual, format, size, filename, runtime, declaration)
+                return self._register(values)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -138,21 +146,10 @@ class Models:
                 f"A model has at most {self.largest:,} bytes (WINDTUNNEL_MAX_UPLOAD), whichever way it is sent."
             )
 
-    def _register(
-        self,
-        name: str,
-        digest: str,
-        format: str,
-        size: int,
-        filename: str | None,
-        runtime: str | None,
-        declaration: Declaration | None,
-    ) -> Model:
+    def _register(self, values: Mapping[str, Any]) -> Model:
         now = datetime.now(UTC)
-        values = {"id": new_id(now), "project": PROJECT, "name": name, "digest": digest, "format": format, "size": size}
-        values |= {"filename": filename and filename[:255], "runtime": runtime, "created_at": now.timestamp()}
-        values["dependencies"] = json.dumps(_described(declaration)) if declaration is not None else None
-        return _record(self._database.write(lambda c: store.add(c, values)))
+        row = {"id": new_id(now), "project": PROJECT, "created_at": now.timestamp(), **values}
+        return _record(self._database.write(lambda c: store.add(c, row)))
 
     def get(self, ref: str) -> Model:
         """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name."""
@@ -347,4 +344,5 @@ def _record(row: Any) -> Model:
         runtime=row.runtime,
         created_at=datetime.fromtimestamp(row.created_at, UTC),
         dependencies=json.loads(row.dependencies) if row.dependencies else None,
+        source=json.loads(row.source) if row.source else None,
     )

@@ -1,0 +1,66 @@
+"""Routes /v1/imports: models that are imported by reference, from buckets and addresses outside of the platform."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+from marshmallow import ValidationError
+
+from api.blueprint import Blueprint, Success, header, json_response
+from api.body import json_body
+from api.context import services
+from api.problems import invalid
+from api.schemas.models import ImportRequest, ImportSchema
+from errors import Invalid, UnknownImport, UnsupportedMedia
+
+blueprint = Blueprint("imports", __name__, url_prefix="/v1/imports", description="Imports of models by reference.")
+
+_SCHEMA = ImportSchema()
+
+
+def accepted(document: Mapping[str, Any]) -> Response:
+    """Begin the import that a JSON object describes; answer with it and its address."""
+    try:
+        options = ImportRequest().load(document)
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    record = services().model_imports.request(
+        options.pop("model_reference"), options.pop("connection", None), **options
+    )
+    return json_response(_SCHEMA.dump(record), 202, {"Location": f"/v1/imports/{record['id']}"})
+
+
+@blueprint.at("")
+class ImportsView(MethodView):
+    """All imports."""
+
+    @blueprint.operation(
+        "import_model",
+        Success(
+            schema=ImportSchema,
+            status=202,
+            description="The import has begun.",
+            headers={"Location": header("Address of the import.")},
+        ),
+        body={"application/json": ImportRequest},
+        errors=[Invalid, UnsupportedMedia],
+    )
+    def post(self) -> Response:
+        """Import a model by reference
+
+        A job reads it once; its bytes are stored by their digest. `POST /v1/models` accepts the same body.
+        """
+        return accepted(json_body())
+
+
+@blueprint.at("/<id:id>")
+class ImportView(MethodView):
+    """One import."""
+
+    @blueprint.operation(
+        "get_import", Success(schema=ImportSchema, plain=True, description="The import."), errors=[UnknownImport]
+    )
+    def get(self, id: str) -> dict[str, Any]:
+        """Describe an import: its state, and its model once it is ready"""
+        return services().model_imports.get(id)

@@ -1,0 +1,287 @@
+"""Model imports: a job reads a model by reference once, stores it by digest, and supplies the waiting simulation."""
+
+import json
+import logging
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from core.domain.backoff import pause
+from core.domain.full_disks import is_disk_full
+from core.domain.ids import new_id
+from core.domain.records import Model
+from core.domain.states import State
+from core.notifications.notifier import Notifier
+from core.services.claims import TERM, renewed_claim
+from core.services.simulations.model_origins import ModelOrigins
+from core.services.simulations.resolving import Resolver
+from core.services.uploads.models import Models
+from core.store import leases, simulations
+from core.store import model_imports as store
+from core.store.database import Connection, Database
+from datasets.model_origins.base import OpenedModel
+from errors import (
+    OriginChanged,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StorageFull,
+    StoreUnavailable,
+    UnknownImport,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which an origin that does not answer is tried again, from the request on.
+PATIENCE = 3600.0
+#: Attempts in a row that end without an answer, not even a failure, after which an import fails.
+ATTEMPTS = 200
+#: Seconds between two attempts: first, longest pause.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+#: Seconds between two reports of progress.
+PROGRESS_INTERVAL = 0.5
+
+
+class _Abandoned(Exception):
+    """Another job has claimed the import, or no simulation waits for it any more."""
+
+
+class ModelImports:
+    """Imports models by reference. Idempotent, also after a crash at any point; a reference is resolved once."""
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        models: Models,
+        resolver: Resolver,
+        origins: ModelOrigins,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._models = models
+        self._resolver = resolver
+        self._origins = origins
+        self._patience = patience
+
+    # -- requests
+
+    def request(self, reference: str, connection: str | None = None, **options: str | None) -> dict[str, Any]:
+        """Insert an import and enqueue its job; raise Invalid for a reference that may not be read here."""
+        values = self.row(reference, connection, **options)
+        self._database.write(lambda c: self.add(c, values))
+        self.enqueue(values)
+        return self.get(values["id"])
+
+    def row(self, reference: str, connection: str | None, **options: str | None) -> dict[str, Any]:
+        """Return the row of a new import; raise Invalid for a reference that may not be read here."""
+        _, name = self._origins.check(reference, connection)
+        given = {key: value for key, value in options.items() if value is not None}
+        return {
+            "id": new_id(datetime.now(UTC)),
+            "reference": reference,
+            "connection": name,
+            "options": json.dumps(given),
+        }
+
+    def add(self, c: Connection, values: Mapping[str, Any], simulation: str | None = None) -> None:
+        """Insert an import, for a simulation that waits for it."""
+        store.add(c, {**values, "simulation_id": simulation, "created_at": self._database.now(c)})
+
+    def enqueue(self, values: Mapping[str, Any]) -> None:
+        """Enqueue the job of an import that was inserted."""
+        self._notifier.enqueue("import", values["id"])
+
+    def get(self, id: str) -> dict[str, Any]:
+        """Return an import as clients see it, with its model once it is ready; raise UnknownImport."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+        if row is None:
+            raise UnknownImport(f"There is no import {id[:64]!r}.")
+        return {
+            "id": row.id,
+            "state": row.state,
+            "model_reference": row.reference,
+            "connection": row.connection or None,
+            "reason": row.reason,
+            "bytes": row.bytes,
+            "model": row.model_id,
+            "digest": row.digest,
+            "source": json.loads(row.source) if row.source else None,
+            "created_at": datetime.fromtimestamp(row.created_at, UTC),
+            "ended_at": datetime.fromtimestamp(row.ended_at, UTC) if row.ended_at else None,
+        }
+
+    # -- the job
+
+    def fetch(self, id: str) -> None:
+        """Import a model, unless another job has claimed it or it has ended."""
+        who = secrets.token_hex(8)
+
+        def take() -> bool:
+            return self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False)
+
+        with renewed_claim(take, f"import {id}") as acquired:
+            if acquired:
+                with self._database.read() as c:
+                    row = store.find(c, id)
+                assert row is not None
+                self._guarded(row, who)
+
+    def _guarded(self, row: Any, who: str) -> None:
+        try:
+            self._change(row, who, failures=row.failures + 1)
+            if row.failures >= ATTEMPTS:
+                self._fail(row, who, "its import was interrupted again and again; see the log", State.ERRORED)
+            else:
+                self._finish(row, who, *self._import(row, who))
+        except _Abandoned:
+            logger.info("import %s ends: its claim is lost, or its simulation was cancelled", row.id)
+        except OriginRefused as error:
+            self._fail(row, who, error.detail)
+        except (OriginFailed, OriginChanged, StorageFull, StoreUnavailable) as error:
+            self._wait(row, who, error)
+        except PlatformError as error:
+            self._fail(row, who, error.detail)
+        except (OSError, sqlite3.Error) as error:
+            if not is_disk_full(error):
+                raise
+            self._wait(row, who, StorageFull())
+
+    def _import(self, row: Any, who: str) -> tuple[Model, dict[str, Any]]:
+        """Read the model and store it by its digest."""
+        self._say(row, who, {"message": f"fetching {row.reference}", "bytes": 0, "total_bytes": None})
+        options = json.loads(row.options)
+        opened = self._origins.open(row.reference, row.connection)
+        if opened.size is not None:
+            self._models.check_size(opened.size)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        source = {
+            "reference": row.reference,
+            "connection": row.connection or None,
+            **opened.resolved,
+            "resolved_at": at,
+        }
+        filename = options.pop("filename", None) or opened.filename
+        chunks = self._reported(row, who, opened)
+        return self._models.add(chunks, filename=filename, source=source, **options), source
+
+    def _reported(self, row: Any, who: str, opened: OpenedModel) -> Iterator[bytes]:
+        reported_at, done = time.monotonic(), 0
+        for chunk in opened.chunks:
+            yield chunk
+            done += len(chunk)
+            if time.monotonic() - reported_at >= PROGRESS_INTERVAL:
+                reported_at = time.monotonic()
+                body = {"message": f"fetching {row.reference}", "bytes": done, "total_bytes": opened.size}
+                self._say(row, who, body)
+        if opened.size is not None and done != opened.size:
+            raise OriginFailed(f"{row.reference} has {done} bytes, not {opened.size} as announced.")
+
+    def _finish(self, row: Any, who: str, model: Model, source: dict[str, Any]) -> None:
+        values: dict[str, Any] = {"state": "ready", "model_id": model.id, "digest": model.digest, "reason": None}
+        values |= {"source": json.dumps(source), "bytes": model.size}
+        id = row.simulation_id
+        supplied = self._supplied(id, model, source) if id is not None else {}
+
+        def finish(c: Connection) -> None:
+            now = self._database.now(c)
+            if not store.change(c, row.id, who, ended_at=now, **values):
+                raise _Abandoned
+            if id is not None:
+                if not simulations.awaits_model(c, id):
+                    raise _Abandoned
+                Models.keep(c, model)
+                simulations.supply_model(c, id, **supplied)
+                body = {"what": "model", "message": f"{row.reference} is {model.digest}", "bytes": model.size}
+                simulations.say(c, id, "staging", {**body, "total_bytes": model.size, "fraction": 1.0}, now)
+
+        self._database.write(finish)
+        if id is not None:
+            self._notifier.wake("dispatch")
+            self._notifier.publish(id)
+
+    def _supplied(self, id: str, model: Model, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of a simulation that follow from its model; raise a PlatformError if it does not fit."""
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+        gang = json.loads(row.spec).get("gang") is not None
+        provenance, runtime = self._resolver.with_model(json.loads(row.provenance), model, source, gang=gang)
+        columns = {"provenance": json.dumps(provenance), "runtime": runtime, "model": model.name}
+        return columns | {"digest": model.digest}
+
+    def _wait(self, row: Any, who: str, error: PlatformError) -> None:
+        """Try again later: as long as the platform's own store or disk is away, and an hour for an origin."""
+        reason = error.detail or "its origin does not answer"
+        own = isinstance(error, StoreUnavailable | StorageFull)
+        seconds = pause(row.failures + 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+
+        def wait(c: Connection) -> bool:
+            now = self._database.now(c)
+            if not own and now - row.created_at > self._patience:
+                return False
+            failures = {"failures": 1} if own else {}
+            changes = {"not_before": now + seconds, "reason": reason}
+            store.change(c, row.id, who, **changes, **failures)
+            store.release(c, row.id, who)
+            if row.simulation_id is not None:
+                simulations.explain_import(c, row.simulation_id, f"its model is not here yet: {reason}")
+            return True
+
+        if self._database.write(wait):
+            logger.warning("import %s is tried again in %.0f s: %s", row.id, seconds, reason)
+            if row.simulation_id is not None:
+                self._notifier.publish(row.simulation_id)
+        else:
+            self._fail(row, who, f"{reason} It was tried for {self._patience / 60:.0f} minutes.", State.ERRORED)
+
+    def _fail(self, row: Any, who: str, reason: str | None, outcome: State = State.FAILED) -> None:
+        reason = reason or "the model cannot be imported"
+        logger.warning("import %s of %s failed: %s", row.id, row.reference, reason)
+        id = row.simulation_id
+
+        def fail(c: Connection) -> bool:
+            if not store.change(c, row.id, who, state="failed", reason=reason, ended_at=self._database.now(c)):
+                return False
+            if id is None or not simulations.awaits_model(c, id):
+                return False
+            leases.close_early(c, id)
+            simulations.conclude(c, id, State.QUEUED, outcome, f"{row.reference}: {reason}")
+            return True
+
+        if self._database.write(fail):
+            self._notifier.enqueue("collect", id)
+            self._notifier.wake("dispatch")
+
+    def _change(self, row: Any, who: str, **values: Any) -> None:
+        if not self._database.write(lambda c: store.change(c, row.id, who, **values)):
+            raise _Abandoned
+
+    def _say(self, row: Any, who: str, body: dict[str, Any]) -> None:
+        """Report progress; raise _Abandoned if the import has become pointless."""
+        total, id = body["total_bytes"], row.simulation_id
+        fraction = min(1.0, body["bytes"] / total) if total else None
+
+        def say(c: Connection) -> None:
+            if not store.change(c, row.id, who, bytes=body["bytes"]):
+                raise _Abandoned
+            if id is not None:
+                if not simulations.awaits_model(c, id):
+                    store.change(c, row.id, who, state="failed", reason="no simulation waits for it any more")
+                    return
+                simulations.say(
+                    c, id, "staging", {"what": "model", **body, "fraction": fraction}, self._database.now(c)
+                )
+
+        self._database.write(say)
+        with self._database.read() as c:
+            current = store.find(c, row.id)
+        if current is None or current.state != "fetching":
+            raise _Abandoned
+        if id is not None:
+            self._notifier.publish(id)

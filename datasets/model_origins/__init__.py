@@ -1,0 +1,1 @@
+"""Places outside of the platform from which models are imported by reference."""
