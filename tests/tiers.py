@@ -36,6 +36,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0010-postgresql]": "three schemas on SQLite are in every run",
     },
     "tests/contracts/test_slurm.py": {"*": "needs Slurm"},
+    "tests/contracts/test_mlflow_imports.py": {
+        "*": "needs MLflow, 800 MB; a server that answers like it is in every run"
+    },
     "tests/contracts/test_dependency_attacks.py": {"[large_page]": "14 s; limits of bytes are in every run"},
     "tests/contracts/test_executor.py": {"[slurm]": "needs Slurm"},
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},

@@ -88,7 +88,7 @@ def parse(text: str) -> Reference:
     if match := _REGISTERED.fullmatch(text):
         return RegisteredModel(match["name"], match["version"] or "", match["alias"] or "")
     if match := _RUN.fullmatch(text):
-        return RunModel(match["run"], _confined(match["path"]))
+        return RunModel(match["run"], confined(match["path"]))
     if text.startswith(("https://", "http://")):
         return _address(text)
     if text.startswith("models:/"):
@@ -96,10 +96,11 @@ def parse(text: str) -> Reference:
     raise Invalid(f"Not a model reference: {text[:80]!r}. There are {FORMS}.")
 
 
-def _confined(path: str) -> str:
+def confined(path: str) -> str:
+    """Return a relative path of an artifact, without slashes at its ends; raise Invalid if it leaves its folder."""
     parts = path.strip("/").split("/")
-    if any(part in {"", ".", ".."} or "\\" in part or "%" in part for part in parts):
-        raise Invalid(f"The path {path[:80]!r} has parts that no artifact has (`..`, `%`, backslashes).")
+    if any(part in {"", ".", ".."} or not part.isprintable() or set(part) & set("\\%?#") for part in parts):
+        raise Invalid(f"The path {path[:80]!r} has parts that no artifact has (`..`, `%`, `?`, `#`, backslashes).")
     return "/".join(parts)
 
 

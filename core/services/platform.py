@@ -134,7 +134,7 @@ def build(
         models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
     results = Results(database, store, changes)
-    origins = ModelOrigins(sources, options.model_origins, largest=options.max_upload)
+    origins = ModelOrigins(sources, options.model_origins, home / "scratch", largest=options.max_upload)
     imports = ModelImports(database, notifier, models, resolver, origins)
     simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
     store_health = StoreHealth(store)

@@ -1,21 +1,32 @@
 """Model origins: what a model reference may name here, by the operator's connections, and how it is read."""
 
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
 from core.domain import model_references
-from core.domain.model_references import Address, BucketObject, Reference
+from core.domain.model_references import Address, BucketObject, LoggedModel, Reference, RegisteredModel, RunModel
+from core.services.datasets.dataset_sources import split
 from core.services.datasets.file_sources import Sources
+from datasets.model_origins import artifacts
+from datasets.model_origins.artifacts import BucketFolder, Folder, ServedFolder
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import OriginConfig
+from datasets.model_origins.mlflow_client import MlflowClient
 from datasets.model_origins.web import WebReader
-from errors import Invalid
+from errors import Invalid, OriginRefused
 
 
 class ModelOrigins:
     """Reads models by reference. ``largest``: most bytes of a model."""
 
-    def __init__(self, sources: Sources, config: OriginConfig, *, largest: int) -> None:
+    def __init__(self, sources: Sources, config: OriginConfig, scratch: Path, *, largest: int) -> None:
         self._sources = sources
+        self._config = config
         self._web = WebReader(config.addresses)
+        self._scratch = scratch
         self._largest = largest
+        self._clients: dict[str, MlflowClient] = {}
 
     def check(self, text: str, connection: str | None) -> tuple[Reference, str]:
         """Return a reference, and the connection by which it is read; raise Invalid if it may not be read.
@@ -31,7 +42,7 @@ class ModelOrigins:
                     raise Invalid("An address has no `connection`: the operator allows it by its origin.")
                 self._web.check(reference.url)
                 return reference, ""
-        raise Invalid(f"References like {text[:80]!r} cannot be read here. There are {model_references.FORMS}.")
+        return reference, self._config.server(connection).name
 
     def open(self, text: str, connection: str) -> OpenedModel:
         """Open a model at its origin, as it is now.
@@ -44,7 +55,13 @@ class ModelOrigins:
                 return self._object(reference, connection)
             case Address():
                 return self._web.open(reference.url)
-        raise AssertionError("unreachable")
+        return self._logged(reference, self.mlflow(connection))
+
+    def mlflow(self, name: str) -> MlflowClient:
+        """Return the client of an MLflow server, which keeps its HTTP connections open; raise Invalid."""
+        if (client := self._clients.get(name)) is None:
+            client = self._clients[name] = MlflowClient(self._config.server(name))
+        return client
 
     def _object(self, reference: BucketObject, connection: str) -> OpenedModel:
         bucket, key = reference.bucket, reference.key
@@ -53,3 +70,27 @@ class ModelOrigins:
         resolved = {"uri": f"s3://{bucket}/{key}", "etag": found.etag, "size": found.size}
         chunks = reader.read(bucket, key, found.etag)  # the bytes of this version, also if the download is resumed
         return OpenedModel(filename=reference.name, chunks=chunks, size=found.size, resolved=resolved)
+
+    def _logged(self, reference: RegisteredModel | LoggedModel | RunModel, client: MlflowClient) -> OpenedModel:
+        found = client.find(reference)
+        opened = artifacts.open_model(self._folder(found.uri, client), found, self._scratch, self._largest)
+        if found.file:
+            return opened
+        suffix = opened.filename.rpartition(".")[2]
+        return replace(opened, filename=f"{reference.name}.{suffix}")  # rather than `model` for every model
+
+    def _folder(self, uri: str, client: MlflowClient) -> Folder:
+        """Return the folder of artifacts at an address that an MLflow server names, which may be any text."""
+        parts = urlsplit(uri)
+        try:
+            if parts.scheme == "mlflow-artifacts" and parts.netloc in {"", client.host}:
+                return ServedFolder(client, parts.path)
+            if parts.scheme == "s3":
+                bucket, prefix = split(uri)
+                return BucketFolder(self._sources.reader(self._sources.connection(None, bucket)), bucket, prefix)
+        except Invalid as error:
+            raise OriginRefused(f"The artifacts at {uri[:200]} cannot be read: {error.detail}") from None
+        raise OriginRefused(
+            f"The artifacts are at {uri[:200]}. Artifacts are read that the tracking server serves"
+            " (`mlflow server --serve-artifacts`), or that are in a bucket of a connection."
+        )

@@ -1,0 +1,114 @@
+"""MLflow models: which file or folder of a logged model is taken, by its flavours (`MLmodel`); no I/O.
+
+An `MLmodel` is written by whoever can log to the server, so it is untrusted: parsed without objects and aliases, with
+paths that stay in the model's folder.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from core.domain.model_references import confined
+from errors import Invalid, OriginRefused
+
+#: Name of the file that describes a model, and its most bytes.
+MLMODEL, LARGEST = "MLmodel", 256 << 10
+#: Files that MLflow writes beside each model; others beside an ONNX model are its external data.
+_COMMON = frozenset(
+    {MLMODEL, "conda.yaml", "python_env.yaml", "requirements.txt", "input_example.json", "serving_input_example.json"}
+    | {"registered_model_meta", "metadata", "code", "uv.lock", "pyproject.toml"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """How a flavour names its file: the member of its configuration, the name if that is missing, and its version."""
+
+    member: str
+    default: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What is taken of a model: a file, or a folder in which the file of one of ``suffixes`` or a SavedModel is."""
+
+    flavour: str
+    path: str
+    version: str | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: The flavours that are taken, in the order in which they are preferred.
+FLAVOURS: Mapping[str, Flavour] = {
+    "onnx": Flavour("data", "model.onnx", "onnx_version"),
+    "sklearn": Flavour("pickled_model", "model.pkl", "sklearn_version"),
+    "xgboost": Flavour("data", "model.xgb", "xgb_version"),
+    "lightgbm": Flavour("data", "model.lgb", "lgb_version"),
+    "keras": Flavour("data", "data", "keras_version"),
+    "tensorflow": Flavour("data", "data", "tensorflow_version"),
+    "pytorch": Flavour("model_data", "data", "pytorch_version"),
+}
+#: What to log instead of a flavour that is not taken.
+INSTEAD = (
+    "Log it as ONNX (`mlflow.onnx.log_model`), or upload a zip with a `model.py` and its `requirements.txt`"
+    " (docs/dependencies.md)."
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Loads plain values only; an alias could make a small file large."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not accepted")
+        return super().compose_node(parent, index)
+
+
+def choose(text: bytes) -> Choice:
+    """Return what is taken of a model with this `MLmodel`. Raise OriginRefused with what to log instead."""
+    flavours = _flavours(text)
+    name = next((name for name in FLAVOURS if name in flavours), None)
+    if name is None:
+        listed = ", ".join(sorted(str(key)[:40] for key in flavours)) or "none"
+        raise OriginRefused(f"The model has the flavours {listed}; taken are {', '.join(FLAVOURS)}. {INSTEAD}")
+    flavour, config = FLAVOURS[name], flavours[name]
+    config = config if isinstance(config, dict) else {}
+    path = config.get(flavour.member) or flavour.default
+    if name == "tensorflow":
+        path = config.get("saved_model_dir") or path
+    if not isinstance(path, str):
+        raise OriginRefused(f"The MLmodel is not valid: `{flavour.member}` of the flavour {name} is not a path.")
+    try:
+        path = confined(path)
+    except Invalid as error:
+        raise OriginRefused(f"The MLmodel is not valid: {error.detail}") from None
+    version = config.get(flavour.version)
+    return Choice(flavour=name, path=path, version=str(version)[:40] if version is not None else None)
+
+
+def _flavours(text: bytes) -> dict[str, Any]:
+    if len(text) > LARGEST:
+        raise OriginRefused(f"The MLmodel has more than {LARGEST:,} bytes.")
+    try:
+        document = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
+        reason = str(error).partition("\n")[0][:100]
+        raise OriginRefused(f"The MLmodel cannot be parsed: {reason}.") from None
+    flavours = document.get("flavors") if isinstance(document, dict) else None
+    if not isinstance(flavours, dict):
+        raise OriginRefused("The MLmodel lists no flavours; is the reference the folder of a model?")
+    return {str(key): value for key, value in flavours.items()}
+
+
+def check_whole(choice: Choice, names: Callable[[], frozenset[str]]) -> None:
+    """Raise OriginRefused if an ONNX model has weights in files of their own. ``names``: files beside the model."""
+    if choice.flavour != "onnx" or "/" in choice.path:
+        return
+    if extra := sorted(names() - _COMMON - {choice.path}):
+        raise OriginRefused(
+            f"The ONNX model has its weights in a file of their own ({extra[0][:60]}). Log it with"
+            " `mlflow.onnx.log_model(..., save_as_external_data=False)`."
+        )

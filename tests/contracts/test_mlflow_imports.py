@@ -1,0 +1,125 @@
+"""Models of a real MLflow server: registry, aliases, runs, logged models and artifacts, by flavour."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.services.platform import Platform, PlatformOptions, build
+from datasets.model_origins.config import MlflowServer, OriginConfig
+from datasets.objectstore.filesystem import FilesystemStore
+from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
+from tests.local_notifier import LocalNotifier
+from tests.mlflow_server import MlflowTestServer
+from tests.mlflow_server import mlflow as mlflow  # pytest looks fixtures up by name in this module
+
+PYTHON = "class Model:\n    def act(self, observation):\n        return [0]\n"
+SAVED = "flavors:\n  tensorflow: {saved_model_dir: tf2model}\n"
+#: Artifacts of the run, beside its models.
+FILES = {
+    "files/policy.py": PYTHON,
+    "files/note.txt": "x",
+    "saved/MLmodel": SAVED,
+    "saved/tf2model/saved_model.pb": "graph",
+    "saved/tf2model/variables/variables.index": "index",
+    "torch/MLmodel": "flavors:\n  pytorch: {model_data: data}\n",
+    "torch/data/model.pth": "not a model",
+    "torch/data/pickle_module_info.txt": "pickle",
+    "external/MLmodel": "flavors:\n  onnx: {data: model.onnx}\n",
+    "external/model.onnx": "x",
+    "external/weights.bin": "x",
+    "escaping/MLmodel": "flavors:\n  onnx: {data: ../../files/policy.py}\n",
+    "missing/MLmodel": "flavors:\n  onnx: {data: model.onnx}\n",
+}
+
+
+@pytest.fixture(scope="module")
+def ids(mlflow: MlflowTestServer) -> dict[str, str]:
+    return mlflow.log(FILES)
+
+
+@pytest.fixture
+def platform(mlflow: MlflowTestServer, tmp_path: Path) -> Iterator[Platform]:
+    database = sqlite_database(tmp_path / "test.db")
+    servers = {"lab": MlflowServer(name="lab", uri=mlflow.uri)}
+    yield build(
+        database,
+        FilesystemStore(tmp_path / "objects"),
+        LocalNotifier(),
+        PlatformOptions(
+            home=tmp_path, executor_configs=[LOCAL], sandbox={}, model_origins=OriginConfig(mlflow=servers)
+        ),
+    )
+    database.close()
+
+
+def imported(platform: Platform, reference: str) -> dict[str, Any]:
+    """Import a model; return the import at its end."""
+    id = platform.model_imports.request(reference)["id"]
+    platform.model_imports.fetch(id)
+    return platform.model_imports.get(id)
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "format", "file"),
+    [
+        ("models:/pole/1", "pole", "onnx", "model.onnx"),
+        ("models:/pole@champion", "pole", "onnx", "model.onnx"),
+        ("models:/{model}", "{model}", "onnx", "model.onnx"),
+        ("runs:/{run}/policy", "policy", "onnx", "model.onnx"),
+        ("models:/estimator/1", "estimator", "scikit_learn", "model.skops"),
+        ("runs:/{run}/files/policy.py", "policy", "python", None),
+    ],
+)
+def test_a_logged_model_is_imported_with_what_its_reference_resolved_to(
+    platform: Platform, ids: dict[str, str], reference: str, name: str, format: str, file: str | None
+) -> None:
+    record = imported(platform, reference.format(**ids))
+    assert record["state"] == "ready", record
+    model = platform.models.get(record["model"])
+    assert (model.name, model.format) == (name.format(**ids), format)
+    assert record["source"]["run_id"] == ids["run"] and record["source"].get("file") == file, record
+    assert record["source"]["uri"].startswith("mlflow-artifacts:/")
+
+
+def test_a_version_is_recorded_by_its_number_also_if_an_alias_named_it(platform: Platform, ids: dict[str, str]) -> None:
+    source = imported(platform, "models:/pole@champion")["source"]
+    assert (source["registered_model"], source["version"], source["model_id"]) == ("pole", "1", ids["model"])
+
+
+def test_a_saved_model_becomes_a_zip_that_is_equal_each_time(platform: Platform, ids: dict[str, str]) -> None:
+    first, second = (imported(platform, f"runs:/{ids['run']}/saved") for _ in range(2))
+    assert first["state"] == "ready" and first["digest"] == second["digest"], first
+    model = platform.models.get(first["model"])
+    assert (model.name, model.format) == ("saved", "savedmodel")
+    with zipfile.ZipFile(io.BytesIO(b"".join(platform.models.content(model)))) as archive:
+        assert archive.namelist() == ["saved_model.pb", "variables/variables.index"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("models:/none/1", "not found"),
+        ("models:/pole/7", "not found"),
+        ("models:/pole@none", "not found"),
+        ("models:/m-00000000000000000000000000000000", "not found"),
+        ("runs:/0123/policy", "not found"),
+        ("runs:/{run}/none", "has neither a model nor an artifact 'none'"),
+        ("runs:/{run}/files", "not the folder of an MLflow model"),
+        ("models:/echo/1", "flavours python_function"),
+        ("runs:/{run}/torch", "ormat"),
+        ("runs:/{run}/external", "save_as_external_data=False"),
+        ("runs:/{run}/escaping", "The MLmodel is not valid"),
+        ("runs:/{run}/missing", "names model.onnx, which is not there"),
+    ],
+)
+def test_a_model_that_cannot_be_taken_fails_with_the_reason(
+    platform: Platform, ids: dict[str, str], reference: str, words: str
+) -> None:
+    record = imported(platform, reference.format(**ids))
+    assert record["state"] == "failed" and words in record["reason"], record
+    assert list(platform.store.list("models/")) == []
