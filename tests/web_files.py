@@ -11,11 +11,15 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 @dataclass
 class WebFiles:
-    """A server on loopback. ``answers``: by path. ``requests``: (path, Authorization) in the order of arrival."""
+    """A server on loopback. ``answers``: by path. ``requests``: (path, Authorization) in the order of arrival.
+
+    ``bodies``: of POST requests.
+    """
 
     port: int
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -82,6 +86,10 @@ def web_files() -> Iterator[WebFiles]:
         def do_GET(self) -> None:
             files.requests.append((self.path, self.headers.get("Authorization")))
             files.answers.get(self.path, status(404))(self)
+
+        def do_POST(self) -> None:
+            files.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass

@@ -33,6 +33,7 @@ class Jobs:
             "prefetch": self._platform.staging.prefetch,
             "register": self._platform.dataset_registration.register,
             "import": self._platform.model_imports.fetch,
+            "log": self._platform.run_logging.log,
             "collect": self.collect,
             "delete": self.delete,
             "replay": self.replay,

@@ -192,6 +192,12 @@ class SubmissionSchema(Strict):
             "by a `model_reference`; detected from the bytes if left out."
         },
     )
+    log_to_run = Flag(
+        metadata={
+            "description": "At its end, log its metrics, state and address to the MLflow run of its model; where the "
+            "operator allows that."
+        }
+    )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
     params = ObjectField(
         keys=Text(longest=100),

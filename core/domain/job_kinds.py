@@ -71,6 +71,13 @@ KINDS: tuple[JobKind, ...] = (
         resident=True,
     ),
     JobKind(
+        name="log",
+        does="logs an ended simulation's results to the MLflow run of its model",
+        concurrency=1,
+        timeout=600,
+        resident=True,
+    ),
+    JobKind(
         name="collect",
         does="finalizes a simulation: summary, archive, state",
         concurrency=4,

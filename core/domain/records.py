@@ -51,6 +51,7 @@ class Submission:
     model_reference: str | None = None  # model_references.Reference
     connection: str | None = None  # by which the reference is read
     format: str | None = None  # of the model that the reference names
+    log_to_run: bool = False  # log the results to the MLflow run of the model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

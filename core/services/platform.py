@@ -27,6 +27,7 @@ from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.result_selections import ResultSelections
 from core.services.simulations.results import Results
+from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.sweeps import Sweeps
 from core.services.store_health import StoreHealth
@@ -58,6 +59,7 @@ class Platform:
     models: Models
     simulations: Simulations
     model_imports: ModelImports
+    run_logging: RunLogging
     results: Results
     comparison: Comparison
     sweeps: Sweeps
@@ -153,6 +155,7 @@ def build(
         models=models,
         simulations=simulations,
         model_imports=imports,
+        run_logging=RunLogging(database, notifier, origins),
         results=results,
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from core.store.tables import model_imports as table
 
@@ -42,8 +42,3 @@ def release(c: Connection, id: str, who: str) -> None:
     """End a claim, so that the next attempt may begin when it is due."""
     releasing = update(table).where(table.c.id == id, table.c.claim == who)
     c.execute(releasing.values(claim=None, claim_until=0.0))
-
-
-def forget(c: Connection, simulation: str) -> None:
-    """Delete the imports of a simulation."""
-    c.execute(delete(table).where(table.c.simulation_id == simulation))

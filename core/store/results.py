@@ -209,5 +209,7 @@ _FORGET = [
 _FORGET_LAST = [
     text("DELETE FROM stages WHERE simulation_id=:i"),
     text("DELETE FROM launches WHERE simulation_id=:i"),
+    text("DELETE FROM model_imports WHERE simulation_id=:i"),
+    text("DELETE FROM run_logs WHERE simulation_id=:i"),
     text("DELETE FROM simulations WHERE id=:i"),
 ]

@@ -76,6 +76,19 @@ model_imports = Table(
     Index("model_imports_simulation", "simulation_id"),
 )
 
+run_logs = Table(
+    "run_logs",
+    metadata,
+    Column("simulation_id", Text, primary_key=True),
+    Column("connection", Text, nullable=False),  # name of the MLflow server
+    Column("state", Text, nullable=False),  # waiting | logged | failed
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Index("run_logs_waiting", "simulation_id", **_where("state = 'waiting'")),
+)
+
 simulations = Table(
     "simulations",
     metadata,

@@ -31,13 +31,18 @@ class AllowedAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MlflowServer:
-    """An MLflow tracking server. ``uri``: `https://host[:port][/path]`; with a token, or a user name and a password."""
+    """An MLflow tracking server. ``uri``: `https://host[:port][/path]`; with a token, or a user name and a password.
+
+    ``log_results``: submissions may log results to its runs. ``platform_url``: where its users find this platform.
+    """
 
     name: str
     uri: str
     token: str = field(default="", repr=False)
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
+    log_results: bool = False
+    platform_url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,8 +101,11 @@ def _servers(path: Path, values: Any) -> Iterator[tuple[str, MlflowServer]]:
             raise ValueError(f"{path}: an MLflow server's name has lower-case letters, digits, - and _, up to 63")
         if not isinstance(options, dict) or not set(options) <= allowed or "uri" not in options:
             raise ValueError(f"{path}: mlflow {name} needs a uri, and may have {', '.join(sorted(allowed - {'uri'}))}")
-        if not all(isinstance(value, str) and value.isprintable() for value in options.values()):
+        texts = {key: value for key, value in options.items() if key != "log_results"}
+        if not all(isinstance(value, str) and value.isprintable() for value in texts.values()):
             raise ValueError(f"{path}: mlflow {name} has a value that is not a string")
+        if not isinstance(options.get("log_results", False), bool):
+            raise ValueError(f"{path}: mlflow {name}: log_results is true or false")
         server = MlflowServer(name=name, **options)
         parts = urlsplit(server.uri)
         if not _is_origin(f"{parts.scheme}://{parts.netloc}") or parts.query or parts.fragment:

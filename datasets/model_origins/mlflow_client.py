@@ -184,10 +184,6 @@ class MlflowClient:
         """Return a run; raise OriginRefused if it does not exist."""
         return self._get("mlflow/runs/get", {"run_id": id}, _RunAnswer).run
 
-    def address_of(self, run: str) -> str:
-        """Return the path of a run among the server's pages."""
-        return f"#/experiments/{self.run(run).info.experiment_id}/runs/{run}"
-
     # -- artifacts that the server serves
 
     def list(self, path: str) -> Sequence[ListedArtifact]:
@@ -211,10 +207,10 @@ class MlflowClient:
 
     # -- results
 
-    def log_batch(self, run: str, metrics: Mapping[str, float], tags: Mapping[str, str], at: float, step: int) -> None:
+    def log_batch(self, run: str, metrics: Mapping[str, float], tags: Mapping[str, str], at: float) -> None:
         """Log metrics and tags to a run; repeating it with equal arguments changes nothing. ``at``: time in seconds."""
         moment = int(at * 1000)
-        values = [{"key": key, "value": value, "timestamp": moment, "step": step} for key, value in metrics.items()]
+        values = [{"key": key, "value": value, "timestamp": moment, "step": 0} for key, value in metrics.items()]
         named = [{"key": key, "value": value} for key, value in tags.items()]
         body = json.dumps({"run_id": run, "metrics": values, "tags": named}).encode()
         self._answer("POST", "mlflow/runs/log-batch", body=body)

@@ -10,6 +10,7 @@ import pytest
 
 from core.services.platform import Platform, PlatformOptions, build
 from datasets.model_origins.config import MlflowServer, OriginConfig
+from datasets.model_origins.mlflow_client import MlflowClient
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
@@ -123,3 +124,12 @@ def test_a_model_that_cannot_be_taken_fails_with_the_reason(
     record = imported(platform, reference.format(**ids))
     assert record["state"] == "failed" and words in record["reason"], record
     assert list(platform.store.list("models/")) == []
+
+
+def test_results_that_are_logged_twice_are_in_the_run_once(mlflow: MlflowTestServer, ids: dict[str, str]) -> None:
+    client = MlflowClient(MlflowServer(name="lab", uri=mlflow.uri))
+    for _ in range(2):
+        client.log_batch(ids["run"], {"windtunnel/d/return_mean": 1.5}, {"windtunnel.simulation.x": "succeeded"}, 1.25)
+    [value] = mlflow.history(ids["run"], "windtunnel/d/return_mean")
+    assert (value["value"], value["timestamp"]) == (1.5, 1250)
+    assert mlflow.run(ids["run"])["tags"]["windtunnel.simulation.x"] == "succeeded"

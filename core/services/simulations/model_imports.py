@@ -66,7 +66,7 @@ class ModelImports:
         self._notifier = notifier
         self._models = models
         self._resolver = resolver
-        self._origins = origins
+        self.origins = origins
         self._patience = patience
 
     # -- requests
@@ -80,7 +80,7 @@ class ModelImports:
 
     def row(self, reference: str, connection: str | None, **options: str | None) -> dict[str, Any]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here."""
-        _, name = self._origins.check(reference, connection)
+        _, name = self.origins.check(reference, connection)
         given = {key: value for key, value in options.items() if value is not None}
         return {
             "id": new_id(datetime.now(UTC)),
@@ -157,7 +157,7 @@ class ModelImports:
         """Read the model and store it by its digest."""
         self._say(row, who, {"message": f"fetching {row.reference}", "bytes": 0, "total_bytes": None})
         options = json.loads(row.options)
-        opened = self._origins.open(row.reference, row.connection)
+        opened = self.origins.open(row.reference, row.connection)
         if opened.size is not None:
             self._models.check_size(opened.size)
         at = datetime.now(UTC).isoformat(timespec="seconds")

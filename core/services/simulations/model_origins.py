@@ -6,12 +6,13 @@ from urllib.parse import urlsplit
 
 from core.domain import model_references
 from core.domain.model_references import Address, BucketObject, LoggedModel, Reference, RegisteredModel, RunModel
+from core.domain.records import Model, Submission
 from core.services.datasets.dataset_sources import split
 from core.services.datasets.file_sources import Sources
 from datasets.model_origins import artifacts
 from datasets.model_origins.artifacts import BucketFolder, Folder, ServedFolder
 from datasets.model_origins.base import OpenedModel
-from datasets.model_origins.config import OriginConfig
+from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
 from datasets.model_origins.web import WebReader
 from errors import Invalid, OriginRefused
@@ -57,11 +58,40 @@ class ModelOrigins:
                 return self._web.open(reference.url)
         return self._logged(reference, self.mlflow(connection))
 
+    def server(self, name: str) -> MlflowServer:
+        """Return an MLflow server as the operator configured it; raise Invalid if there is none with this name."""
+        return self._config.server(name)
+
     def mlflow(self, name: str) -> MlflowClient:
         """Return the client of an MLflow server, which keeps its HTTP connections open; raise Invalid."""
         if (client := self._clients.get(name)) is None:
             client = self._clients[name] = MlflowClient(self._config.server(name))
         return client
+
+    def run_server(self, submission: Submission, model: Model | None) -> str | None:
+        """Return the name of the MLflow server that a submission's results go to; None if it does not ask for that.
+
+        Raise Invalid if the model cannot have a run, or the operator does not allow it.
+        """
+        if not submission.log_to_run or submission.dry_run:
+            return None
+        name = None
+        if submission.model_reference is not None:
+            reference, connection = self.check(submission.model_reference, submission.connection)
+            if isinstance(reference, RegisteredModel | LoggedModel | RunModel):
+                name = connection
+        elif model is not None and model.source is not None and model.source.get("run_id"):
+            name = str(model.source["connection"])
+        if name is None:
+            raise Invalid(
+                "`log_to_run` is for models of MLflow: name it by `models:/name/version` or `runs:/run/path`."
+            )
+        if not self.server(name).log_results:
+            raise Invalid(
+                f"The operator does not allow results to be logged to the MLflow server {name}: `log_results` in"
+                " connections.json (docs/connections.md)."
+            )
+        return name
 
     def _object(self, reference: BucketObject, connection: str) -> OpenedModel:
         bucket, key = reference.bucket, reference.key

@@ -25,7 +25,7 @@ from core.services.simulations.results import Results
 from core.services.simulations.retries import Inheritance
 from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
-from core.store import executors, leases
+from core.store import executors, leases, run_logs
 from core.store import simulations as store
 from core.store.database import Connection, Database
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
@@ -98,6 +98,7 @@ class Simulations:
         resolved = self._resolver.resolve(submission, model)
         dataset, model, provenance = resolved.dataset, resolved.model, resolved.provenance
         wanted = self._import_of(submission)
+        logged_to = self._imports.origins.run_server(submission, model)
         total = 1 if submission.dry_run else count(provenance["play"]["tasks"])
         moment = datetime.now(UTC)
         id = new_id(moment)
@@ -144,6 +145,8 @@ class Simulations:
             store.add(c, row | {"created_at": now}, stage)
             if wanted is not None:
                 self._imports.add(c, wanted, id)
+            if logged_to is not None:
+                run_logs.add(c, id, logged_to)
             if inheritance is not None:
                 inheritance.apply(c, id, f"{id}.0", total)
             return None

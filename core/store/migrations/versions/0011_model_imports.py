@@ -1,4 +1,4 @@
-"""Imports of models by reference, the simulations that wait for one, and where a model came from."""
+"""Imports of models by reference, the simulations that wait for one, where a model came from, and results to log."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -37,3 +37,15 @@ def upgrade() -> None:
         "model_imports_due", "model_imports", ["not_before"], sqlite_where=fetching, postgresql_where=fetching
     )
     op.create_index("model_imports_simulation", "model_imports", ["simulation_id"])
+    op.create_table(
+        "run_logs",
+        sa.Column("simulation_id", sa.Text, primary_key=True),
+        sa.Column("connection", sa.Text, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("not_before", sa.Float(53), nullable=False, server_default="0"),
+        sa.Column("claim", sa.Text),
+        sa.Column("claim_until", sa.Float(53), nullable=False, server_default="0"),
+    )
+    waiting = sa.text("state = 'waiting'")
+    op.create_index("run_logs_waiting", "run_logs", ["simulation_id"], sqlite_where=waiting, postgresql_where=waiting)
