@@ -26,6 +26,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0001-postgresql]": "three schemas on SQLite are in every run",
         "[0002-postgresql]": "three schemas on SQLite are in every run",
         "[0009-sqlite]": "three schemas on SQLite are in every run",
+        "[0010-sqlite]": "three schemas on SQLite are in every run",
         "[0003-postgresql]": "three schemas on SQLite are in every run",
         "[0004-postgresql]": "three schemas on SQLite are in every run",
         "[0005-postgresql]": "three schemas on SQLite are in every run",
@@ -34,6 +35,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0008-postgresql]": "three schemas on SQLite are in every run",
         "[0009-postgresql]": "three schemas on SQLite are in every run",
         "[0010-postgresql]": "three schemas on SQLite are in every run",
+        "[0011-postgresql]": "three schemas on SQLite are in every run",
     },
     "tests/contracts/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_mlflow_imports.py": {

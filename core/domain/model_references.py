@@ -111,7 +111,7 @@ def _address(url: str) -> Address:
     except ValueError:
         raise Invalid("The address of the model reference cannot be parsed.") from None
     if "@" in parts.netloc:
-        raise Invalid("An address has no credentials in it; the operator configures them (docs/connections.md).")
+        raise Invalid("An address has no credentials in it; the operator configures them (docs/model-references.md).")
     if not parts.hostname or "\\" in url or " " in url:
         raise Invalid("The address of the model reference has no valid host.")
     return Address(url.partition("#")[0])

@@ -56,7 +56,9 @@ class OriginConfig:
         """Return a server by name, or the only one; raise Invalid if there is none or several."""
         listed = ", ".join(sorted(self.mlflow)) or "none"
         if name is None and len(self.mlflow) != 1:
-            hint = "Name one as the `connection`." if self.mlflow else "The operator adds one (docs/connections.md)."
+            hint = (
+                "Name one as the `connection`." if self.mlflow else "The operator adds one (docs/model-references.md)."
+            )
             raise Invalid(f"MLflow servers that are configured here: {listed}. {hint}")
         if name is not None and name not in self.mlflow:
             raise Invalid(f"There is no MLflow server {name[:63]!r}; configured are: {listed}.")

@@ -64,7 +64,7 @@ class WebReader:
             listed = ", ".join(sorted(self._addresses)) or "none"
             raise Invalid(
                 f"The operator does not allow models from {origin[:200]}; allowed are: {listed}. Upload the file, or"
-                " ask for `addresses` in connections.json (docs/connections.md)."
+                " ask for `addresses` in connections.json (docs/model-references.md)."
             )
         return allowed
 
@@ -176,7 +176,7 @@ def _translated(url: str) -> Iterator[None]:
     except ForbiddenAddress:
         raise OriginRefused(
             f"The host of {_without_query(url)} resolves to an address that is not public; the operator allows that by"
-            " `private` (docs/connections.md)."
+            " `private` (docs/model-references.md)."
         ) from None
     except HTTPError as error:
         raise OriginFailed(f"{_without_query(url)} cannot be read: {type(error).__name__}.") from None

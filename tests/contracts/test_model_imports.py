@@ -12,6 +12,8 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
+from core.store import model_imports
+from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Invalid, UnknownImport
@@ -197,6 +199,43 @@ def test_an_origin_that_does_not_answer_is_tried_again_and_the_simulation_says_w
     waiting = platform.simulations.get(id)
     assert waiting.state is State.QUEUED and "not here yet: s3://elsewhere/x.py" in (waiting.reason or "")
     assert fetch_due(platform) == 0  # it pauses
+
+
+def test_an_object_that_changes_between_its_version_and_its_bytes_is_read_again(
+    platform: Platform, bucket: tuple[Minio, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = put(bucket, "brake.py")
+    find = BucketReader.find
+
+    def changed_after(self: BucketReader, bucket_name: str, key: str) -> ListedObject:
+        found = find(self, bucket_name, key)
+        put(bucket, key, PYTHON + b"# changed\n")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketReader, "find", changed_after)
+        first = imported(platform, reference)
+    assert first["state"] == "fetching" and "was changed" in first["reason"], first
+    platform.model_imports.fetch(first["id"])
+    again = platform.model_imports.get(first["id"])
+    assert again["state"] == "ready" and again["source"]["size"] == len(PYTHON) + 10
+
+
+def test_an_import_whose_job_was_killed_is_done_by_the_next(platform: Platform, bucket: tuple[Minio, str]) -> None:
+    id = submitted(platform, put(bucket, "brake.py"))
+    [due] = DueJobs(platform.database).of("import")
+    now = platform.database.write(platform.database.now)
+    assert platform.database.write(lambda c: model_imports.claim(c, due, "killed", 9.0, now - 10.0))
+    assert fetch_due(platform) == 1
+    assert platform.simulations.get(id).model.digest is not None
+
+
+def test_a_deleted_simulation_leaves_no_import(platform: Platform, bucket: tuple[Minio, str]) -> None:
+    id = submitted(platform, put(bucket, "brake.py"))
+    platform.simulations.cancel(id)
+    platform.simulations.delete(id)
+    platform.deletion.remove(id)
+    assert DueJobs(platform.database).of("import") == []
 
 
 def test_a_cancelled_simulation_ends_its_import(platform: Platform, bucket: tuple[Minio, str]) -> None:

@@ -1,7 +1,9 @@
 """Models at HTTP addresses, from a real server: what is allowed, redirects hop by hop, forbidden addresses, limits."""
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from core.services.platform import Platform, PlatformOptions, build
 from datasets.model_origins import config
-from datasets.model_origins.config import AllowedAddress, OriginConfig
+from datasets.model_origins.config import AllowedAddress, MlflowServer, OriginConfig
 from datasets.model_origins.web import WebReader, is_public
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Invalid, OriginFailed, OriginRefused
@@ -239,6 +241,21 @@ def test_an_error_in_the_connections_file_is_named_without_its_values(
     with pytest.raises(ValueError, match=words) as refused:
         config.load(file)
     assert "abc" not in str(refused.value)
+
+
+def test_the_example_of_the_documentation_is_loaded_and_its_options_are_all_there_are(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "model-references.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "connections.json"
+    file.write_text(example)
+    file.chmod(0o600)
+    loaded = config.load(file)
+    assert loaded.addresses["http://10.1.2.3:8080"].private and loaded.server("lab").log_results
+    for option in {field.name for kind in (AllowedAddress, MlflowServer) for field in fields(kind)} - {
+        "origin",
+        "name",
+    }:
+        assert f"`{option}`" in page, option
 
 
 def test_origins_are_read_from_the_connections_file(tmp_path: Path) -> None:

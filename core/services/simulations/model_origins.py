@@ -89,7 +89,7 @@ class ModelOrigins:
         if not self.server(name).log_results:
             raise Invalid(
                 f"The operator does not allow results to be logged to the MLflow server {name}: `log_results` in"
-                " connections.json (docs/connections.md)."
+                " connections.json (docs/model-references.md)."
             )
         return name
 

@@ -1,0 +1,121 @@
+"""Imports of models over HTTP: requests, answers, refusals, and simulations that name a model by reference."""
+
+from collections.abc import Iterator
+from io import BytesIO
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+import app as root
+from core.services.due_jobs import DueJobs
+from core.services.platform import Platform, PlatformOptions, build
+from core.settings import Settings
+from datasets.model_origins.config import AllowedAddress, OriginConfig
+from datasets.objectstore import open_store
+from tests.api.answers import MODEL, problem
+from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
+from tests.local_notifier import LocalNotifier
+from tests.web_files import WebFiles, content, web_files
+
+
+@pytest.fixture
+def files() -> Iterator[WebFiles]:
+    with web_files() as running:
+        running.answers["/policy.py"] = content(MODEL)
+        yield running
+
+
+@pytest.fixture
+def platform(settings: Settings, files: WebFiles) -> Iterator[Platform]:
+    settings.home.mkdir()
+    database = sqlite_database(settings.home / "windtunnel.db")
+    allowed = {files.origin: AllowedAddress(origin=files.origin, private=True)}
+    yield build(
+        database,
+        open_store(settings.objects),
+        LocalNotifier(),
+        PlatformOptions(
+            home=settings.home,
+            executor_configs=[LOCAL],
+            sandbox={"level": 3},
+            max_upload=settings.max_upload,
+            model_origins=OriginConfig(addresses=allowed),
+        ),
+    )
+    database.close()
+
+
+@pytest.fixture
+def client(platform: Platform, settings: Settings) -> FlaskClient:
+    application: Flask = root.create_flask(platform, settings, {"level": 3, "missing": []})
+    return application.test_client()
+
+
+def fetch_due(platform: Platform) -> None:
+    """Run the imports that are due."""
+    for id in DueJobs(platform.database).of("import"):
+        platform.model_imports.fetch(id)
+
+
+@pytest.mark.parametrize("route", ["/v1/imports", "/v1/models"])
+def test_an_import_is_accepted_and_read_at_its_location(
+    client: FlaskClient, platform: Platform, files: WebFiles, route: str
+) -> None:
+    answer = client.post(route, json={"model_reference": f"{files.origin}/policy.py", "name": "mine"})
+    assert answer.status_code == 202 and answer.json["state"] == "fetching", answer.data
+    fetch_due(platform)
+    ready = client.get(answer.headers["Location"]).json
+    assert ready["state"] == "ready" and ready["ended_at"]
+    model = client.get("/v1/models/mine").json
+    assert model["id"] == ready["model"] and model["source"]["reference"] == f"{files.origin}/policy.py"
+
+
+def test_a_simulation_by_reference_is_accepted_and_repeated_by_its_digest(
+    client: FlaskClient, platform: Platform, files: WebFiles
+) -> None:
+    body = {"dataset": "noop", "model_reference": f"{files.origin}/policy.py", "scenarios": {"range": [0, 3]}}
+    headers = {"Idempotency-Key": "one"}
+    accepted = client.post("/v1/simulations", json=body, headers=headers)
+    assert accepted.status_code == 201, accepted.data
+    assert (accepted.json["model"]["digest"], accepted.json["runtime"]["name"]) == (None, None)
+    assert client.post("/v1/simulations", json=body, headers=headers).json["id"] == accepted.json["id"]
+    fetch_due(platform)
+    found = client.get(f"/v1/simulations/{accepted.json['id']}").json
+    assert found["runtime"]["name"] == "python" and found["position"] == 1
+    again = client.post("/v1/reruns", json={"spec": found["spec"], "provenance": found["provenance"]})
+    assert again.status_code == 201 and again.json["model"]["digest"] == found["model"]["digest"], again.data
+    assert len(files.requests) == 1
+
+
+def test_a_form_may_name_a_reference_and_no_file_beside_it(client: FlaskClient, files: WebFiles) -> None:
+    form = {"dataset": "noop", "model_reference": f"{files.origin}/policy.py", "format": "python"}
+    assert client.post("/v1/forms/simulations", data=form, content_type="multipart/form-data").status_code == 201
+    both = client.post("/v1/forms/simulations", data={**form, "model": (BytesIO(MODEL), "model.py")})
+    assert "Send a model as a file, or name it" in problem(both, 422, "invalid")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model_reference": "ftp://host/x"}, "There are `s3://bucket/key`"),
+        ({"model_reference": "https://other.example/x"}, "does not allow models from https://other.example"),
+        ({"model_reference": "models:/pole/1"}, "MLflow servers that are configured here: none"),
+        ({"model_reference": "s3://bucket/x"}, "Name the `connection`"),
+        ({"connection": "lab"}, "for a `model_reference` only"),
+    ],
+)
+def test_a_reference_that_may_not_be_read_is_a_problem_with_the_next_step(
+    client: FlaskClient, fields: dict[str, str], words: str
+) -> None:
+    assert (
+        words in problem(client.post("/v1/simulations", json={"dataset": "noop", **fields}), 422, "invalid")["detail"]
+    )
+    if "model_reference" in fields:
+        assert words in problem(client.post("/v1/imports", json=fields), 422, "invalid")["detail"]
+
+
+def test_an_unknown_import_and_unknown_members_are_refused(client: FlaskClient, files: WebFiles) -> None:
+    problem(client.get("/v1/imports/01m859y0v8e429d0m79kbgvtgs"), 404, "unknown-import")
+    problem(client.post("/v1/imports", json={"model_reference": files.origin, "token": "x"}), 422, "invalid")
