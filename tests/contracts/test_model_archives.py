@@ -4,7 +4,7 @@ import gzip
 import io
 import os
 import subprocess
-import sys
+import sysconfig
 import tarfile
 import tempfile
 import threading
@@ -22,6 +22,7 @@ from datasets.versions.archives import extraction
 from errors import BadArchive, NodeFull, TooLarge
 from runtimes.harness.runner import model_folder
 from tests.contracts.test_cache import digest_of
+from tests.sandbox.attacks import python_for_all
 from workers.launch_inputs import unpacked_model
 
 Pack = Callable[[dict[str, bytes]], bytes]
@@ -260,8 +261,10 @@ store.put("models/y", (other,))
 second = models.path(StoredModel("models/y", {digest_of(zip_of({"model.py": b"x" * 20_000}))!r}, True), holder="two")
 print(second.stat().st_uid, sorted(path.name for path in second.iterdir()), tree.exists())
 """
+        (interpreter := Path(folder) / "python").mkdir(mode=0o755)
+        paths = os.pathsep.join((str(Path(__file__).parents[2]), sysconfig.get_path("purelib")))
         ended = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+            [python_for_all(interpreter), "-c", program], capture_output=True, text=True, env={"PYTHONPATH": paths}
         )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["65534", "['model.py']", "False"]

@@ -63,8 +63,13 @@ def python_for_all(folder: Path) -> Path:
     for shared in (prefix / "lib").glob("libpython*.so*"):
         shutil.copy2(shared, folder / "lib", follow_symlinks=False)
     (folder / "bin").mkdir()
-    shutil.copy2(executable, folder / "bin" / executable.name)
-    return folder / "bin" / executable.name
+    copy = folder / "bin" / executable.name
+    shutil.copy2(executable, copy)
+    # Its libraries are searched where it was built for, which other users cannot read, and then among the system's.
+    built_for, beside = bytes(prefix / "lib") + b"\0", b"$ORIGIN/../lib\0"
+    if len(beside) <= len(built_for):
+        copy.write_bytes(copy.read_bytes().replace(built_for, beside.ljust(len(built_for), b"\0")))
+    return copy
 
 
 class Outcome(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 from runtimes import catalogue
 from runtimes.harness.models.wasi import OUTPUT
 from runtimes.harness.runner import framed_socket
+from tests.cached import tool
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 from tests.simulators.test_gymnasium import BASELINES, best_level, site, spec_of
 
@@ -232,11 +233,12 @@ BUILDS = {
 @pytest.mark.parametrize("name", BUILDS)
 def test_an_example_in_c_has_the_results_of_the_baseline_in_python(name: str, tmp_path: Path) -> None:
     output = tmp_path / "policy.wasm"
-    subprocess.run(["clang", "-O2", "-I", "runtimes/native", "-o", str(output), *BUILDS[name]], check=True)
+    subprocess.run([tool("wasm"), "-O2", "-I", "runtimes/native", "-o", str(output), *BUILDS[name]], check=True)
     check_example(output.read_bytes())
 
 
 def test_the_example_in_rust_has_the_results_of_the_baseline_in_python(tmp_path: Path) -> None:
+    tool("wasm")
     package = shutil.copytree("examples/native/rust", tmp_path / "rust")  # cargo writes a Cargo.lock
     for target in ("wasm32-unknown-unknown", "wasm32-wasip1"):
         command = ["cargo", "build", "--release", "--offline", "--quiet", "--target", target]
