@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, text, update
 
 from core.store.tables import model_imports as table
+
+#: The state is no parameter, so that the partial index is used: ended imports stay.
+_DUE = text(
+    "SELECT id FROM model_imports WHERE state='fetching' AND not_before<=:now AND claim_until<:now"
+    " ORDER BY id LIMIT 100"
+)
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> None:
@@ -20,8 +26,7 @@ def find(c: Connection, id: str) -> Row[Any] | None:
 
 def due(c: Connection, now: float) -> list[str]:
     """Return the imports that may be fetched now and that no job has claimed, at most 100."""
-    query = select(table.c.id).where(table.c.state == "fetching", table.c.not_before <= now, table.c.claim_until < now)
-    return list(c.scalars(query.order_by(table.c.id).limit(100)))
+    return list(c.scalars(_DUE, {"now": now}))
 
 
 def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:

@@ -72,7 +72,7 @@ model_imports = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("created_at", Float(53), nullable=False),
     Column("ended_at", Float(53)),
-    Index("model_imports_due", "not_before", **_where("state = 'fetching'")),
+    Index("model_imports_due", "id", **_where("state = 'fetching'")),
     Index("model_imports_simulation", "simulation_id"),
 )
 

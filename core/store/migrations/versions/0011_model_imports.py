@@ -33,9 +33,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float(53)),
     )
     fetching = sa.text("state = 'fetching'")
-    op.create_index(
-        "model_imports_due", "model_imports", ["not_before"], sqlite_where=fetching, postgresql_where=fetching
-    )
+    op.create_index("model_imports_due", "model_imports", ["id"], sqlite_where=fetching, postgresql_where=fetching)
     op.create_index("model_imports_simulation", "model_imports", ["simulation_id"])
     op.create_table(
         "run_logs",
