@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from runtimes.harness.models.base import Sample
-from runtimes.harness.models.elf import ET_DYN, ElfHeader
+from runtimes.harness.models.elf import ElfHeader
 from runtimes.harness.models.scikit_learn import PICKLES, is_estimator
 from runtimes.harness.models.xgboost import is_booster
 
@@ -55,6 +55,7 @@ CODE: dict[str, str] = {
     "onnx": "export the network in it as ONNX",
     "python": "write the policy in Python, as a class `Model` with `act(self, observation)`",
     "native": "build a shared library for Linux with the functions of `windtunnel_model.h`",
+    "program": "build a program for Linux that answers lines of JSON",
 }
 ARCHIVE: dict[str, str] = {
     "python": "send the model's file itself, or a zip with `model.py` at its top",
@@ -204,10 +205,9 @@ def _program(sample: Sample) -> FileKind | None:
     """Name a compiled program or library with the machine that it is for; not a shared library for Linux, a model."""
     head = sample.head
     if (elf := ElfHeader.of(head)) is not None:
-        if elf.is_library:
+        if elf.is_library or elf.is_program:
             return None
-        what = "a program" if elf.kind in {2, ET_DYN} else "an object file"
-        return FileKind(name=f"{what} for Linux on {elf.machine_name} (ELF)", recognise=bool, ways=CODE)
+        return FileKind(name=f"an object file for Linux on {elf.machine_name} (ELF)", recognise=bool, ways=CODE)
     if head.startswith(b"MZ"):
         start = _number(head, 60, 4, "little")
         if head[start : start + 4] != b"PE\0\0":

@@ -72,6 +72,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/simulators/test_native_examples.py": {
         "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo; C is in every run",
+        "test_the_example_of_a_program_in_go_has_the_results_of_the_baseline_in_python": "needs Go; C is in every run",
     },
     "tests/simulators/test_car_street_evaluator.py": {"[tensorflow-keras]": "needs TensorFlow"},
     "tests/system/test_uploads.py": {

@@ -210,12 +210,17 @@ def detect_bytes(folder: Path, content: bytes, name: str = "model") -> str:
 
 def test_a_library_is_recognised_by_its_header_and_a_program_is_not(tmp_path: Path) -> None:
     assert detect_bytes(tmp_path, library(tmp_path)) == "native"
-    with pytest.raises(UnknownFormat, match="This is a program for Linux on"):
-        detect_bytes(tmp_path, Path("/bin/true").read_bytes())
-    with pytest.raises(UnknownFormat, match="The file is a program, not a shared library"):
-        detect_bytes(tmp_path, Path("/bin/true").read_bytes(), "policy.so")
+    assert detect_bytes(tmp_path, Path("/bin/true").read_bytes(), "policy.so") == "program"
     with pytest.raises(UnknownFormat, match="The file is not a shared library for Linux"):
         detect_bytes(tmp_path, b"\x01\x02\x03\x04" * 100, "policy.so")
+
+
+def test_a_static_program_that_looks_like_a_library_is_refused_with_the_format_to_name(tmp_path: Path) -> None:
+    (tmp_path / "source.c").write_text("int main(void) { return 0; }")
+    program = tmp_path / "policy"
+    subprocess.run(["cc", "-static-pie", "-o", str(program), str(tmp_path / "source.c")], check=True)
+    assert detect(program, "policy") == "native"
+    assert "If it is a program, say `format`: `program`" in refusal(program.read_bytes())
 
 
 def test_the_header_declares_the_functions_that_are_called() -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,27 @@ class ModelServerRig:
     sandbox_files: SandboxFiles
     levels: dict[str, int]
 
+    def program(self, name: str, model: str = "") -> Path:
+        """Make the folder of a program that is a script of ``inside/``, with the model that it imports beside it."""
+        files = self.sandbox_files
+        folder = Path(tempfile.mkdtemp(dir=files.folder / "scenarios"))
+        folder.chmod(0o755)
+        source = (files.folder / "inside" / name).read_text()
+        (folder / "program").write_text(f"#!{files.python} -ESB\n{source}")
+        (folder / "program").chmod(0o755)
+        if model:
+            shutil.copy2(files.folder / "inside" / model, folder / "model.py")
+        return folder
+
     def play(
-        self, user: str, level: int, model: str, pairs: Sequence[Any], *, deadline: float = 20.0
+        self,
+        user: str,
+        level: int,
+        model: str | Path,
+        pairs: Sequence[Any],
+        *,
+        format: str = "python",
+        deadline: float = 20.0,
     ) -> list[tuple[str, Any]]:
         """Play pairs of scenarios; return each second scenario's outcome, and how many model servers were replaced."""
         folder = self.sandbox_files.folder
@@ -52,9 +72,10 @@ class ModelServerRig:
                 "harness": str(folder / "scenarios" / "harness"),
                 "model_server_site": str(folder / "scenarios" / "site"),
                 "dataset": "",
-                "format": "python",
+                "format": format,
                 "isolation": "scenario",
                 "sandbox": level,
+                **({"model_folder": str(model)} if isinstance(model, Path) else {}),
             },
             "model": str(folder / "inside" / model),
             "pairs": pairs,
@@ -111,6 +132,31 @@ def test_no_disturbance_by_a_model_reaches_its_next_scenario(
     outcomes = model_servers.play(*case, "disturbing_model.py", pairs, deadline=5.0)
     ends = {name: text for name, (text, _) in zip(DISTURBANCES, outcomes, strict=True)}
     assert {name: text for name, text in ends.items() if not text.startswith("RuntimeError: undisturbed")} == {}
+
+
+def test_no_channel_carries_a_note_to_the_program_of_the_next_scenario(
+    model_servers: ModelServerRig, case: tuple[str, int]
+) -> None:
+    pairs = [([index, 1, 0, 0], [index, 2, 0, 0]) for index in range(len(CHANNELS))]
+    program = model_servers.program("model_program.py", "remembering_model.py")
+    outcomes = model_servers.play(*case, program, pairs, format="program")
+    read = {name: text for name, (text, _) in zip(CHANNELS, outcomes, strict=True)}
+    nothing = "ProgramFailed: RuntimeError: READ []"
+    assert {name: text for name, text in read.items() if not text.startswith(nothing)} == {}
+    assert outcomes[-1][1] == 0
+
+
+def test_a_program_starts_nothing_reaches_nobody_and_ends_with_its_scenario(
+    model_servers: ModelServerRig, case: tuple[str, int]
+) -> None:
+    pairs = [([0, 1, 0, 0], [0, 2, 0, 0])] * 10
+    program = model_servers.program("hostile_program.py")
+    for text, replaced in model_servers.play(*case, program, pairs, format="program", deadline=5.0):
+        files, outcomes = json.loads(text.removeprefix("ProgramFailed: "))
+        assert files == [], "a program wrote after the end of its scenario"
+        allowed = {"PermissionError", "FileNotFoundError", "OSError"}
+        assert {name: how for name, how in outcomes.items() if how not in allowed} == {}
+        assert replaced == 0
 
 
 def test_the_documented_tables_list_each_channel_and_each_disturbance() -> None:

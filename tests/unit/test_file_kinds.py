@@ -7,7 +7,6 @@ import json
 import lzma
 import pickle
 import struct
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -134,8 +133,6 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.rar", lambda: b"Rar!\x1a\x07\x01\0" + bytes(24), "This is a RAR archive"),  # RAR 5.0 archive format
     ("m.zst", lambda: b"\x28\xb5\x2f\xfd\x04\x58" + bytes(9), "This is a Zstandard file"),  # RFC 8878, 3.1.1
     ("m.o", lambda: elf(1, 62), "This is an object file for Linux on x86_64 (ELF)"),
-    ("m", lambda: elf(2, 183), "This is a program for Linux on aarch64 (ELF)"),
-    ("python", lambda: Path(sys.executable).read_bytes()[:4096], "This is a program for Linux on"),
     ("m.dll", lambda: pe(0x8664, 0x2022), "This is a DLL for Windows on x86-64 (PE)"),
     ("m.exe", lambda: pe(0xAA64, 0x22), "This is a program for Windows on aarch64 (PE)"),
     ("m.dylib", lambda: mach_o(0x0100000C), "This is a program or library for macOS on aarch64"),

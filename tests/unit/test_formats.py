@@ -48,6 +48,7 @@ FORMATS = {
     "lightgbm",
     "native",
     "onnx",
+    "program",
     "python",
     "savedmodel",
     "scikit_learn",

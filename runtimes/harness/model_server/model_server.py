@@ -12,6 +12,7 @@ import re
 import socket
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from . import model_protocol, zygote
 from .explanations import Surroundings, explain
 from .model_protocol import Act, Close, Load, Reset
 from .scratch import Scratch
+from .socket_program import SocketProgram
 from .zygote import exit_at_once
 
 #: The most bytes of a frame from the evaluator, which is trusted: a limit for faults only.
@@ -109,7 +111,7 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
     if sealed:
         from ..sandbox import seal
 
-        seal(may_fork=fork)
+        seal(may_fork=fork, may_execute=format.start is not None)
     connection = EvaluatorConnection(socket.socket(fileno=options["socket"]))
     connection.send(
         "hello",
@@ -130,12 +132,16 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
         params=request.request["params"],
         step=request.request.get("step"),
         scratch=scratch,
+        confined=sealed,
+        on_socket=SocketProgram,
     )
     server = ModelServer(connection, format, assignment, request.seq)
     clearing = Scratch(scratch) if scratch is not None else None
     if fork:
         server.prepare()
-        plan = zygote.ScenarioPlan(serve=server.serve_scenario, sealed=sealed, scratch=clearing)
+        plan = zygote.ScenarioPlan(
+            start=server.start_programs, serve=server.serve_scenario, sealed=sealed, scratch=clearing
+        )
         zygote.run(connection.socket, plan)
     server.load()
     server.serve()
@@ -174,6 +180,7 @@ class ModelServer:
         self._format = format
         self._assignment = assignment
         self._seq = seq
+        self._not_started: Misfit | None = None
         self._model: LoadedModel
         space = assignment.interface.observation
         self._dtype = np.dtype(space.dtype)
@@ -188,10 +195,20 @@ class ModelServer:
             except Misfit:
                 return  # the child that loads the model reports the error
 
+    def start_programs(self) -> None:
+        """In a scenario's process, before it is sealed, start the programs that the model consists of."""
+        if self._format.start is not None:
+            try:
+                self._assignment = replace(self._assignment, started=self._format.start(self._assignment))
+            except Misfit as error:
+                self._not_started = error  # `load` reports it
+
     def load(self, *, quiet: bool = False) -> None:
         """Load the model and answer `load`, unless ``quiet``; exit with an error frame if it does not load."""
         _seed(0)  # random numbers drawn while a model loads are reproducible, too
         try:
+            if self._not_started is not None:
+                raise self._not_started
             self._model = self._format.load(self._assignment)
         except Misfit as error:
             reason = ". ".join(filter(None, (str(error), explain(error, Surroundings.here()))))

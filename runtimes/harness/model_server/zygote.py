@@ -33,9 +33,11 @@ OUTPUT = 1 << 20
 class ScenarioPlan:
     """What every scenario's process does. ``sealed``: it is confined, and seals itself before it loads the model.
 
-    ``serve`` loads the model and serves a scenario on a socket; ``first``: it reports that the model is loaded.
+    ``start`` is called before the seal, which denies to start the model's programs; ``serve`` loads the model and
+    serves a scenario on a socket; ``first``: it reports that the model is loaded.
     """
 
+    start: Callable[[], None]
     serve: Callable[[socket.socket, bool], None]
     sealed: bool
     scratch: Scratch | None
@@ -55,6 +57,8 @@ def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
         process = ScenarioProcess.fork(plan, control, first=first)
         connected = process.pass_to(control)
         code = process.wait() if connected else process.end()
+        if plan.sealed:
+            reap_programs()
         if plan.scratch is not None:
             plan.scratch.clear()
         if not connected:
@@ -158,6 +162,7 @@ def _run_scenario(plan: ScenarioPlan, own: int, writing: int, zygote: int, *, fi
     code = 1
     try:
         connected = _replace_descriptors(own, writing)
+        plan.start()
         if plan.sealed:
             from ..sandbox import seal
 
@@ -186,6 +191,16 @@ def _replace_descriptors(own: int, writing: int) -> socket.socket:
     except OSError:  # the sandbox does not know this architecture
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     return socket.socket(fileno=3)
+
+
+def reap_programs() -> None:
+    """Wait for the model's programs, which the kernel kills when their scenario's process has ended.
+
+    Until then one of them could write to the next scenario's folder. Only in a sandbox do none escape the kill.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def exit_at_once(code: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -13,6 +14,8 @@ from ..simulators.base import Interface, Space
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .program_process import ProgramProcess
 
 T = TypeVar("T")
 
@@ -34,6 +37,8 @@ class Assignment:
 
     ``files``: the read-only folder of an archive's files, if the format takes archives, or of the one file that the
     format has placed there; ``source`` is empty then. ``step``: seconds from one action to the next; None: unknown.
+    ``confined``: the process is in a sandbox that is sealed. ``on_socket`` connects to a program that is a model server
+    itself. ``started``: what the format's `start` has started.
     """
 
     source: bytes = b""
@@ -43,6 +48,9 @@ class Assignment:
     scratch: Path | None = None
     files: Path | None = None
     step: float | None = None
+    confined: bool = False
+    on_socket: "Callable[[ProgramProcess, socket.socket, Assignment], StartedModel] | None" = None
+    started: "StartedModel | None" = None
 
     def folder(self) -> Path:
         """Return an empty folder for the model's own files."""
@@ -66,6 +74,13 @@ class LoadedModel(Protocol):
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         """Map ``[n, *observation shape]`` to the bytes of ``[n, *action shape]``; raise NoAction if invalid."""
+
+
+class StartedModel(Protocol):
+    """A model whose programs are running, but have not been told anything."""
+
+    def load(self) -> LoadedModel:
+        """Load the model and check its inputs and outputs. Raises Misfit with the reason."""
 
 
 class Certainty(IntEnum):
@@ -137,6 +152,9 @@ class ModelFormat:
     preload: Callable[[], None] = preload_nothing
     #: Does once per model server, before any scenario's process is forked, what needs no code of the model to run.
     prepare: Callable[[Assignment], None] = prepare_nothing
+    #: Starts the programs that the model consists of, in each scenario's process, before it is sealed; None: it has
+    #: none. Raises Misfit. Only with isolation "scenario".
+    start: Callable[[Assignment], StartedModel] | None = None
     #: Suffixes of file names, in lower case, such as ``.onnx``.
     suffixes: tuple[str, ...] = ()
     #: Recognises a file by more than its suffix.

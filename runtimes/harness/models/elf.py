@@ -1,11 +1,11 @@
-"""ELF headers (System V ABI, chapters 4 and 5): whether a file is a shared library, and for which machine."""
+"""ELF headers (System V ABI, chapters 4 and 5): whether a file is a library or a program, and for which machine."""
 
 import struct
 from dataclasses import dataclass
 
 MAGIC = b"\x7fELF"
-#: e_type of a shared object, p_type of the program interpreter, which programs have and libraries do not.
-ET_DYN, PT_INTERP = 3, 3
+#: e_type of a program with fixed addresses and of a shared object; p_type of the program interpreter.
+ET_EXEC, ET_DYN, PT_INTERP = 2, 3, 3
 #: Names of machines (e_machine), as `uname -m` has those that the platform runs on.
 MACHINES = {3: "x86", 40: "Arm", 62: "x86_64", 183: "aarch64", 243: "RISC-V"}
 
@@ -27,6 +27,11 @@ class ElfHeader:
     def is_library(self) -> bool:
         """Whether it is a shared library; a position-independent program has the same type, and an interpreter."""
         return self.kind == ET_DYN and not self.has_interpreter
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is surely a program. A static position-independent program looks like a library."""
+        return self.kind == ET_EXEC or (self.kind == ET_DYN and self.has_interpreter)
 
     @classmethod
     def of(cls, head: bytes) -> "ElfHeader | None":

@@ -32,6 +32,8 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
 }
 OPTIONAL = "windtunnel_error"
 PAGE = "docs/exporting.md#shared-library"
+#: The header of a static position-independent program is that of a library.
+PROGRAM = "If it is a program, say `format`: `program`."
 
 
 class CallFailed(Exception):
@@ -46,8 +48,10 @@ def recognise(sample: Sample) -> Recognition | None:
     if header is not None and header.is_library:
         return Recognition(Certainty.CONTENT)
     if sample.suffix in SUFFIXES:  # not to be accepted for its name
-        what = "a program, not a shared library" if header is not None else "not a shared library for Linux (ELF)"
-        return Recognition(Certainty.NAME, f"The file is {what}. Build one with `cc -shared -fPIC` ({PAGE}).")
+        if header is not None and header.is_program:
+            return None
+        reason = f"The file is not a shared library for Linux (ELF). Build one with `cc -shared -fPIC` ({PAGE})."
+        return Recognition(Certainty.NAME, reason)
     return None
 
 
@@ -73,13 +77,13 @@ def _functions(path: Path) -> Mapping[str, Any]:
         reason = str(error).replace(f"{path}: ", "")
         raise Misfit(
             f"the library cannot be loaded: {reason}. Link what it needs statically, or send a zip of `{LIBRARY}` and"
-            " the libraries beside it, linked with `-Wl,-rpath,'$ORIGIN'`"
+            f" the libraries beside it, linked with `-Wl,-rpath,'$ORIGIN'`. {PROGRAM}"
         ) from None
     missing = [name for name in FUNCTIONS if name != OPTIONAL and not hasattr(library, name)]
     if missing:
         raise Misfit(
             f"the library does not export {', '.join(missing)} of `windtunnel_model.h`; in C++ declare them"
-            f' `extern "C"`, in Rust `#[no_mangle] pub extern "C"` ({PAGE})'
+            f' `extern "C"`, in Rust `#[no_mangle] pub extern "C"` ({PAGE}). {PROGRAM}'
         )
     functions = {}
     for name, (result, arguments) in FUNCTIONS.items():

@@ -8,6 +8,7 @@ from . import syscalls
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
+PR_SET_CHILD_SUBREAPER = 36
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 #: The types that ctypes can pass where a call expects a pointer.

@@ -132,6 +132,8 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
         layers["processes"] = layers["processes"] or "killed with its parent"
         version = landlock.restrict(rights, port=port)
         layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
+        if confinement.may_fork:  # a zygote reaps programs that outlive their scenario's process
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         layers["seccomp"] = _install_filter(may_fork=confinement.may_fork, program=confinement.program)
     if not scratch_mb:
         _set_tempdir()

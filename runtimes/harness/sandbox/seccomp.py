@@ -226,12 +226,12 @@ def scenario_blocks() -> Mapping[str, Block]:
 
 
 @cache
-def sealing(here: Architecture, *, may_fork: bool, scenario: bool = False) -> bytes:
-    """Return the second filter: denies execve and, without ``may_fork``, also forks and further filters.
+def sealing(here: Architecture, *, may_fork: bool, may_execute: bool = False, scenario: bool = False) -> bytes:
+    """Return the second filter: denies execve without ``may_execute``; forks and further filters without ``may_fork``.
 
     ``scenario``: of a zygote's child, with ANY_PROCESS in place of its process id (see `scenario_blocks`).
     """
-    denied = ["execve", "execveat"] + ([] if may_fork else ["fork", "vfork", "seccomp"])
+    denied = ["execveat"] + ([] if may_execute else ["execve"]) + ([] if may_fork else ["fork", "vfork", "seccomp"])
     blocks: dict[str, Block] = dict.fromkeys(denied, DENY)
     if not may_fork:
         blocks["clone"] = threads_only()
@@ -246,9 +246,9 @@ def sealing(here: Architecture, *, may_fork: bool, scenario: bool = False) -> by
     return assemble(here.word, cases)
 
 
-def sealing_scenario(here: Architecture, process: int) -> bytes:
-    """Return the second filter of a zygote's child with this process id."""
-    template = sealing(here, may_fork=False, scenario=True)
+def sealing_scenario(here: Architecture, process: int, *, may_execute: bool = False) -> bytes:
+    """Return the second filter of a zygote's child, or of a program that it starts, with this process id."""
+    template = sealing(here, may_fork=False, may_execute=may_execute, scenario=True)
     return template.replace(struct.pack("=I", ANY_PROCESS), struct.pack("=I", process))
 
 
@@ -263,18 +263,23 @@ def install(program: bytes) -> None:
         raise OSError(errno.EBUSY, f"the filter could not be installed on thread {failed_thread}", "seccomp")
 
 
-def seal(*, may_fork: bool = False, scenario: bool = False) -> None:
+def seal(*, may_fork: bool = False, may_execute: bool = False, scenario: bool = False) -> None:
     """Drop execve, forks and further filters: call it after the libraries are loaded and before the model is opened.
 
     With ``may_fork`` the process keeps forks and may seal again; each child seals as a ``scenario``'s process, without
-    the calls that reach its zygote or a later child, before it opens the model. Do not call it in a process confined
-    at level 1, where seccomp may not be available.
+    the calls that reach its zygote or a later child, before it opens the model. ``may_execute`` keeps execve: for a
+    process that becomes the model's program, and for the zygote above it. Do not call it in a process confined at
+    level 1, where seccomp may not be available.
     """
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, "no system call table for this machine", "seccomp")
     # The parent-death signal is not inherited, so a child forked by a zygote has to set it again.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    install(sealing_scenario(here, os.getpid()) if scenario else sealing(here, may_fork=may_fork))
-    if may_fork:
-        sealing(here, may_fork=False, scenario=True)  # cached once for all later children
+    if scenario:
+        install(sealing_scenario(here, os.getpid(), may_execute=may_execute))
+    else:
+        install(sealing(here, may_fork=may_fork, may_execute=may_execute))
+    if may_fork:  # cached once for all later children
+        for executes in {False, may_execute}:
+            sealing(here, may_fork=False, may_execute=executes, scenario=True)

@@ -43,9 +43,12 @@ def main(plan: dict[str, Any]) -> None:
         reading.start()
         readers.append(reading)
         client.hello()
-        model = os.open(plan["model"], os.O_RDONLY)
-        client.load("python", {}, model)
-        os.close(model)
+        if os.path.isdir(plan["model"]):
+            client.load(spec.format, {}, plan["model"])
+        else:
+            model = os.open(plan["model"], os.O_RDONLY)
+            client.load(spec.format, {}, model)
+            os.close(model)
         return started, client
 
     output: list[bytes] = []
