@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.services.platform import Platform, PlatformOptions, build
+from core.services.platform import Platform
 from datasets.model_origins.config import MlflowServer, OriginConfig
-from datasets.objectstore.filesystem import FilesystemStore
-from tests.databases import sqlite_database
-from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
+from tests.imported_models import PYTHON, importing_platform
+from tests.imported_models import imported as imported_from
 from tests.web_files import WebFiles, content, endless, redirect, status, web_files
 
 API = "/base/api/2.0"
@@ -21,7 +19,6 @@ VERSION = f"{API}/mlflow/model-versions/get?name=pole&version=1"
 URI = f"{API}/mlflow/model-versions/get-download-uri?name=pole&version=1"
 LIST = f"{API}/mlflow-artifacts/artifacts?path="
 FILE = f"{API}/mlflow-artifacts/artifacts/"
-PYTHON = b"class Model:\n    def act(self, observation):\n        return [0]\n"
 
 
 def answer(document: Any) -> Any:
@@ -47,28 +44,14 @@ def server() -> Iterator[WebFiles]:
 
 @pytest.fixture
 def platform(server: WebFiles, tmp_path: Path) -> Iterator[Platform]:
-    database = sqlite_database(tmp_path / "test.db")
     known = {"lab": MlflowServer(name="lab", uri=f"{server.origin}/base/", username="reader", password="secret")}
-    yield build(
-        database,
-        FilesystemStore(tmp_path / "objects"),
-        LocalNotifier(),
-        PlatformOptions(
-            home=tmp_path,
-            executor_configs=[LOCAL],
-            sandbox={},
-            max_upload=1 << 20,
-            model_origins=OriginConfig(mlflow=known),
-        ),
-    )
-    database.close()
+    with importing_platform(tmp_path, model_origins=OriginConfig(mlflow=known)) as built:
+        yield built
 
 
 def imported(platform: Platform, reference: str = "models:/pole/1", **options: str) -> dict[str, Any]:
-    """Import a model; return the import at its end."""
-    id = platform.model_imports.request(reference, **options)["id"]
-    platform.model_imports.fetch(id)
-    return platform.model_imports.get(id)
+    """Import a model of the registry; return the import at its end."""
+    return imported_from(platform, reference, **options)
 
 
 def test_the_credentials_of_the_operator_are_sent_with_each_request(platform: Platform, server: WebFiles) -> None:

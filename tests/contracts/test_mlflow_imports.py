@@ -4,17 +4,13 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.services.platform import Platform, PlatformOptions, build
+from core.services.platform import Platform
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
-from datasets.objectstore.filesystem import FilesystemStore
-from tests.databases import sqlite_database
-from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
+from tests.imported_models import imported, importing_platform
 from tests.mlflow_server import MlflowTestServer
 from tests.mlflow_server import mlflow as mlflow  # pytest looks fixtures up by name in this module
 
@@ -45,24 +41,9 @@ def ids(mlflow: MlflowTestServer) -> dict[str, str]:
 
 @pytest.fixture
 def platform(mlflow: MlflowTestServer, tmp_path: Path) -> Iterator[Platform]:
-    database = sqlite_database(tmp_path / "test.db")
     servers = {"lab": MlflowServer(name="lab", uri=mlflow.uri)}
-    yield build(
-        database,
-        FilesystemStore(tmp_path / "objects"),
-        LocalNotifier(),
-        PlatformOptions(
-            home=tmp_path, executor_configs=[LOCAL], sandbox={}, model_origins=OriginConfig(mlflow=servers)
-        ),
-    )
-    database.close()
-
-
-def imported(platform: Platform, reference: str) -> dict[str, Any]:
-    """Import a model; return the import at its end."""
-    id = platform.model_imports.request(reference)["id"]
-    platform.model_imports.fetch(id)
-    return platform.model_imports.get(id)
+    with importing_platform(tmp_path, model_origins=OriginConfig(mlflow=servers)) as built:
+        yield built
 
 
 @pytest.mark.parametrize(

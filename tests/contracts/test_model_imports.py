@@ -11,19 +11,14 @@ from minio import Minio
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
-from core.services.platform import Platform, PlatformOptions, build
+from core.services.platform import Platform
 from core.store import model_imports
 from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 from datasets.objectstore.connections import Connection
-from datasets.objectstore.filesystem import FilesystemStore
 from errors import Invalid, UnknownImport
-from tests.databases import sqlite_database
-from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
+from tests.imported_models import PYTHON, imported, importing_platform
 from tests.ports import free_ports
 from tests.s3_servers import S3Server, fresh_bucket
-
-PYTHON = b"class Model:\n    def act(self, observation):\n        return [0]\n"
 
 
 @pytest.fixture
@@ -36,7 +31,6 @@ def bucket(minio: S3Server) -> tuple[Minio, str]:
 
 @pytest.fixture
 def platform(bucket: tuple[Minio, str], minio: S3Server, tmp_path: Path) -> Iterator[Platform]:
-    database = sqlite_database(tmp_path / "test.db")
     [silent] = free_ports(1)
     lab = Connection(
         name="lab",
@@ -47,21 +41,10 @@ def platform(bucket: tuple[Minio, str], minio: S3Server, tmp_path: Path) -> Iter
     )
     away = Connection(name="away", endpoint=f"http://127.0.0.1:{silent}", buckets=("elsewhere",))
     wrong = Connection(
-        name="wrong", endpoint=minio.endpoint, access_key="nobody", secret_key="x" * 20, buckets=("guarded",)
+        name="wrong", endpoint=minio.endpoint, access_key="unknown", secret_key="x" * 20, buckets=("guarded",)
     )
-    yield build(
-        database,
-        FilesystemStore(tmp_path / "objects"),
-        LocalNotifier(),
-        PlatformOptions(
-            home=tmp_path,
-            executor_configs=[LOCAL],
-            sandbox={},
-            max_upload=1 << 20,
-            connections={"lab": lab, "away": away, "wrong": wrong},
-        ),
-    )
-    database.close()
+    with importing_platform(tmp_path, connections={"lab": lab, "away": away, "wrong": wrong}) as built:
+        yield built
 
 
 def put(bucket: tuple[Minio, str], key: str, data: bytes = PYTHON) -> str:
@@ -69,13 +52,6 @@ def put(bucket: tuple[Minio, str], key: str, data: bytes = PYTHON) -> str:
     client, name = bucket
     client.put_object(name, key, BytesIO(data), len(data))
     return f"s3://{name}/{key}"
-
-
-def imported(platform: Platform, reference: str, **options: str | None) -> dict[str, Any]:
-    """Import a model; return the import at its end."""
-    id = platform.model_imports.request(reference, **options)["id"]
-    platform.model_imports.fetch(id)
-    return platform.model_imports.get(id)
 
 
 def submitted(platform: Platform, reference: str, **fields: Any) -> str:

@@ -9,18 +9,13 @@ from typing import Any
 
 import pytest
 
-from core.services.platform import Platform, PlatformOptions, build
+from core.services.platform import Platform
 from datasets.model_origins import config
 from datasets.model_origins.config import AllowedAddress, MlflowServer, OriginConfig
 from datasets.model_origins.web import WebReader, is_public
-from datasets.objectstore.filesystem import FilesystemStore
 from errors import Invalid, OriginFailed, OriginRefused
-from tests.databases import sqlite_database
-from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
+from tests.imported_models import PYTHON, imported, importing_platform
 from tests.web_files import WebFiles, content, endless, redirect, status, web_files
-
-PYTHON = b"class Model:\n    def act(self, observation):\n        return [0]\n"
 
 
 @pytest.fixture
@@ -32,32 +27,13 @@ def files() -> Iterator[WebFiles]:
 
 @pytest.fixture
 def platform(files: WebFiles, tmp_path: Path) -> Iterator[Platform]:
-    database = sqlite_database(tmp_path / "test.db")
     allowed = {
         files.origin: AllowedAddress(origin=files.origin, private=True, token="secret-of-files"),
         files.named: AllowedAddress(origin=files.named),
         "https://models.example": AllowedAddress(origin="https://models.example"),
     }
-    yield build(
-        database,
-        FilesystemStore(tmp_path / "objects"),
-        LocalNotifier(),
-        PlatformOptions(
-            home=tmp_path,
-            executor_configs=[LOCAL],
-            sandbox={},
-            max_upload=1 << 20,
-            model_origins=OriginConfig(addresses=allowed),
-        ),
-    )
-    database.close()
-
-
-def imported(platform: Platform, reference: str, **options: str) -> dict[str, Any]:
-    """Import a model; return the import at its end."""
-    id = platform.model_imports.request(reference, **options)["id"]
-    platform.model_imports.fetch(id)
-    return platform.model_imports.get(id)
+    with importing_platform(tmp_path, model_origins=OriginConfig(addresses=allowed)) as built:
+        yield built
 
 
 def test_a_file_of_an_allowed_origin_becomes_a_model_and_its_etag_is_recorded(
