@@ -18,7 +18,8 @@ from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
 from api.schemas.models import MOST_CHECKS
-from api.schemas.simulations import LONGEST_WAIT, AcceptedSubmission, SimulationSchema
+from api.schemas.simulations import SimulationSchema
+from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission
 from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks

@@ -7,7 +7,7 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 
 from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
-from api.schemas.simulations import DryRunSchema
+from api.schemas.submissions import DryRunSchema
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 
 #: The most datasets that a model is checked with at once.

@@ -12,15 +12,8 @@ from api.context import services
 from api.paging import LINK, page
 from api.problems import invalid
 from api.schemas.results import ComparisonQuery, ComparisonSchema, SummarySchema
-from api.schemas.simulations import (
-    RetrySchema,
-    SimulationPageSchema,
-    SimulationQuery,
-    SimulationSchema,
-    SubmissionHeaders,
-    SubmissionSchema,
-    WorkersSchema,
-)
+from api.schemas.simulations import RetrySchema, SimulationPageSchema, SimulationQuery, SimulationSchema, WorkersSchema
+from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
 from api.submissions import created, receive, submit
 from core.domain.records import Simulation
 from errors import (

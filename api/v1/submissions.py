@@ -14,14 +14,8 @@ from api.blueprint import Blueprint, Success, json_response
 from api.body import json_body
 from api.problems import invalid
 from api.schemas.models import ModelCheckFields, ModelChecksSchema, ModelForm, ModelSchema
-from api.schemas.simulations import (
-    DryRunSchema,
-    RerunSchema,
-    SimulationSchema,
-    SubmissionForm,
-    SubmissionHeaders,
-    SubmissionSchema,
-)
+from api.schemas.simulations import SimulationSchema
+from api.schemas.submissions import DryRunSchema, RerunSchema, SubmissionForm, SubmissionHeaders, SubmissionSchema
 from api.submissions import check_model, dry_run, receive_form, receive_json, rerun, submit
 from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form

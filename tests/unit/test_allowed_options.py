@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.schemas.simulations import GangSchema, PlacementSchema
+from api.schemas.submissions import GangSchema, PlacementSchema
 from core.domain.allowed_options import (
     OPTIONS,
     Form,

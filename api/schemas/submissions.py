@@ -1,0 +1,328 @@
+"""Schemas of submissions: what a simulation is requested with, and the result of a check before it."""
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
+
+from api.schemas.fields import (
+    NAME,
+    REFERENCE,
+    Binary,
+    Choice,
+    Flag,
+    Headers,
+    ListField,
+    ObjectField,
+    Open,
+    Real,
+    Strict,
+    Text,
+    Whole,
+)
+from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
+
+MOST_TASKS = 10_000_000
+#: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.
+LONGEST_WAIT = 600
+
+
+class ScenariosSchema(Strict):
+    """Selection of scenarios: a range, a list or a sample. All scenarios if left out."""
+
+    range = ListField(
+        Whole(0, MOST_TASKS),
+        shortest=2,
+        longest=2,
+        metadata={"description": "First scenario, and the scenario after the last.", "example": [0, 10]},
+    )
+    tasks = ListField(
+        Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios."}
+    )
+    sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
+    seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
+
+    @validates_schema
+    def exactly_one_selection(self, data: dict[str, Any], **_: Any) -> None:
+        """Require exactly one of `range`, `tasks` and `sample`."""
+        if len(data.keys() - {"seed"}) != 1 or ("seed" in data and "sample" not in data):
+            raise ValidationError(
+                'Exactly one of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s} is required.'
+            )
+
+
+class PlacementSchema(Strict):
+    """Executor and resources that a simulation needs. An executor ignores values that it does not support.
+
+    Names of the cluster's objects are refused unless its operator allows them: `allowed` in `GET /v1/executors`.
+    """
+
+    executor = Text(NAME, longest=63, metadata={"description": "Name from `GET /v1/executors`; any if left out."})
+    cpu = Real(0.01, 1024.0, metadata={"description": "CPU cores per worker."})
+    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Memory per worker, in bytes."})
+    resources = ObjectField(
+        most=16,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(r"^[0-9]{1,9}$", longest=9),
+        metadata={
+            "description": "Extended resources per worker, by the cluster's name for them.",
+            "example": {"nvidia.com/gpu": "1"},
+        },
+    )
+    networks = ListField(
+        Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
+        longest=8,
+        metadata={"description": "Names of secondary networks."},
+    )
+    claims = ObjectField(
+        most=8,
+        keys=Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", longest=63),
+        values=Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253),
+        metadata={"description": "Resource claims: name, and name of the ResourceClaimTemplate.", "example": {}},
+    )
+    annotations = ObjectField(
+        most=32,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(longest=1000, shortest=0),
+        metadata={"description": "Annotations for the pods.", "example": {}},
+    )
+    node_selector = ObjectField(
+        most=16,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", longest=63, shortest=0),
+        metadata={"description": "Labels that the node must have.", "example": {}},
+    )
+    exclusive = Text(
+        r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
+        longest=253,
+        metadata={"description": "Topology key: at most one launch per topology domain."},
+    )
+    queue = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, metadata={"description": "Name of a queue of the cluster."}
+    )
+    priority = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+        longest=253,
+        metadata={"description": "Name of a priority class of the cluster."},
+    )
+
+
+class GangSchema(Strict):
+    """Gang: replicas that run one program together, once per task; `dataset` is then `program`."""
+
+    size = Whole(1, 4096, required=True, metadata={"description": "Number of replicas per slice."})
+    command = ListField(
+        Text(longest=4000, shortest=0),
+        required=True,
+        shortest=1,
+        longest=200,
+        metadata={"description": "Command of each replica.", "example": ["python", "model.py"]},
+    )
+    communication = Choice(
+        "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "How replicas find each other."}
+    )
+    slots = Whole(1, 1024, metadata={"description": "Processes per replica; 1 if left out."})
+    slices = Whole(1, 512, metadata={"description": "Number of groups of `size` replicas; 1 if left out."})
+    restarts = Whole(0, 100, metadata={"description": "Most restarts after a pod is lost."})
+    operator = Choice("", "trainer", "mpi-operator", metadata={"description": "Run it as a TrainJob or an MPIJob."})
+    image = Text(
+        r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "Container image of the replicas."}
+    )
+    implementation = Choice(
+        "openmpi", "mpich", "intel", metadata={"description": "MPI implementation in an MPIJob's image."}
+    )
+    runtime_ref = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "Name of a ClusterTrainingRuntime."}
+    )
+
+
+class SubmissionSchema(Strict):
+    """Submission of a simulation: a model, on a dataset, with a runtime. Only the dataset is required."""
+
+    dataset = Text(
+        REFERENCE, required=True, metadata={"description": "A name, or `name@version`.", "example": "car_street"}
+    )
+    runtime = Text(
+        NAME,
+        longest=100,
+        allow_none=True,
+        metadata={
+            "description": "Runtime of the model; chosen by the model's format if left out.",
+            "example": "python",
+        },
+    )
+    model = Text(
+        REFERENCE,
+        allow_none=True,
+        metadata={
+            "description": "A name, `name@version`, id or digest; the runtime's baseline model if left out.",
+            "example": "idm",
+        },
+    )
+    upload = Text(
+        longest=2000,
+        metadata={"description": "Id or address of a finished upload whose bytes are the model; excludes `model`."},
+    )
+    model_reference = Text(
+        longest=MODEL_REFERENCE_LENGTH,
+        allow_none=True,
+        metadata={
+            "description": "A model where it is: an object of an operator's connection. It is read once; the "
+            "simulation waits for that. Excludes `model` and `upload`.",
+            "example": "s3://models/policy.onnx",
+        },
+    )
+    connection = Text(
+        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        longest=63,
+        allow_none=True,
+        metadata={
+            "description": "Connection of the operator by which the `model_reference` is read; it may be left out "
+            "where only one is possible."
+        },
+    )
+    format = Text(
+        NAME,
+        longest=100,
+        allow_none=True,
+        metadata={
+            "description": "Format of a model that is sent with the submission, as a file or as an `upload`, or named "
+            "by a `model_reference`; detected from the bytes if left out."
+        },
+    )
+    log_to_run = Flag(
+        metadata={
+            "description": "At its end, log its metrics, state and address to the MLflow run of its model; where the "
+            "operator allows that."
+        }
+    )
+    scenarios = fields.Nested(ScenariosSchema, allow_none=True)
+    params = ObjectField(
+        keys=Text(longest=100),
+        values=fields.Raw(allow_none=True),
+        metadata={
+            "description": "Parameters of the dataset, by name.",
+            "example": {},
+        },
+    )
+    sweep = ObjectField(
+        most=20,
+        keys=Text(longest=100),
+        values=ListField(fields.Raw(allow_none=True), shortest=1, longest=100_000),
+        metadata={"description": "Parameters with several values each: every combination is simulated.", "example": {}},
+    )
+    repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is simulated; 1 if left out."})
+    workers = Whole(
+        1,
+        4096,
+        allow_none=True,
+        metadata={"description": "Number of workers; a worker is one evaluator with its model server."},
+    )
+    seed = Whole(metadata={"description": "Seed from which each task's seed is derived; 0 if left out."})
+    record = Choice("none", "failures", "all", metadata={"description": "Tasks whose traces are stored."})
+    labels = ObjectField(
+        most=32,
+        keys=Text(NAME, longest=63),
+        values=Text(longest=200, shortest=0),
+        metadata={"description": "Your labels, for filtering the list.", "example": {"branch": "main"}},
+    )
+    timeout = Real(
+        0.1, 31_536_000.0, allow_none=True, metadata={"description": "Time limit in seconds, from the first lease."}
+    )
+    max_failures = Whole(
+        allow_none=True, metadata={"description": "The simulation fails when more tasks than this have failed."}
+    )
+    placement = fields.Nested(PlacementSchema, metadata={"description": "Executor and resources."})
+    gang = fields.Nested(
+        GangSchema, allow_none=True, metadata={"description": "Run a program as a gang of replicas (docs/gangs.md)."}
+    )
+
+
+class AcceptedSubmission(SubmissionSchema):
+    """Submission as it is parsed: with `dry_run`, which `POST /v1/checks` has replaced, for earlier clients.
+
+    The document does not have it: the response of a dry run is of another kind, and clients that are generated from
+    the document decode one kind of response per operation.
+    """
+
+    dry_run = Flag(metadata={"description": "Only check whether the model loads and fits the dataset."})
+
+
+def json_text(description: str) -> Any:
+    """Return a field of a form that contains JSON, documented as text.
+
+    Generated clients encode objects in forms in different ways, and text in one.
+    """
+    return fields.String(allow_none=True, metadata={"description": description})
+
+
+class SubmissionForm(SubmissionSchema):
+    """Submission as a multipart form, with the model binary in it."""
+
+    model = Binary(
+        metadata={
+            "description": "The model binary as a file; or, as a plain field, a name, `name@version`, id or digest."
+        }
+    )
+    scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out.')
+    params = json_text("Parameters of the dataset, by name, as JSON.")
+    sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated.")
+    labels = json_text('Your labels, for filtering the list, as JSON, such as `{"branch": "main"}`.')
+    placement = json_text("A `Placement` as JSON.")
+    gang = json_text("A `Gang` as JSON.")
+
+    class Meta(SubmissionSchema.Meta):
+        exclude = ("upload",)
+
+
+class RerunSchema(Open):
+    """The `simulation.json` of an archive: repeats the simulation with the same digests."""
+
+    spec = fields.Dict(required=True, metadata={"description": "`spec` of the earlier simulation."})
+    provenance = fields.Dict(required=True, metadata={"description": "`provenance` of the earlier simulation."})
+
+
+class SubmissionHeaders(Headers):
+    """Headers of a submission."""
+
+    idempotency_key = Text(
+        r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
+        longest=255,
+        data_key="Idempotency-Key",
+        metadata={"description": "A request with the same key and body gets the first answer again, for a day."},
+    )
+    prefer = fields.String(
+        data_key="Prefer",
+        metadata={
+            "description": f"`wait=N` (RFC 7240): answer at its end, or after N seconds (at most {LONGEST_WAIT})."
+        },
+    )
+
+
+def _measured(description: str) -> fields.Float:
+    return fields.Float(required=True, allow_none=True, metadata={"description": description})
+
+
+class DryRunSchema(Open):
+    """Result of a dry run of a few real steps. What was not measured is null."""
+
+    fits = fields.Boolean(required=True, metadata={"description": "Whether the model loads and fits the dataset."})
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it does not; null if it does."}
+    )
+    dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
+    runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that ran the model."})
+    format = fields.String(required=True, metadata={"description": "Format of the model."})
+    model = fields.Dict(
+        required=True,
+        allow_none=True,
+        keys=fields.String(),
+        metadata={"description": "How the loaded model describes itself: its inputs, outputs, state, library."},
+    )
+    load_seconds = _measured("Seconds in which the model's process loaded the model.")
+    act_seconds = _measured("Median of the seconds of an action.")
+    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first.")
+    memory = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Most bytes that the model's process had in memory, with its libraries."},
+    )
