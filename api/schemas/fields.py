@@ -8,11 +8,15 @@ from typing import Any
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
+from datasets.objectstore import connections
+
 #: The largest integer that every reader of JSON and every database here can hold.
 LARGEST_INTEGER = 2**53 - 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 #: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
 REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
+#: The name of a connection.
+CONNECTION = f"^{connections.NAME}$"
 #: One line of text without control characters.
 LINE = r"^[^\x00-\x1f\x7f]*$"
 

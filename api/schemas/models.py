@@ -5,7 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import NAME, Binary, Flag, Open, Strict, Text
+from api.schemas.fields import CONNECTION, NAME, Binary, Flag, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.submissions import DryRunSchema
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
@@ -158,7 +158,7 @@ class ImportRequest(ModelFields):
         metadata={"description": "The model where it is.", "example": "s3://models/policy.onnx"},
     )
     connection = Text(
-        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        CONNECTION,
         longest=63,
         metadata={
             "description": "Connection of the operator by which it is read; may be left out where only one is possible."

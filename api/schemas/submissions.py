@@ -5,6 +5,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, validates_schema
 
 from api.schemas.fields import (
+    CONNECTION,
     NAME,
     REFERENCE,
     Binary,
@@ -166,13 +167,14 @@ class SubmissionSchema(Strict):
         longest=MODEL_REFERENCE_LENGTH,
         allow_none=True,
         metadata={
-            "description": "A model where it is: an object of an operator's connection. It is read once; the "
-            "simulation waits for that. Excludes `model` and `upload`.",
+            "description": "A model where it is: an object of a connection, a model of an MLflow server, or a file at "
+            "an address that the operator allows. It is read once; the simulation waits for that. Excludes `model` and "
+            "`upload`.",
             "example": "s3://models/policy.onnx",
         },
     )
     connection = Text(
-        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        CONNECTION,
         longest=63,
         allow_none=True,
         metadata={

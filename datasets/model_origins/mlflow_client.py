@@ -223,7 +223,7 @@ class MlflowClient:
             return msgspec.json.decode(answer, type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise OriginFailed(
-                f"The MLflow server {self._server.name} answers {route} with what is no answer."
+                f"The MLflow server {self._server.name} answers {route} with a document that the route does not have."
             ) from None
 
     def _answer(self, method: str, route: str, body: bytes | None = None) -> bytes:

@@ -1,6 +1,6 @@
 """MLflow models: which file or folder of a logged model is taken, by its flavours (`MLmodel`); no I/O.
 
-An `MLmodel` is written by whoever can log to the server, so it is untrusted: parsed without objects and aliases, with
+An `MLmodel` is written by every user of the server, so it is untrusted: parsed without objects and aliases, with
 paths that stay in the model's folder.
 """
 
