@@ -25,6 +25,14 @@ class RuntimeFormat:
     isolation: str
     format: ModelFormat
 
+    def isolation_on(self, dataset_isolation: str | None) -> str:
+        """Return how long a model server lives on a dataset whose definition has this ``isolation``, if any.
+
+        A dataset for measurements of the platform may lower it, but models that start programs do so for each scenario.
+        """
+        lowered = dataset_isolation == "launch" and self.format.start is None
+        return "launch" if lowered else self.isolation
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:

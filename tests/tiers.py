@@ -51,6 +51,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/simulators/test_pytorch_models.py": {
         "*": "needs PyTorch, 5.3 GB; files are recognised in every run, in unit/test_formats.py"
     },
+    "tests/system/test_equal_results.py": {
+        "*": "the libraries of all formats; test_determinism.py and the tests of each format are in every run"
+    },
     "tests/system/test_model_references.py": {"*": "half a minute; contracts/test_model_imports.py is in every run"},
     "tests/system/test_package_indexes.py": {"*": "needs Debian's PyTorch, 270 MB of packages"},
     "tests/simulators/test_wasm_models.py": {

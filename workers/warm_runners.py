@@ -81,8 +81,7 @@ def worker_spec_for(
     dataset_folder = folders.plays / kind.play if kind.play else dataset.folder
     if model_server is None or evaluator is None or not dataset_folder.is_dir():
         return None
-    # A dataset for measurements of the platform may lower the isolation; otherwise the runtime's format decides.
-    isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
+    isolation = format.isolation_on(dataset.definition.get("isolation"))
     return WorkerSpec(
         python=base_interpreter(),
         harness=str(HARNESS),

@@ -327,12 +327,18 @@ class Policy(Fmi2Slave):
 """
 
 
-def test_an_fmu_of_pythonfmu_has_the_results_of_the_baseline_in_python(tmp_path: Path) -> None:
-    (tmp_path / "policy.py").write_text(PYTHONFMU)
+def of_pythonfmu(folder: Path) -> bytes:
+    """Return an FMU of the policy above for cartpole."""
+    (folder / "policy.py").write_text(PYTHONFMU)
     command = [uv.find_uv_bin(), "tool", "run", "--from", "pythonfmu==0.7.0", "pythonfmu", "build", "-f", "policy.py"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run(command, cwd=folder, check=True)
+    return (folder / "Policy.fmu").read_bytes()
+
+
+def test_an_fmu_of_pythonfmu_has_the_results_of_the_baseline_in_python(tmp_path: Path) -> None:
+    model = of_pythonfmu(tmp_path)
     changes = {"format": "fmu", "model_server_site": fmu_site()}
-    with evaluator_pair(spec_of("cartpole", **changes), (tmp_path / "Policy.fmu").read_bytes(), CARTPOLE) as pair:
+    with evaluator_pair(spec_of("cartpole", **changes), model, CARTPOLE) as pair:
         results = [result | {"timing": None} for result in pair.run(0, 6)]
     with evaluator_pair(spec_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), CARTPOLE) as pair:
         assert results == [result | {"timing": None} for result in pair.run(0, 6)]

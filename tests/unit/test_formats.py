@@ -261,3 +261,12 @@ def test_the_table_of_formats_is_up_to_date() -> None:
     text = page.PAGE.read_text()
     assert text == page.page(text), "run `python -m scripts.formats`"
     assert all(f"| {name} |" in text for name in formats.formats())
+
+
+def test_a_dataset_for_measurements_lowers_the_isolation_of_models_but_not_of_programs() -> None:
+    formats_of = {name: runtime.formats for name, runtime in catalogue.runtimes().items()}
+    python, onnx, program = formats_of["python"]["python"], formats_of["onnx"]["onnx"], formats_of["native"]["program"]
+    for dataset, expected in (("launch", "launch"), ("scenario", "scenario"), (None, "scenario")):
+        assert python.isolation_on(dataset) == expected
+        assert program.isolation_on(dataset) == "scenario", "they are started for each scenario"
+        assert onnx.isolation_on(dataset) == "launch"

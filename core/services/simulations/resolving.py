@@ -219,8 +219,7 @@ class Resolver:
                 "record": record,
                 "deadline": definition["deadline"],
                 "dry_run": submission.dry_run,
-                # A dataset that measures the platform itself sets its isolation; otherwise the model's format decides.
-                "isolation": "launch" if definition.get("isolation") == "launch" else None,
+                "isolation": definition.get("isolation"),  # the dataset's, until the model's format is known
                 "batch": int(plan["params"].get("batch", 1)),
             },
         }
@@ -240,7 +239,7 @@ class Resolver:
         described: dict[str, Any] = provenance | {
             "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
             "runtime": {"name": runtime.name, "environment": format.environment.digest},
-            "play": play | {"isolation": play["isolation"] or format.isolation},
+            "play": play | {"isolation": format.isolation_on(play["isolation"])},
         }
         if source is not None:
             described["model"]["source"] = dict(source)

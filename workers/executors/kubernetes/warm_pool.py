@@ -101,7 +101,7 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
             dataset=option.dataset,
             version=dataset.version,
         )
-        isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
+        isolation = format.isolation_on(dataset.definition.get("isolation"))
         world = {name: dataset.definition.get(name) for name in ("simulator", "package")}
         worker_spec = {"format": format.name, "isolation": isolation, "world": world}
         launch = _template_launch(key, options, url)

@@ -1,0 +1,79 @@
+"""Equal requests have equal results, for every format: again, on any number of workers, and after a kill.
+
+The tests of each format also run the same tasks in other orders.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtimes import catalogue, environments, formats
+from tests.cached import ENVIRONMENTS
+from tests.system.format_models import MODELS
+from tests.system.platform_process import PlatformProcess
+from tests.waiting import until
+
+#: Scenarios of each dataset, and parameters that make each of them last long enough to be interrupted.
+SCENARIOS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "cartpole": (60, {"latency_steps": 5}),
+    "noop": (120, {"sleep_ms": 25}),
+}
+#: Seconds for the first simulation of a format, which may install PyTorch.
+FIRST = 900.0
+
+
+@pytest.fixture(scope="module")
+def mortal_platform(prepared_environments: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+    """A platform whose runners may be killed."""
+    process = PlatformProcess(tmp_path_factory.mktemp("mortal"))
+    try:
+        yield process.start()
+    finally:
+        process.stop()
+
+
+def prepared(format: str) -> None:
+    runtime = next(runtime for runtime in catalogue.runtimes().values() if format in runtime.formats)
+    environments.prepare(runtime.formats[format].environment, ENVIRONMENTS, lambda message, fraction: None)
+
+
+def test_every_format_has_a_model_here() -> None:
+    assert set(MODELS) == set(formats.formats())
+
+
+@pytest.mark.parametrize("format", sorted(MODELS))
+def test_equal_requests_have_equal_results_on_any_number_of_workers_and_after_a_kill(
+    format: str, mortal_platform: PlatformProcess, tmp_path: Path
+) -> None:
+    platform, made = mortal_platform, MODELS[format]
+    prepared(format)
+    count, params = SCENARIOS[made.dataset]
+    fields: dict[str, Any] = {"dataset": made.dataset, "params": dict(params), "seed": 5, "record": "none"}
+    fields |= {"model": made.make(tmp_path), "filename": made.filename}
+
+    def digest(id: str, timeout: float = 240.0) -> str:
+        ended = platform.wait_for_end(id, timeout)
+        assert ended["state"] == "succeeded", ended["reason"]
+        assert ended["tasks"] == {"total": count, "done": count, "failed": 0}
+        return str(platform.summary(id)["results_digest"])
+
+    def begin(workers: int) -> dict[str, Any]:
+        return platform.submit(**fields, workers=workers, scenarios={"range": [0, count]})
+
+    first = begin(1)
+    assert first["model"]["format"] == format
+    expected = digest(first["id"], FIRST)
+    assert len({str(result["metrics"]) for result in platform.results(first["id"])}) > 2
+
+    for workers in (1, 2, 3):
+        assert digest(begin(workers)["id"]) == expected, f"on {workers} workers"
+
+    killed = begin(2)["id"]
+    until(lambda: platform.get(killed)["tasks"]["done"] > 0, message="no task has been done")
+    assert platform.get(killed)["state"] == "running", "it has ended before the kill"
+    for role in ("evaluator", "runner"):
+        platform.kill(role, random.Random(format))
+    assert digest(killed) == expected, "after kills of an evaluator and of a runner"
