@@ -34,7 +34,9 @@ STORE_WAIT = 2.0
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open the database, stores and notifier of the settings, and build the services; the schema must be current."""
     from core.notifications.redis_notifier import RedisNotifier, embedded
+    from core.services.datasets.map_conversion import MapLimits
     from core.services.platform import PlatformOptions, build
+    from runtimes.converters.confined_converter import ConverterLimits
     from runtimes.dependencies.installer import InstallerOptions
     from workers.executors.registry import load_executor_configs, with_gangs, with_own_environments
 
@@ -64,6 +66,11 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             max_upload=settings.max_upload,
             max_resumable=settings.max_resumable,
             max_dataset=settings.max_dataset,
+            maps=MapLimits(
+                largest=settings.max_map,
+                edges=settings.max_map_edges,
+                converter=ConverterLimits(sandbox=settings.sandbox == "auto"),
+            ),
             disk_floor=settings.disk_floor,
             uploads_per_caller=settings.uploads_per_caller,
             dry_runs=settings.dry_runs,

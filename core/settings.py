@@ -95,6 +95,10 @@ class Settings:
     #: Most bytes of a dataset that are copied into the object store: the unpacked files of an archive, or its uploads.
     #: Objects of a bucket are not copied and have no limit.
     max_dataset: int = 1 << 40
+    #: Most bytes of a map of a dataset (OpenDRIVE, OpenStreetMap and others), unpacked.
+    max_map: int = 64 << 20
+    #: Most edges for cars of the network that is made of a map; each scenario of it reads them all.
+    max_map_edges: int = 20_000
     #: Free bytes of the disks of ``home`` and of an object store in a folder, below which uploads, models and
     #: registrations are answered 507 while running simulations continue. 0: 2 % of the disk, between 1 and 10 GiB, at
     #: most an eighth of the disk.

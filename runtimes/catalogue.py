@@ -12,8 +12,8 @@ from runtimes.environments import Environment
 from runtimes.harness.models.base import ModelFormat
 
 FOLDER = Path(__file__).parent
-#: Locks of the environments of model servers and of simulators, one file each; `scripts.lock` writes them.
-MODEL_SERVERS, SIMULATORS = FOLDER / "model_servers", FOLDER / "simulators"
+#: Locks of the environments of model servers, simulators and converters, one file each; `scripts.lock` writes them.
+MODEL_SERVERS, SIMULATORS, CONVERTERS = FOLDER / "model_servers", FOLDER / "simulators", FOLDER / "converters"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +87,12 @@ def model_server(environment: str) -> Environment:
 def simulators() -> Mapping[str, Environment]:
     """Return the environment of every simulator by name."""
     return {path.stem: _environment(path) for path in sorted(SIMULATORS.glob("*.lock"))}
+
+
+@functools.cache
+def converters() -> Mapping[str, Environment]:
+    """Return the environment of every program that converts users' files, by name."""
+    return {path.stem: _environment(path) for path in sorted(CONVERTERS.glob("*.lock"))}
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
 
-An environment of model servers has the packages of its formats and of the harness; an environment of a simulator has
-the packages of `runtimes/simulators/NAME.in`. Without names, all locks are written. Pins stay unless ``-- --upgrade``.
+An environment of model servers has the packages of its formats and of the harness; an environment of a simulator or of
+a converter has the packages of its NAME.in in `runtimes/simulators` or `runtimes/converters`. Without names, all locks
+are written. Pins stay unless ``-- --upgrade``.
 `scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is written each time.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 import uv
 
 from runtimes import formats
-from runtimes.catalogue import MODEL_SERVERS, SIMULATORS
+from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, SIMULATORS
 
 BOOTSTRAP = Path("scripts/uv.txt")
 #: Packages that the harness itself imports in every environment.
@@ -29,7 +30,8 @@ def requirements() -> Mapping[Path, str]:
         MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *packages})) + "\n"
         for name, packages in formats.packages().items()
     }
-    return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sorted(SIMULATORS.glob("*.in"))}
+    sources = (*sorted(SIMULATORS.glob("*.in")), *sorted(CONVERTERS.glob("*.in")))
+    return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sources}
 
 
 def bootstrap() -> str:

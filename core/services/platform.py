@@ -13,6 +13,7 @@ from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.file_sources import Sources
+from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
@@ -99,6 +100,7 @@ class PlatformOptions:
     max_unpacked: int = 4 << 30
     max_resumable: int = 64 << 30
     max_dataset: int = 1 << 40
+    maps: MapLimits = field(default_factory=MapLimits)
     disk_floor: int = 0
     uploads_per_caller: int = 500
     dry_runs: int = 16
@@ -189,8 +191,8 @@ def build(
             uploads,
             sources,
             datasets,
-            home / "scratch",
-            RegistrationLimits(largest=options.max_dataset, floor=floor),
+            home,
+            RegistrationLimits(largest=options.max_dataset, floor=floor, maps=options.maps),
         ),
         disk_floor=floor,
         store_health=store_health,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset
+from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions.scenarios import DESCRIPTION, SCENARIOS, non_blank, validated
 
 #: Seconds for which a folder is kept after its last use.
@@ -34,8 +35,13 @@ def ready(plays: Path, name: str) -> bool:
     return True
 
 
-def create(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
-    """Create the folder unless it exists, and return it. It appears atomically and is read-only."""
+def create(
+    plays: Path, name: str, built_in: Dataset, scenarios: Path, networks: Mapping[str, Path] | None = None
+) -> Path:
+    """Create the folder unless it exists, and return it. It appears atomically and is read-only.
+
+    ``networks``: those of the dataset's own maps, by name.
+    """
     target = path_of(plays, name)
     if ready(plays, name):
         return target
@@ -48,9 +54,13 @@ def create(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
                 copy = draft / entry["path"]
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(built_in.folder / entry["path"], copy)
+        maps = {}
+        for map_name, network in (networks or {}).items():
+            shutil.copyfile(network, draft / "nets" / f"{map_name}.net.xml")
+            maps[map_name] = StreetNetwork.read(network)
         with open(scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
             # Validated here again, because a simulator is about to read the scenarios.
-            for scenario in validated(non_blank(source), built_in.name):
+            for scenario in validated(non_blank(source), built_in.name, maps):
                 file.write(json.dumps(scenario).encode() + b"\n")
         for folder, _, files in os.walk(draft):
             for name in files:

@@ -7,13 +7,14 @@ allowed.
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from datasets.catalogue import Dataset, datasets
+from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import file_names
 from errors import BadScenario
 
@@ -23,13 +24,30 @@ DESCRIPTION, LONGEST = "dataset.json", 64 << 10
 LINE, MOST = 16 << 10, 100_000
 
 
+class MapFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A map among the files of a dataset, and the name by which scenarios call it; `format` is found if left out."""
+
+    file: str
+    name: str
+    format: str = ""
+
+
+class Generation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Scenarios that the platform draws: how many on each map, from which seed."""
+
+    count: int = 200
+    seed: int = 0
+
+
 class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A user's `dataset.json`."""
 
     extends: str
-    scenarios: str
+    scenarios: str = ""
     title: str = ""
     description: str = ""
+    maps: tuple[MapFile, ...] = ()
+    generate: Generation | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +91,12 @@ _EVENTS = (
     "hurried_major",
     "late_pedestrian",
 )
+
+#: The dataset whose scenarios may take place on maps of users, the names of maps, and the most of them.
+WITH_MAPS, MAP_NAME, MOST_MAPS = "car_street", re.compile(r"[a-z][a-z0-9_]{0,39}"), 100
+#: The folder of a version with what the platform made of its maps: networks, scenarios, reports.
+CONVERTED = "converted"
+GENERATED = f"{CONVERTED}/scenarios.ndjson"
 
 #: Lanes of highway-fast-v0 where a scenario does not set `lanes_count`.
 LANES = 3
@@ -136,6 +160,7 @@ FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
         "trigger": FieldRule(kind="float", low=0.0, high=10_000.0),
         "limit": FieldRule(kind="float", low=1.0, high=60.0, required=True),
         "time_limit": FieldRule(kind="float", low=1.0, high=600.0, required=True),
+        "radius": FieldRule(kind="float", low=50.0, high=5_000.0),
     },
 }
 
@@ -146,15 +171,58 @@ def parse_description(raw: bytes) -> Description:
         description = msgspec.json.decode(raw, type=Description)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadScenario(
-            f"{DESCRIPTION} cannot be read: {error}. It has `extends` and `scenarios`, and may have `title` and"
-            " `description`; simulators, interfaces, metrics and parameters come from the dataset that it extends."
+            f"{DESCRIPTION} cannot be read: {error}. It has `extends` and `scenarios` (or `maps`), and may have"
+            " `title` and `description`; simulators, interfaces, metrics and parameters come from the dataset that it"
+            " extends."
         ) from None
     if description.extends not in FIELDS or description.extends not in datasets():
         allowed = ", ".join(sorted(FIELDS))
         raise BadScenario(f"{DESCRIPTION}: `extends` is one of {allowed}; not {description.extends!r:.80}.")
     if len(description.title) > 200 or len(description.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
+    if description.maps or description.generate is not None:
+        return _with_maps(description)
+    if not description.scenarios:
+        raise BadScenario(f"{DESCRIPTION}: `scenarios` is missing: the file with a scenario on each line.")
     return msgspec.structs.replace(description, scenarios=file_names.validated(description.scenarios))
+
+
+def _with_maps(description: Description) -> Description:
+    """Return the description of a dataset with maps, its names validated. Raise BadScenario."""
+    if description.extends != WITH_MAPS:
+        raise BadScenario(f"{DESCRIPTION}: `maps` are for datasets that extend {WITH_MAPS}.")
+    if not 1 <= len(description.maps) <= MOST_MAPS:
+        raise BadScenario(f"{DESCRIPTION}: `maps` lists 1 to {MOST_MAPS} maps; register several datasets for more.")
+    names = [entry.name for entry in description.maps]
+    for name in names:
+        if not MAP_NAME.fullmatch(name):
+            raise BadScenario(
+                f"{DESCRIPTION}: {name!r:.80} is not a name of a map; it has lower-case letters, digits and _, begins"
+                " with a letter and has up to 40 characters."
+            )
+        if name in _STREETS:
+            raise BadScenario(f"{DESCRIPTION}: the street {name} is built in; give the map another name.")
+        if names.count(name) > 1:
+            raise BadScenario(f"{DESCRIPTION}: two maps have the name {name}.")
+    if description.scenarios and description.generate is not None:
+        raise BadScenario(f"{DESCRIPTION}: it has `scenarios` or `generate`, not both.")
+    generate = description.generate or Generation()
+    if not 1 <= generate.count <= MOST // len(names) or not 0 <= generate.seed < 2**31:
+        raise BadScenario(
+            f"{DESCRIPTION}: `generate.count` is 1 to {MOST // len(names):,} for each of {len(names)} maps, and"
+            " `generate.seed` 0 to 2147483647."
+        )
+    return msgspec.structs.replace(
+        description,
+        scenarios=file_names.validated(description.scenarios) if description.scenarios else GENERATED,
+        maps=tuple(msgspec.structs.replace(entry, file=file_names.validated(entry.file)) for entry in description.maps),
+        generate=None if description.scenarios else generate,
+    )
+
+
+def network_path(name: str) -> str:
+    """Return the path, within a version, of the network that was made of a map."""
+    return f"{CONVERTED}/{name}.net.xml"
 
 
 def non_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -162,10 +230,18 @@ def non_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in lines if len(line) > LINE or line.strip())
 
 
-def validated(lines: Iterable[bytes], extends: str) -> Iterator[dict[str, Any]]:
-    """Yield each scenario as a dict; raise BadScenario with the line's number for an invalid scenario."""
+def validated(
+    lines: Iterable[bytes], extends: str, maps: Mapping[str, StreetNetwork] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield each scenario as a dict; raise BadScenario with the line's number for an invalid scenario.
+
+    ``maps``: networks of the dataset's own maps, by name.
+    """
     allowed = {**COMMON, **FIELDS[extends]}
     semantic_check = _SEMANTIC_CHECKS.get(extends)
+    if maps:
+        allowed |= _map_rules(maps)
+        semantic_check = functools.partial(_check_on_map, maps)
     for number, line in enumerate(lines, 1):
         try:
             if len(line) > LINE:
@@ -215,25 +291,51 @@ def _check_members(value: Mapping[str, Any], rules: Mapping[str, FieldRule], pre
 
 
 @functools.cache
-def _network(street: str) -> Any:
-    """Return the parsed road network of a street."""
-    from datasets.catalogue.car_street.scenarios import StreetNetwork
+def _network(street: str) -> StreetNetwork:
+    """Return the parsed road network of a built-in street."""
+    return StreetNetwork.read(datasets()["car_street"].folder / "nets" / f"{street}.net.xml")
 
-    return StreetNetwork.of((datasets()["car_street"].folder / "nets" / f"{street}.net.xml").read_text())
+
+def _map_rules(maps: Mapping[str, StreetNetwork]) -> Mapping[str, FieldRule]:
+    """Return the rules of members that differ for datasets with maps: names of edges are those of the map."""
+    rules = FIELDS[WITH_MAPS]
+    edge = FieldRule(kind="string", low=1, high=200)
+    return {
+        "street": replace(rules["street"], choices=(*maps, *_STREETS)),
+        "route": replace(rules["route"], low=1, items=edge),
+    }
+
+
+def _check_on_map(maps: Mapping[str, StreetNetwork], scenario: Mapping[str, Any]) -> None:
+    """Check a scenario of a dataset with maps."""
+    network = maps.get(scenario["street"])
+    if network is None:
+        _check_route(scenario)
+        return
+    if scenario.get("pedestrians") or scenario["event"] == "late_pedestrian":
+        raise ValueError("`pedestrians`: converted maps have no pavements and crossings, and so no pedestrians")
+    _check_route_on(network, scenario)
 
 
 def _check_route(scenario: Mapping[str, Any]) -> None:
-    """Check that a route follows connected edges of its street, and that its start lane leads to the next edge."""
-    network = _network(scenario["street"])
+    """Check that a route follows connected edges of its built-in street, and that its start lane leads along it."""
+    _check_route_on(_network(scenario["street"]), scenario)
+
+
+def _check_route_on(network: StreetNetwork, scenario: Mapping[str, Any]) -> None:
     route, start = scenario["route"], scenario["start"]
+    first = route[0]
     for edge, next_edge in pairwise(route):
         if edge not in network.lengths or next_edge not in network.onward(edge):
             raise ValueError(f"`route`: {edge} is not connected to {next_edge} on {scenario['street']}")
-    lanes = network.leading(route[0], route[1])
+    if first not in network.lengths:
+        raise ValueError(f"`route`: there is no road {first} for cars on {scenario['street']}")
+    lanes = network.leading(first, route[1]) if len(route) > 1 else list(range(network.lanes[first]))
     if start["lane"] not in lanes:
-        raise ValueError(f"`start.lane`: on {route[0]} only the lanes {', '.join(map(str, lanes))} lead to {route[1]}")
-    if start["pos"] > network.lengths[route[0]]:
-        raise ValueError(f"`start.pos`: {route[0]} is {network.lengths[route[0]]:g} m long")
+        leads = f"lead to {route[1]}" if len(route) > 1 else "are for cars"
+        raise ValueError(f"`start.lane`: on {first} only the lanes {', '.join(map(str, lanes))} {leads}")
+    if start["pos"] > network.lengths[first]:
+        raise ValueError(f"`start.pos`: {first} is {network.lengths[first]:g} m long")
 
 
 def _check_initial_lane(scenario: Mapping[str, Any]) -> None:
@@ -264,6 +366,8 @@ def extend(built_in: Dataset, *, name: str, version: str, digest: str, descripti
         "files": [],
         "extends": built_in.name,
     }
+    if maps := description.get("maps"):
+        own["maps"] = maps
     definition = dict(built_in.definition) | own
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 

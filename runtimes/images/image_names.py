@@ -59,9 +59,9 @@ def images() -> dict[str, Image]:
         Image(name="server", description="Windtunnel's server: every role, and the runner", sources=SERVER),
         Image(
             name="jobs",
-            description="Windtunnel's server with the simulators that draw replays",
+            description="Windtunnel's server with the simulators that draw replays and the converters of maps",
             sources=SERVER,
-            brings=tuple(simulators.values()),
+            brings=(*simulators.values(), *catalogue.converters().values()),
         ),
     ]
     model_servers = {

@@ -17,7 +17,7 @@ FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
 @pytest.fixture(scope="session")
 def prepared_environments() -> None:
     """Prepare the environments that these tests use, once per machine, so that no test waits for a download."""
-    specs = [*catalogue.simulators().values()]
+    specs = [*catalogue.simulators().values(), *catalogue.converters().values()]
     specs += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
     for environment in specs:
         environments.prepare(environment, ENVIRONMENTS, lambda message, fraction: None)

@@ -4,12 +4,14 @@ The job may be killed at any point: the next attempt deletes what the previous o
 not visible before it is complete.
 """
 
+import heapq
 import json
 import logging
 import secrets
 import sqlite3
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -23,10 +25,12 @@ import msgspec
 from core.domain.full_disks import is_disk_full
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
+from core.services.datasets.dataset_maps import DatasetMaps, converted
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.manifest_index import ManifestIndex
+from core.services.datasets.map_conversion import MapConversion, MapLimits
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
@@ -36,7 +40,9 @@ from datasets.versions import external_sort, file_names, manifest_object, scenar
 from datasets.versions.archives import ByteSource, files_of
 from datasets.versions.external_sort import Sorter
 from datasets.versions.manifest import ManifestEntry, decode, encode, lines
+from datasets.versions.manifest_object import ManifestSummary
 from datasets.versions.packs import SourceFile, pack
+from datasets.versions.scenarios import Description
 from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
 
 logger = logging.getLogger(__name__)
@@ -60,6 +66,7 @@ class RegistrationLimits:
     #: Memory of the sort by path.
     sort_memory: int = external_sort.HELD
     floor: DiskFloor = field(default_factory=DiskFloor)
+    maps: MapLimits = field(default_factory=MapLimits)
 
 
 class ClaimLost(Exception):
@@ -76,16 +83,18 @@ class DatasetRegistration:
         uploads: Uploads,
         sources: Sources,
         versions: Datasets,
-        scratch: Path,
+        home: Path,
         limits: RegistrationLimits | None = None,
     ) -> None:
+        """``home``: the folder with this machine's scratch files and environments."""
         self._database = database
         self._objects = objects
         self._uploads = uploads
         self._sources = sources
         self._versions = versions
-        self._scratch = scratch
+        self._scratch = home / "scratch"
         self._limits = limits or RegistrationLimits()
+        self._maps = MapConversion(home / "environments", self._scratch, self._limits.maps)
 
     def register(self, id: str) -> None:
         """Register a version, unless another job has claimed it or it has ended."""
@@ -153,6 +162,7 @@ class _Attempt:
         self._held_at = 0.0
         self._files = self._bytes = self._checked_at = 0
         self._uploads: list[str] = []
+        self._message = ""
         self._located = False  # whether a file was read and located in a bucket
 
     @property
@@ -170,14 +180,15 @@ class _Attempt:
         self._uploads = uploads_of(source)
         self._job._scratch.mkdir(parents=True, exist_ok=True)
         with self._sorted(self._entries(row, source)) as entries:
-            manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
-            self._add_reference(manifest)
-            self._add_reference(manifest_object.index_of(manifest))
-            written = manifest_object.write(self._objects, manifest, entries)
+            manifest, written = self._written(entries)
         if written.files == 0:
             raise Invalid("The source contains no files.")
+        description, maps = self._description(manifest), DatasetMaps()
+        if description is not None and description.maps:
+            maps = self._convert(manifest, description)
+            manifest, written = self._with_derived(manifest, maps.files)
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        values["described"] = self._description(manifest)
+        values["described"] = self._described(manifest, description, maps)
 
         def finish(c: Connection) -> Any:
             return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
@@ -375,7 +386,50 @@ class _Attempt:
             etag=listed.etag,
         )
 
+    # -- maps
+
+    def _convert(self, manifest: str, description: Description) -> DatasetMaps:
+        """Convert the maps of a dataset."""
+
+        def read(path: str) -> Iterator[bytes]:
+            entry = manifest_object.find(self._objects, manifest, path)
+            if entry is None:
+                raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(path)}.")
+            return self._job._sources.read(entry)
+
+        return converted(description, self._job._maps, read, self._report_progress)
+
+    def _with_derived(self, manifest: str, files: Iterable[SourceFile]) -> tuple[str, ManifestSummary]:
+        """Add files that the platform made to a version; return the manifest that replaces the given one."""
+        derived = sorted(self._packed(files), key=lambda entry: entry.path.encode())
+        written = self._written(self._merged(manifest, derived))
+        for object in (manifest, manifest_object.index_of(manifest)):
+            self._objects.delete(object)
+            self._database.write(lambda c, object=object: store.forget(c, self._id, object))  # type: ignore[misc]
+        return written
+
+    def _merged(self, manifest: str, derived: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
+        """Yield the files that were sent and those that the platform made of them, by path."""
+
+        def sent() -> Iterator[ManifestEntry]:
+            for entry in manifest_object.read(self._objects, manifest):
+                if entry.path.casefold().split("/")[0] == scenarios.CONVERTED:
+                    raise BadScenario(
+                        f"The platform writes the folder {scenarios.CONVERTED}/ of a dataset with maps; remove it from"
+                        " the source."
+                    )
+                yield entry
+
+        return heapq.merge(sent(), derived, key=lambda entry: entry.path.encode())
+
     # -- manifest and description
+
+    def _written(self, entries: Iterable[ManifestEntry]) -> tuple[str, ManifestSummary]:
+        """Write a manifest; return its key and summary."""
+        manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
+        self._add_reference(manifest)
+        self._add_reference(manifest_object.index_of(manifest))
+        return manifest, manifest_object.write(self._objects, manifest, entries)
 
     @contextmanager
     def _sorted(self, entries: Iterator[ManifestEntry]) -> Iterator[Iterator[ManifestEntry]]:
@@ -391,38 +445,55 @@ class _Attempt:
                 neighbours.add(key, path.decode())
             yield (decode(line) for _, line in by_path)
 
-    def _description(self, manifest: str) -> str | None:
-        """Return the validated dataset.json with the number of scenarios as JSON; None if the version has none."""
+    def _description(self, manifest: str) -> Description | None:
+        """Return the validated dataset.json; None if the version has none."""
         entry = manifest_object.find(self._objects, manifest, scenarios.DESCRIPTION)
         if entry is None:
             return None
         if entry.size > scenarios.LONGEST:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
-        description = scenarios.parse_description(b"".join(self._job._sources.read(entry)))
+        return scenarios.parse_description(b"".join(self._job._sources.read(entry)))
+
+    def _described(self, manifest: str, description: Description | None, maps: DatasetMaps) -> str | None:
+        """Return the description with the number of scenarios, which are validated, as JSON; None without one."""
+        if description is None:
+            return None
         listed = manifest_object.find(self._objects, manifest, description.scenarios)
         if listed is None:
             raise BadScenario(
                 f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(description.scenarios)}."
             )
         scenario_lines = scenarios.non_blank(lines(self._job._sources.read(listed), scenarios.LINE))
-        tasks = sum(1 for _ in scenarios.validated(scenario_lines, description.extends))
-        if tasks == 0:
+        validated = scenarios.validated(scenario_lines, description.extends, maps.networks)
+        counts = Counter(scenario.get("street") for scenario in validated)
+        if not counts:
             raise BadScenario("The dataset contains no scenarios.")
-        return json.dumps(msgspec.to_builtins(description) | {"tasks": tasks})
+        own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
+        if maps.reports:
+            reports = [{**report, "scenarios": counts[report["name"]]} for report in maps.reports]
+            own |= {"maps": reports, "generate": msgspec.to_builtins(description.generate)}
+        return json.dumps(own | {"tasks": counts.total()})
 
     def _add_reference(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
             raise ClaimLost
 
-    def _report_progress(self) -> None:
+    def _report_progress(self, message: str = "") -> None:
         """Store the progress at most every PROGRESS_INTERVAL, and renew the protection of the uploads."""
         now = time.monotonic()
-        if now - self._reported_at < PROGRESS_INTERVAL:
+        if now - self._reported_at < PROGRESS_INTERVAL and message == self._message:
             return
+        self._message = message
         self._reported_at = now
         if now - self._held_at > HELD / 4:
             self._held_at = now
             self._database.write(lambda c: hold(c, self._uploads, self._database.now(c)), durable=False)
-        progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
+        progress: dict[str, Any] = {
+            "files": self._files,
+            "bytes": self._bytes,
+            "rate": self._bytes / max(0.001, now - self._began),
+        }
+        if message:
+            progress["message"] = message
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
             raise ClaimLost

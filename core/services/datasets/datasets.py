@@ -151,9 +151,12 @@ class Datasets:
             return frozen
         shipped = datasets()[base]
         own = {name: dataset.definition[name] for name in ("title", "description", "tasks")}
+        said = own | {"scenarios": dataset.definition["listed"]}
+        if maps := dataset.definition.get("maps"):
+            said["maps"] = [{"name": entry["name"]} for entry in maps]
         return frozen | {
             "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
-            "said": own | {"scenarios": dataset.definition["listed"]},
+            "said": said,
         }
 
     @staticmethod
@@ -180,13 +183,17 @@ class Datasets:
         return rows[:limit], after + limit if len(rows) > limit else None
 
     def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
-        entry = manifest_object.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
+        described = json.loads(row.described)
+        entry = manifest_object.find(self._objects, row.manifest, described["scenarios"])
         assert entry is not None, "registration has checked that the scenarios exist"
+        dropped = {entry["name"]: entry["dropped"] for entry in described.get("maps", ())}
         for number, line in enumerate(non_blank(lines(self._sources.read(entry)))):
             if number >= after + limit:
                 return
             if number >= after:
-                yield {"index": number, **json.loads(line)}
+                scenario = {"index": number, **json.loads(line)}
+                street = scenario.get("street")
+                yield scenario | ({"dropped": dropped[street]} if street in dropped else {})
 
     def entry(self, ref: str, path: str) -> ManifestEntry:
         """Return the manifest entry of a file. Raise UnknownFile."""

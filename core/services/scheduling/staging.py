@@ -27,6 +27,7 @@ from core.store.database import Connection, Database
 from datasets.nodecache.model_files import StoredModel
 from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
 from datasets.versions import scenario_folder
+from datasets.versions.scenarios import network_path
 from errors import (
     BadArchive,
     BadRequirements,
@@ -118,7 +119,9 @@ class Staging:
         digest = dataset["digest"]
         if not scenario_folder.ready(self._plays, name):
             tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=say)
-            scenario_folder.create(self._plays, name, shipped, tree / dataset["said"]["scenarios"])
+            said = dataset["said"]
+            networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
+            scenario_folder.create(self._plays, name, shipped, tree / said["scenarios"], networks)
         return scenario_folder.path_of(self._plays, name)
 
     def prefetch(self, id: str) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from typing import Any
-from xml.etree import ElementTree
 
 from datasets.catalogue.car_street.blueprints import CYCLE
+from datasets.catalogue.car_street.street_network import StreetNetwork
 
 DENSITIES = ("sparse", "medium", "dense")
 MIXES = ("mixed", "rough")
@@ -73,58 +73,6 @@ FAMILIES = (
         pedestrians=(10, 15, 20),
     ),
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreetNetwork:
-    """A street network as far as routes depend on it, by edge."""
-
-    #: Metres, m/s, the junction at the end, the number of lanes for cars.
-    lengths: Mapping[str, float]
-    limits: Mapping[str, float]
-    ends: Mapping[str, str]
-    lanes: Mapping[str, int]
-    #: (Edge, lane from the right, next edge).
-    connections: frozenset[tuple[str, int, str]]
-    #: Junctions with traffic lights.
-    signalled: frozenset[str]
-
-    @classmethod
-    def of(cls, text: str) -> "StreetNetwork":
-        """Parse a network file's text."""
-        root = ElementTree.fromstring(text)
-        lengths, limits, ends, lanes, first = {}, {}, {}, {}, {}
-        for edge in root.iter("edge"):
-            if edge.get("function") is None:
-                drivable = [lane for lane in edge.iter("lane") if lane.get("allow") != "pedestrian"]
-                name = edge.attrib["id"]
-                lengths[name] = float(drivable[0].attrib["length"])
-                limits[name] = float(drivable[0].attrib["speed"])
-                ends[name] = edge.attrib["to"]
-                lanes[name] = len(drivable)
-                first[name] = int(drivable[0].attrib["index"])
-        connections = frozenset(
-            (turn.attrib["from"], int(turn.attrib["fromLane"]) - first[turn.attrib["from"]], turn.attrib["to"])
-            for turn in root.iter("connection")
-            if turn.attrib["from"] in lengths and turn.attrib["to"] in lengths and turn.get("dir") != "t"
-        )
-        signalled = [node.attrib["id"] for node in root.iter("junction") if node.get("type") == "traffic_light"]
-        return cls(
-            lengths=lengths,
-            limits=limits,
-            ends=ends,
-            lanes=lanes,
-            connections=frozenset(connection for connection in connections if connection[1] >= 0),
-            signalled=frozenset(signalled),
-        )
-
-    def onward(self, edge: str) -> list[str]:
-        """Return the edges that follow an edge."""
-        return sorted({onto for start, _, onto in self.connections if start == edge})
-
-    def leading(self, edge: str, onto: str) -> list[int]:
-        """Return the lanes, from the right, that lead onto an edge."""
-        return sorted({lane for start, lane, end in self.connections if start == edge and end == onto})
 
 
 def routes_from(network: StreetNetwork, first: str, edges: int) -> Iterator[tuple[str, ...]]:

@@ -6,6 +6,9 @@ from .engine import EGO, sumo
 from .street import Shape, Street
 from .traffic import describe
 
+#: SUMO's signal states from the most restrictive to the most permissive; "s": right turns after a stop, "o": off.
+LIGHTS = "rusyog"
+
 
 def rounded(shape: Shape) -> list[list[float]]:
     """Return a polyline for JSON, rounded to centimetres."""
@@ -51,7 +54,7 @@ def frame(street: Street, persons: list[str]) -> dict[str, Any]:
         if path.light is not None:
             state = states[path.light][path.light_index].lower()
             # For a lane with several paths, show the most permissive state.
-            if path.lane not in lights or "ruyg".index(state) > "ruyg".index(lights[path.lane]):
+            if path.lane not in lights or LIGHTS.index(state) > LIGHTS.index(lights[path.lane]):
                 lights[path.lane] = state
     collisions = [
         {"with": collision.victim if collision.collider == EGO else collision.collider, "type": collision.type}

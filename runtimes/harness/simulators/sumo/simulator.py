@@ -82,7 +82,11 @@ class SumoSimulator:
         self._route: tuple[str, ...] = tuple(spec["route"])
         start = spec["start"]
         lane = self.street.edges[self._route[0]][start["lane"]]
-        traffic = Traffic(self.street, rng)
+        # Of a town, only the surroundings of the route have traffic, or the ego would rarely meet a vehicle.
+        radius = spec.get("radius")
+        around = self.street.around(self._route, radius) if radius is not None else None
+        self._scenery = around.street if around is not None else self.street
+        traffic = Traffic(self.street, rng, around.edges if around is not None else None)
         shift_lights(self.street, rng)
         traffic.add_ego(self._route, lane.rsplit("_", 1)[1], start["pos"], start["speed"])
         plan = EventPlan(
@@ -336,11 +340,11 @@ class SumoSimulator:
 
     def scene(self) -> dict[str, Any]:
         """Return the street's static shapes for a replay."""
-        return replay_frames.scene(self.street)
+        return replay_frames.scene(self._scenery)
 
     def frame(self) -> dict[str, Any]:
         """Return the current state for a replay."""
-        return replay_frames.frame(self.street, self._traffic.persons) | {
+        return replay_frames.frame(self._scenery, self._traffic.persons) | {
             "time": round(self._steps * DT, 1),
             "limit": round(self._limit, 2),
             "outcome": self._outcome,

@@ -1,7 +1,7 @@
 """Street network, read from a SUMO network file: lanes, paths through junctions, right of way, crossings, lights."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from xml.etree import ElementTree
@@ -76,6 +76,33 @@ class Street:
         """Internal lane -> its path, and its distance in metres from the path's start."""
         return {lane: (path, before) for path in self.paths.values() for lane, before in path.pieces}
 
+    def around(self, route: tuple[str, ...], radius: float) -> "Surroundings":
+        """Return the part of the street within ``radius`` metres of the bounding box of a route."""
+        shapes = [self.lanes[lane].shape for edge in route for lane in self.edges[edge]]
+        xs, ys = [x for shape in shapes for x, _ in shape], [y for shape in shapes for _, y in shape]
+        west, south, east, north = min(xs) - radius, min(ys) - radius, max(xs) + radius, max(ys) + radius
+
+        def within(shape: Shape) -> bool:
+            return (
+                min(x for x, _ in shape) <= east
+                and max(x for x, _ in shape) >= west
+                and min(y for _, y in shape) <= north
+                and max(y for _, y in shape) >= south
+            )
+
+        near = {edge: within(self.lanes[lanes[0]].shape) for edge, lanes in self.edges.items()}
+        paths = {key: path for key, path in self.paths.items() if near[self.lanes[key[0]].edge]}
+        street = replace(
+            self,
+            lanes={lane.id: lane for lane in self.lanes.values() if lane.internal or near[lane.edge]},
+            paths=paths,
+            crosswalks=tuple(crosswalk for crosswalk in self.crosswalks if within(crosswalk.shape)),
+            pavements={name: pavement for name, pavement in self.pavements.items() if within(pavement[1])},
+            lights=tuple(sorted({path.light for path in paths.values() if path.light})),
+            junctions={name: shape for name, shape in self.junctions.items() if within(shape)},
+        )
+        return Surroundings(tuple(edge for edge in self.edges if near[edge]), street)
+
     def path(self, lane: str, onto: str) -> JunctionPath | None:
         """Return the path from a lane onto an edge; if there is none, the path from another lane of the same edge."""
         path = self.paths.get((lane, onto))
@@ -102,6 +129,14 @@ class Street:
         raise ValueError("an empty route has no positions")
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The part of a large street around a route: its edges, and a street that has its shapes only, for replays."""
+
+    edges: tuple[str, ...]
+    street: Street
+
+
 def points(text: str) -> Shape:
     """Parse "x,y x,y"; a z coordinate is ignored."""
     return tuple((float(pair.split(",")[0]), float(pair.split(",")[1])) for pair in text.split())
@@ -116,6 +151,13 @@ def link_of(internal: str) -> int:
     """Return the link index of an internal lane: ``:j_4_1`` is the second lane of link 4, so link 5."""
     _, link, lane = internal.rsplit("_", 2)
     return int(link) + int(lane)
+
+
+def permits_cars(lane: Mapping[str, str]) -> bool:
+    """Return whether a lane's `allow` and `disallow` permit passenger cars."""
+    if (allowed := lane.get("allow")) is not None:
+        return bool({"passenger", "all"}.intersection(allowed.split()))
+    return not {"passenger", "all"}.intersection(lane.get("disallow", "").split())
 
 
 def read(network: Path) -> Street:
@@ -159,7 +201,7 @@ def _lanes(
         if edge.get("function") not in (None, "internal"):
             continue
         name = edge.attrib["id"]
-        drivable = [lane.attrib for lane in edge.iter("lane") if lane.get("allow") != "pedestrian"]
+        drivable = [lane.attrib for lane in edge.iter("lane") if permits_cars(lane.attrib)]
         for lane in edge.iter("lane"):
             if lane.get("allow") == "pedestrian":
                 shape = points(lane.attrib["shape"])
@@ -193,15 +235,17 @@ def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[s
             entering.append((start, attributes))
     paths: dict[tuple[str, str], JunctionPath] = {}
     for start, attributes in entering:
+        if attributes["via"] not in lanes:  # of a connection that cars may not use
+            continue
         pieces: list[tuple[str, float]] = []
         shape: list[tuple[float, float]] = []
         length = 0.0
-        piece: str | None = attributes["via"]
-        while piece is not None:
+        piece = attributes["via"]
+        while piece in lanes:
             pieces.append((piece, length))
             shape += lanes[piece].shape if not shape else lanes[piece].shape[1:]
             length += lanes[piece].length
-            piece = next_internal.get(piece)
+            piece = next_internal.get(piece, "")
         paths.setdefault(
             (start, attributes["to"]),
             JunctionPath(

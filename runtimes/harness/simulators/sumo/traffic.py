@@ -1,6 +1,7 @@
 """Surrounding traffic: vehicles on random routes and pedestrians at the crossings, drawn from one seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -21,9 +22,11 @@ ROUTE_EDGES = 25
 class Traffic:
     """The vehicles and pedestrians of one scenario, with their routes, their minGaps and the pedestrians' ids."""
 
-    def __init__(self, street: Street, rng: Random) -> None:
+    def __init__(self, street: Street, rng: Random, near: Sequence[str] | None = None) -> None:
+        """Vehicles start on the edges ``near``; None: anywhere."""
         self.street = street
         self.rng = rng
+        self._near = near
         self.routes: dict[str, tuple[str, ...]] = {}
         self.min_gap: dict[str, float] = {}
         self.persons: list[str] = []
@@ -60,13 +63,21 @@ class Traffic:
     def random_route(self) -> tuple[str, ...]:
         """Return a random route: a start edge, weighted by length, then a random choice at each junction."""
         street = self.street
-        # A vehicle that started on one of the last edges would leave the street before the ego meets it.
-        starts = [edge for edge in street.edges if any(street.following[onto] for onto in street.following[edge])]
-        weights = [street.lanes[street.edges[edge][0]].length for edge in starts]
-        route = self.rng.choices(starts, weights)
+        route = self.rng.choices(*self._starts)
         while len(route) < ROUTE_EDGES and (onward := street.following[route[-1]]):
             route.append(onward[int(self.rng.random() * len(onward))])
         return tuple(route)
+
+    @cached_property
+    def _starts(self) -> tuple[list[str], list[float]]:
+        """Edges where vehicles start, with their lengths."""
+        street = self.street
+        edges = street.edges if self._near is None else self._near
+        # A vehicle that started on one of the last edges would leave the street before the ego meets it.
+        starts = [edge for edge in edges if any(street.following[onto] for onto in street.following[edge])]
+        if self._near is not None:
+            starts = starts or list(edges)  # a map of one road has only last edges
+        return starts, [street.lanes[street.edges[edge][0]].length for edge in starts]
 
     def add_vehicles(self, vehicles: int, mix: str) -> None:
         """Add the surrounding vehicles."""

@@ -1,0 +1,76 @@
+"""Maps of a dataset: all of them converted, their scenarios drawn, and the files with which a version keeps both."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from core.services.datasets.map_conversion import ConvertedMap, MapConversion
+from datasets.catalogue.car_street import map_scenarios
+from datasets.catalogue.car_street.street_network import StreetNetwork
+from datasets.versions import scenarios
+from datasets.versions.packs import SourceFile
+from datasets.versions.scenarios import Description, Generation, MapFile
+from errors import BadScenario
+from runtimes import catalogue
+
+#: The file of a version with the reports of its conversions.
+REPORT = f"{scenarios.CONVERTED}/report.json"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetMaps:
+    """Converted maps: the files that the version gets, networks by name, and a report for each map."""
+
+    files: Sequence[SourceFile] = ()
+    networks: Mapping[str, StreetNetwork] = field(default_factory=dict)
+    reports: Sequence[Mapping[str, Any]] = ()
+
+
+def converted(
+    description: Description,
+    conversion: MapConversion,
+    read: Callable[[str], Iterable[bytes]],
+    report: Callable[[str], None],
+) -> DatasetMaps:
+    """Convert the maps that a description lists. Raises BadScenario.
+
+    ``read`` returns a file of the dataset; ``report`` gets what is being done, and ends the conversion if it raises.
+    """
+    files: list[SourceFile] = []
+    networks: dict[str, StreetNetwork] = {}
+    reports: list[Mapping[str, Any]] = []
+    lines: list[dict[str, Any]] = []
+    for number, entry in enumerate(description.maps, 1):
+        position = f" ({number} of {len(description.maps)})" if len(description.maps) > 1 else ""
+
+        def say(message: str, position: str = position) -> None:
+            report(message + position)
+
+        made = conversion.convert(entry, read(entry.file), say)
+        files.append(SourceFile(scenarios.network_path(entry.name), [made.text]))
+        networks[entry.name] = made.network
+        reports.append(made.report)
+        if description.generate is not None:
+            say(f"drawing scenarios on the map {entry.name}")
+            lines += drawn(entry, made, description.generate)
+    if description.generate is not None:
+        encoded = (msgspec.json.encode(line | {"index": index}) for index, line in enumerate(lines))
+        files.append(SourceFile(scenarios.GENERATED, [b"".join(line + b"\n" for line in encoded)]))
+    content = {"converter": catalogue.converters()["netconvert"].digest, "maps": reports}
+    files.append(SourceFile(REPORT, [json.dumps(content, indent=1).encode() + b"\n"]))
+    return DatasetMaps(files, networks, reports)
+
+
+def drawn(entry: MapFile, made: ConvertedMap, generation: Generation) -> list[dict[str, Any]]:
+    """Return the scenarios that are drawn on a map. Raises BadScenario if it has no route of a useful length."""
+    try:
+        return map_scenarios.generate(entry.name, made.network, generation.count, generation.seed)
+    except map_scenarios.NoRoute:
+        raise BadScenario(
+            f"The map {entry.name} has {made.report['kilometres']:g} km of roads for cars, but no route of"
+            f" {map_scenarios.SHORTEST:g} m along connected edges. Register a larger or connected part of the map, or"
+            " `scenarios` of your own."
+        ) from None

@@ -1,0 +1,1 @@
+"""Converters: programs that turn files of users into files of simulators, each run confined."""

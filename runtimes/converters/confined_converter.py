@@ -1,0 +1,128 @@
+"""Confined converter: a run of a program on files of users, in a sandbox of its own, without network.
+
+The program reads its environment and writes to one folder. Memory, files, tasks and seconds are limited.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from runtimes import harness
+
+#: User id of converters where root starts them.
+USER = 0x6FFFFFF1
+#: Bytes of memory, of address space for mapped libraries, and of one file that is written; descriptors, tasks, seconds.
+MEMORY, LIBRARIES, LARGEST_FILE = 4 << 30, 4 << 30, 256 << 20
+FILES, TASKS, SECONDS = 256, 32, 300.0
+#: The most lines of output that are kept, from the end, and the most bytes of a line.
+LINES, LINE = 500, 1000
+#: Seconds between two reports of a program that still runs.
+INTERVAL = 0.2
+
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
+#: The folder that contains the harness.
+_ABOVE = str(Path(harness.__file__).parents[1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConverterLimits:
+    """Limits of a run: bytes of memory and of a file that it writes, seconds; ``sandbox``: whether it is confined."""
+
+    memory: int = MEMORY
+    largest_file: int = LARGEST_FILE
+    seconds: float = SECONDS
+    sandbox: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConverterResult:
+    """The end of a run: exit code (negative: signal, also as 128 + signal), lines of output, seconds, and whether it
+    was ended because it took too long."""
+
+    code: int
+    lines: tuple[str, ...]
+    seconds: float
+    timed_out: bool = False
+
+
+def run(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    readonly: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: ConverterLimits,
+    report: Callable[[], None],
+) -> ConverterResult:
+    """Run a program until it ends or takes too long. It may write to ``folder``, and reads ``readonly`` besides.
+
+    ``report`` is called several times a second; if it raises, the program is ended. The program also ends with the
+    thread that started it.
+    """
+    as_root = limits.sandbox and os.geteuid() == 0
+    if as_root:
+        os.chown(folder, USER, USER)
+        for path in folder.iterdir():
+            os.chown(path, USER, USER, follow_symlinks=False)
+    confinement: dict[str, Any] = {
+        "readonly": [str(path) for path in readonly],
+        "writable": [str(folder)],
+        "program": True,
+        "memory": limits.memory,
+        "libraries": LIBRARIES,
+        "files": FILES,
+        "processes": TASKS,
+        "largest_file": limits.largest_file,
+        "uid": USER if as_root else None,
+        "level": None if limits.sandbox else 1,
+    }
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stderr is not None
+    lines: deque[str] = deque(maxlen=LINES)
+    reader = threading.Thread(target=_read, args=(process.stderr, lines), name="converter-output", daemon=True)
+    reader.start()
+    timed_out = False
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+            document = {"command": list(command), "environ": dict(environ), "confinement": confinement}
+            stdin.write(json.dumps(document).encode())
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(INTERVAL)
+                break
+            if timed_out := time.monotonic() - started > limits.seconds:
+                break
+            report()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        reader.join()
+        process.stderr.close()
+    return ConverterResult(code=code, lines=tuple(lines), seconds=time.monotonic() - started, timed_out=timed_out)
+
+
+def _read(stream: IO[bytes], lines: deque[str]) -> None:
+    """Keep the last lines of the output; it is read to its end, so that the program never waits."""
+    while raw := stream.readline(LINE):
+        if line := raw.decode(errors="replace").strip():
+            lines.append(line)

@@ -1,0 +1,103 @@
+"""Maps for tests, made here: a crossing as OpenDRIVE, a quarter as OpenStreetMap."""
+
+from math import atan2, cos, hypot, pi, sin
+
+#: Metres from the middle of the crossing to its roads, and of each road; of a lane and of a pavement.
+INNER, ROAD = 20.0, 200.0
+LANE, PAVEMENT = 3.5, 2.0
+
+
+def _lane(id: int, kind: str, width: float, link: str = "") -> str:
+    shape = f'<width sOffset="0" a="{width}" b="0" c="0" d="0"/>'
+    return f'<lane id="{id}" type="{kind}" level="false"><link>{link}</link>{shape}</lane>'
+
+
+def _line(x: float, y: float, heading: float, length: float) -> str:
+    return f'<planView><geometry s="0" x="{x}" y="{y}" hdg="{heading}" length="{length}"><line/></geometry></planView>'
+
+
+def _road(attributes: str, link: str, body: str, lanes: str, signals: str = "") -> str:
+    limit = '<type s="0" type="town"><speed max="50" unit="km/h"/></type>'
+    section = f'<lanes><laneSection s="0">{lanes}</laneSection></lanes>'
+    return f'<road name="" {attributes}><link>{link}</link>{limit}{body}{section}<signals>{signals}</signals></road>'
+
+
+def _arm(arm: int, rule: str) -> str:
+    """Return a road that leads to the crossing, with its lights."""
+    angle, far = arm * pi / 2, INNER + ROAD
+    kinds = ((1, "driving", LANE), (2, "driving", LANE), (3, "sidewalk", PAVEMENT))
+    left = "".join(_lane(id, kind, width) for id, kind, width in reversed(kinds))
+    right = "".join(_lane(-id, kind, width) for id, kind, width in kinds)
+    slope = '<elevationProfile><elevation s="0" a="0" b="0.01" c="0" d="0"/></elevationProfile>'
+    light = f's="{ROAD - 2}" t="-8" id="{90 + arm}" dynamic="yes" orientation="+" zOffset="3" type="1000001"'
+    return _road(
+        f'id="{arm}" length="{ROAD}" junction="-1"' + (f' rule="{rule}"' if rule else ""),
+        '<successor elementType="junction" elementId="100"/>',
+        _line(far * cos(angle), far * sin(angle), angle + pi, ROAD) + slope,
+        f'<left>{left}</left><center><lane id="0" type="none"/></center><right>{right}</right>',
+        f'<signal {light} name="" country="OpenDRIVE" subtype="-1" value="-1"/>',
+    )
+
+
+def _turn(id: int, arm: int, out: int) -> str:
+    """Return a road through the crossing."""
+    x, y = INNER * cos(arm * pi / 2), INNER * sin(arm * pi / 2)
+    dx, dy = INNER * cos(out * pi / 2) - x, INNER * sin(out * pi / 2) - y
+    ends = (("predecessor", arm), ("successor", out))
+    lanes = "".join(_lane(-n, "driving", LANE, f'<predecessor id="{-n}"/><successor id="{n}"/>') for n in (1, 2))
+    return _road(
+        f'id="{id}" length="{hypot(dx, dy)}" junction="100"',
+        "".join(f'<{end} elementType="road" elementId="{road}" contactPoint="end"/>' for end, road in ends),
+        _line(x, y, atan2(dy, dx), hypot(dx, dy)),
+        f'<center><lane id="0" type="none"/></center><right>{lanes}</right>',
+    )
+
+
+def town(*, rule: str = "") -> bytes:
+    """Return a crossing of four roads of two lanes each way, with lights, pavements and a slope, as OpenDRIVE."""
+    pairs = "".join(f'<laneLink from="{-n}" to="{-n}"/>' for n in (1, 2))
+    turns = [(10 + 4 * arm + turn, arm, (arm + turn) % 4) for arm in range(4) for turn in (1, 2, 3)]
+    roads = [*(_arm(arm, rule) for arm in range(4)), *(_turn(*turn) for turn in turns)]
+    connections = (
+        f'<connection id="{id}" incomingRoad="{arm}" connectingRoad="{id}" contactPoint="start">{pairs}</connection>'
+        for id, arm, _ in turns
+    )
+    header = '<header revMajor="1" revMinor="6" name="town" version="1.0" north="0" south="0" east="0" west="0"/>'
+    junction = f'<junction id="100" name="">{"".join(connections)}</junction>'
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<OpenDRIVE>{header}{"".join(roads)}{junction}</OpenDRIVE>\n'.encode()
+    )
+
+
+def _node(id: int, row: int, column: int, tags: str) -> str:
+    return f'<node id="{id}" version="1" lat="{48 + row * 0.00135:.6f}" lon="{11 + column * 0.00202:.6f}">{tags}</node>'
+
+
+def _way(id: int, refs: list[int], **tags: str) -> str:
+    inner = "".join(f'<nd ref="{ref}"/>' for ref in refs)
+    inner += "".join(f'<tag k="{key}" v="{value}"/>' for key, value in tags.items())
+    return f'<way id="{id}" version="1">{inner}</way>'
+
+
+def extract(size: int = 4) -> bytes:
+    """Return a quarter of ``size`` x ``size`` junctions, 150 m apart, with tram, paths and houses, as OpenStreetMap."""
+    light = '<tag k="highway" v="traffic_signals"/>'
+    nodes = [
+        _node(1 + row * size + column, row, column, light if row == 1 and 0 < column < size - 1 else "")
+        for row in range(size)
+        for column in range(size)
+    ]
+    ways = [
+        _way(300, [1, 2 + size], highway="footway"),
+        _way(301, [2, 2 + size], railway="tram"),
+        _way(302, [1, 2, 2 + size, 1], building="yes"),
+    ]
+    for row in range(size):
+        refs = [1 + row * size + column for column in range(size)]
+        main = {"highway": "secondary", "lanes": "4", "maxspeed": "50", "sidewalk": "both"}
+        ways.append(_way(100 + row, refs, **(main if row == 1 else {"highway": "residential", "maxspeed": "30"})))
+    for column in range(size):
+        refs = [1 + row * size + column for row in range(size)]
+        ways.append(_way(200 + column, refs, highway="tertiary", maxspeed="50"))
+    body = "".join(nodes) + "".join(ways)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<osm version="0.6">{body}</osm>\n'.encode()
