@@ -22,18 +22,18 @@ def _road(attributes: str, link: str, body: str, lanes: str, signals: str = "") 
     return f'<road name="" {attributes}><link>{link}</link>{limit}{body}{section}<signals>{signals}</signals></road>'
 
 
-def _arm(arm: int, rule: str) -> str:
+def _arm(arm: int, rule: str, length: float) -> str:
     """Return a road that leads to the crossing, with its lights."""
-    angle, far = arm * pi / 2, INNER + ROAD
+    angle, far = arm * pi / 2, INNER + length
     kinds = ((1, "driving", LANE), (2, "driving", LANE), (3, "sidewalk", PAVEMENT))
     left = "".join(_lane(id, kind, width) for id, kind, width in reversed(kinds))
     right = "".join(_lane(-id, kind, width) for id, kind, width in kinds)
     slope = '<elevationProfile><elevation s="0" a="0" b="0.01" c="0" d="0"/></elevationProfile>'
-    light = f's="{ROAD - 2}" t="-8" id="{90 + arm}" dynamic="yes" orientation="+" zOffset="3" type="1000001"'
+    light = f's="{length - 2}" t="-8" id="{90 + arm}" dynamic="yes" orientation="+" zOffset="3" type="1000001"'
     return _road(
-        f'id="{arm}" length="{ROAD}" junction="-1"' + (f' rule="{rule}"' if rule else ""),
+        f'id="{arm}" length="{length}" junction="-1"' + (f' rule="{rule}"' if rule else ""),
         '<successor elementType="junction" elementId="100"/>',
-        _line(far * cos(angle), far * sin(angle), angle + pi, ROAD) + slope,
+        _line(far * cos(angle), far * sin(angle), angle + pi, length) + slope,
         f'<left>{left}</left><center><lane id="0" type="none"/></center><right>{right}</right>',
         f'<signal {light} name="" country="OpenDRIVE" subtype="-1" value="-1"/>',
     )
@@ -53,11 +53,11 @@ def _turn(id: int, arm: int, out: int) -> str:
     )
 
 
-def town(*, rule: str = "") -> bytes:
+def town(*, rule: str = "", length: float = ROAD) -> bytes:
     """Return a crossing of four roads of two lanes each way, with lights, pavements and a slope, as OpenDRIVE."""
     pairs = "".join(f'<laneLink from="{-n}" to="{-n}"/>' for n in (1, 2))
     turns = [(10 + 4 * arm + turn, arm, (arm + turn) % 4) for arm in range(4) for turn in (1, 2, 3)]
-    roads = [*(_arm(arm, rule) for arm in range(4)), *(_turn(*turn) for turn in turns)]
+    roads = [*(_arm(arm, rule, length) for arm in range(4)), *(_turn(*turn) for turn in turns)]
     connections = (
         f'<connection id="{id}" incomingRoad="{arm}" connectingRoad="{id}" contactPoint="start">{pairs}</connection>'
         for id, arm, _ in turns

@@ -18,16 +18,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from runtimes import harness
+from runtimes.dependencies.untrusted_folders import usage_of
 
 #: User id of converters where root starts them.
 USER = 0x6FFFFFF1
 #: Bytes of memory, of address space for mapped libraries, and of one file that is written; descriptors, tasks, seconds.
-MEMORY, LIBRARIES, LARGEST_FILE = 4 << 30, 4 << 30, 256 << 20
+MEMORY, LIBRARIES, LARGEST_FILE = 4 << 30, 4 << 30, 128 << 20
 FILES, TASKS, SECONDS = 256, 32, 300.0
 #: The most lines of output that are kept, from the end, and the most bytes of a line.
 LINES, LINE = 500, 1000
 #: Seconds between two reports of a program that still runs.
 INTERVAL = 0.2
+#: What the folder may take, as a multiple of the largest file, and files and folders in it.
+FOLDER, ENTRIES = 3, 1000
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
 #: The folder that contains the harness.
@@ -110,6 +113,10 @@ def run(
                 process.wait(INTERVAL)
                 break
             if timed_out := time.monotonic() - started > limits.seconds:
+                break
+            usage = usage_of(folder, most=ENTRIES)
+            if usage.entries > ENTRIES or usage.bytes > FOLDER * limits.largest_file:
+                lines.append(f"Error: It wrote more than {FOLDER * limits.largest_file:,} bytes or {ENTRIES} files.")
                 break
             report()
     finally:

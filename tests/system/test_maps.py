@@ -1,11 +1,26 @@
 """Maps of users on a running platform: registered, converted, scenarios drawn, driven, with a replay."""
 
+import random
+from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.maps import extract, town
+from tests.system.conftest import StartPlatform
 from tests.system.platform_process import PlatformProcess, has_one_result_per_task
-from tests.system.test_datasets import dataset_json, register
+from tests.system.test_datasets import dataset_json, register, tar, upload
 from tests.waiting import until
+
+
+def running(program: str, argument: str) -> bool:
+    """Tell whether a process of this machine runs a program with an argument."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+        if words[0].endswith(program) and any(argument in word for word in words):
+            return True
+    return False
 
 
 def test_an_opendrive_map_and_an_openstreetmap_extract_are_driven_with_scenarios_that_the_platform_draws(
@@ -41,3 +56,26 @@ def test_an_opendrive_map_and_an_openstreetmap_extract_are_driven_with_scenarios
         assert picture.startswith("<svg") and "stroke" in picture
     again = platform.run(dataset="towns", runtime="python", model="idm")
     assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
+
+
+def test_a_conversion_survives_a_kill_of_its_process(start_platform: StartPlatform) -> None:
+    platform = start_platform()
+    description = dataset_json(
+        "car_street", scenarios="", maps=[{"file": "big.osm", "name": "big"}], generate={"count": 5}
+    )
+    archive = tar({"dataset.json": description, "big.osm": extract(80)})
+    response = platform.http.post("/v1/datasets", json={"name": "big", "source": {"upload": upload(platform, archive)}})
+    url = response.headers["Location"]
+    until(
+        lambda: "converting" in platform.get_until_answered(url).json().get("progress", {}).get("message", ""),
+        message="the conversion does not begin",
+    )
+    assert platform.kill("jobs", random.Random(1)) is not None
+    until(lambda: not running("netconvert", str(platform.home)), message="netconvert outlives the job")
+    until(
+        lambda: platform.get_until_answered(url).json()["state"] != "registering",
+        90.0,
+        "the registration is not resumed",
+    )
+    version = platform.get_until_answered(url).json()
+    assert (version["state"], version["tasks"]) == ("ready", 5), version

@@ -5,11 +5,11 @@ scanned again before it is read.
 """
 
 import math
-import os
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,14 @@ from runtimes import catalogue, environments
 from runtimes.converters import netconvert
 from runtimes.converters.confined_converter import ConverterLimits
 from runtimes.converters.netconvert import CannotConvert, Network
+from runtimes.dependencies.untrusted_folders import remove
 
 #: Bytes of a map at most, unpacked, and edges for cars of its network.
 LARGEST, EDGES = 64 << 20, 20_000
 #: The largest coordinate and the longest edge in metres: beyond, simulations lose precision.
 EXTENT, LONGEST_EDGE = 1_000_000.0, 100_000.0
+#: Seconds after which a folder of a conversion belongs to a job that was killed.
+ABANDONED = 3600.0
 #: The first bytes of gzip and of other files that are sent for maps.
 GZIP = b"\x1f\x8b"
 _OTHERS = (
@@ -75,10 +78,8 @@ class MapConversion:
         """
         name = f"The map {entry.name} ({file_names.printable(entry.file)})"
         site = self._site(report)
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="map-", dir=self._scratch) as folder:
-            os.chmod(folder, 0o755)  # the confined user reads it where /tmp is not its own
-            source = Path(folder) / "map.xml"
+        with self._workspace() as folder:
+            source = folder / "map.xml"
             try:
                 with open(source, "wb") as file:
                     for chunk in self._unpacked(chunks):
@@ -100,7 +101,7 @@ class MapConversion:
                     source,
                     surveyed.format,
                     site=site,
-                    folder=Path(folder),
+                    folder=folder,
                     limits=self._limits.converter,
                     report=lambda: report(message),
                 )
@@ -112,6 +113,21 @@ class MapConversion:
             text=converted.text.encode(),
             report=_report(entry, surveyed, converted, network),
         )
+
+    @contextmanager
+    def _workspace(self) -> Iterator[Path]:
+        """Yield an empty folder for a conversion. Folders of killed jobs are removed."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        for abandoned in self._scratch.glob("map-*"):
+            with suppress(OSError):
+                if abandoned.lstat().st_mtime < time.time() - ABANDONED:
+                    remove(abandoned)
+        folder = Path(tempfile.mkdtemp(prefix="map-", dir=self._scratch))
+        try:
+            folder.chmod(0o755)
+            yield folder
+        finally:
+            remove(folder)
 
     def _site(self, report: Report) -> Path:
         """Return netconvert's environment; it is downloaded first, if necessary."""

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import sqrt
 from random import Random
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from datasets.catalogue.car_street.blueprints import CYCLE
 from datasets.catalogue.car_street.scenarios import DENSITIES, MAX_TIME_LIMIT, MIN_SPEED_SHARE, MIXES
-from datasets.catalogue.car_street.street_network import Box, StreetNetwork
+from datasets.catalogue.car_street.street_network import StreetNetwork
 
 #: The shortest route in metres that is worth a scenario, and the most edges of a route.
 SHORTEST, EDGES = 100.0, 20
@@ -70,12 +73,14 @@ class _Map:
 
     @cached_property
     def weights(self) -> list[float]:
-        return [self.network.lengths[edge] for edge in self.usable]
+        """Cumulative lengths of the usable edges; a road that leads nowhere is rarely a start."""
+        metres = (self.network.lengths[edge] * (1.0 if self.onward[edge] else 0.1) for edge in self.usable)
+        return list(accumulate(metres))
 
     def drive(self, rng: Random) -> Drive | None:
         """Draw a route and a start; None if the walk ended too early."""
         network = self.network
-        first = rng.choices(self.usable, self.weights)[0]
+        first = rng.choices(self.usable, cum_weights=self.weights)[0]
         low, high = LENGTHS
         wanted = rng.uniform(0.75, 1.0) * min(high, max(low, SECONDS * network.limits[first]))
         # From a long edge, the route begins near its end, so that it meets a junction.
@@ -112,18 +117,18 @@ class _Map:
 
     def lane_kilometres(self, route: Route) -> float:
         """Return the kilometres of lanes around a route."""
-        boxes = [self.network.boxes[edge] for edge in route]
-        west, south = (min(box[axis] for box in boxes) - RADIUS for axis in (0, 1))
-        east, north = (max(box[axis] for box in boxes) + RADIUS for axis in (2, 3))
-        area: Box = (west, south, east, north)
-        return (
-            sum(
-                self.network.lengths[edge] * self.network.lanes[edge]
-                for edge, box in self.network.boxes.items()
-                if box[0] <= area[2] and box[2] >= area[0] and box[1] <= area[3] and box[3] >= area[1]
-            )
-            / 1000.0
-        )
+        own = np.array([self.network.boxes[edge] for edge in route])
+        (west, south), (east, north) = own[:, :2].min(axis=0) - RADIUS, own[:, 2:].max(axis=0) + RADIUS
+        boxes, lanes = self._lanes
+        near = (boxes[:, 0] <= east) & (boxes[:, 2] >= west) & (boxes[:, 1] <= north) & (boxes[:, 3] >= south)
+        return float(lanes[near].sum()) / 1000.0
+
+    @cached_property
+    def _lanes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The boxes of all edges, and the metres of their lanes."""
+        network = self.network
+        metres = [network.lengths[edge] * network.lanes[edge] for edge in network.boxes]
+        return np.array(list(network.boxes.values())), np.array(metres)
 
 
 def _lead_brake(map: _Map, drive: Drive, rng: Random) -> float | None:
