@@ -101,3 +101,36 @@ def extract(size: int = 4) -> bytes:
         ways.append(_way(200 + column, refs, highway="tertiary", maxspeed="50"))
     body = "".join(nodes) + "".join(ways)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<osm version="0.6">{body}</osm>\n'.encode()
+
+
+def _bound(name: str, points: list[tuple[float, float]]) -> str:
+    inner = "".join(f"<point><x>{x}</x><y>{y}</y></point>" for x, y in points)
+    return f"<{name}>{inner}</{name}>"
+
+
+def _lanelet(id: int, y: float, span: tuple[float, float], links: str) -> str:
+    """Return a lanelet of 3.5 m that leads east."""
+    left, right = [(x, y + LANE) for x in span], [(x, y) for x in span]
+    return f'<lanelet id="{id}">{_bound("leftBound", left)}{_bound("rightBound", right)}{links}</lanelet>'
+
+
+def planning_problem(*, goal: str = '<position><lanelet ref="3"/></position>', start: float = 20.0) -> bytes:
+    """Return a motorway of two lanes and 400 m with a sign, obstacles and a planning problem, as CommonRoad 2020a."""
+    sign = '<trafficSignRef ref="9"/>'
+    lanelets = [
+        _lanelet(1, 0.0, (1000.0, 1200.0), f'<successor ref="3"/><adjacentLeft ref="2" drivingDir="same"/>{sign}'),
+        _lanelet(2, LANE, (1000.0, 1200.0), f'<successor ref="4"/><adjacentRight ref="1" drivingDir="same"/>{sign}'),
+        _lanelet(3, 0.0, (1200.0, 1400.0), '<predecessor ref="1"/><adjacentLeft ref="4" drivingDir="same"/>'),
+        _lanelet(4, LANE, (1200.0, 1400.0), '<predecessor ref="2"/><adjacentRight ref="3" drivingDir="same"/>'),
+    ]
+    limit = "<trafficSignElement><trafficSignID>274</trafficSignID><additionalValue>20.0</additionalValue>"
+    state = f"<position><point><x>{1000.0 + start}</x><y>1.7</y></point></position>"
+    state += "<orientation><exact>0.0</exact></orientation><velocity><exact>15.0</exact></velocity>"
+    time = "<time><intervalStart>0</intervalStart><intervalEnd>80</intervalEnd></time>"
+    return (
+        '<?xml version="1.0"?><commonRoad commonRoadVersion="2020a" timeStepSize="0.1">'
+        f'{"".join(lanelets)}<trafficSign id="9">{limit}</trafficSignElement></trafficSign>'
+        '<dynamicObstacle id="20"/><dynamicObstacle id="21"/><staticObstacle id="22"/>'
+        f'<planningProblem id="7"><initialState>{state}</initialState><goalState>{goal}{time}</goalState>'
+        "</planningProblem></commonRoad>"
+    ).encode()

@@ -71,10 +71,17 @@ class DatasetSchema(DatasetBriefSchema):
     score = fields.Dict(
         required=True, allow_none=True, metadata={"description": "How the score is computed; null without a score."}
     )
+    maps = fields.List(
+        fields.Dict(),
+        metadata={
+            "description": "Maps that were converted, each with its format, the size of its network, the number of its"
+            " scenarios, what was `dropped` (`what`, `count`, `examples`) and netconvert's `warnings`; docs/maps.md."
+        },
+    )
 
 
 class ScenarioPageSchema(NumberedPageSchema):
-    """A page of a dataset's scenarios, in order."""
+    """A page of a dataset's scenarios, in order; a scenario on a map says what of the map was `dropped`."""
 
     items = fields.List(fields.Dict(), required=True)
 

@@ -20,12 +20,16 @@ _OSM = (
     *("--remove-edges.isolated", "true", "--junctions.join", "true", "--roundabouts.guess", "true"),
     *("--ramps.guess", "true", "--tls.guess-signals", "true", "--tls.discard-simple", "true", "--tls.join", "true"),
 )
-#: The option that names the input and the further options, by format.
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "opendrive": ("--opendrive-files",),
-    "osm": ("--osm-files", *_OSM),
-    "sumo": ("--sumo-net-file",),
+#: The option of each input, and the further options, by format. Plain XML keeps its coordinates.
+INPUTS: Mapping[str, str] = {
+    "opendrive": "--opendrive-files",
+    "osm": "--osm-files",
+    "sumo": "--sumo-net-file",
+    "nodes": "--node-files",
+    "edges": "--edge-files",
+    "connections": "--connection-files",
 }
+FURTHER: Mapping[str, tuple[str, ...]] = {"osm": _OSM, "nodes": ("--offset.disable-normalization", "true")}
 #: Comments with time, machine and paths, removed so that equal maps give equal bytes.
 _HEADER = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 
@@ -74,9 +78,11 @@ class CannotConvert(Exception):
 
 
 def convert(
-    source: Path, format: str, *, site: Path, folder: Path, limits: ConverterLimits, report: Callable[[], None]
+    sources: Mapping[str, Path], *, site: Path, folder: Path, limits: ConverterLimits, report: Callable[[], None]
 ) -> Network:
-    """Convert a map that lies in ``folder``. ``site``: netconvert's environment. Raises CannotConvert.
+    """Convert a map that lies in ``folder``: its files by format. Raises CannotConvert.
+
+    ``site``: netconvert's environment.
 
     ``report`` is called several times a second, and ends the conversion if it raises.
     """
@@ -86,7 +92,9 @@ def convert(
     result = confined_converter.run(
         [
             str(package / "bin" / "netconvert"),
-            *(OPTIONS[format][0], str(source), *OPTIONS[format][1:], *COMMON),
+            *(text for format, path in sources.items() for text in (INPUTS[format], str(path))),
+            *(option for format in sources for option in FURTHER.get(format, ())),
+            *COMMON,
             *("--output-file", str(output)),
         ],
         folder=folder,

@@ -21,7 +21,7 @@ from tests.cached import ENVIRONMENTS
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
-from tests.maps import extract, town
+from tests.maps import extract, planning_problem, town
 from tests.waiting import until
 
 LIMITS = MapLimits()
@@ -225,3 +225,28 @@ def test_a_version_that_is_deleted_during_its_conversion_ends_the_conversion(pla
     job.join(30)
     assert not job.is_alive()
     assert not list((platform.dataset_registration._scratch).glob("map-*"))
+
+
+def test_a_commonroad_file_is_a_map_and_a_scenario_for_each_planning_problem(platform: Platform) -> None:
+    version = register(platform, planning_problem(), "lanes.xml")
+    assert (version["state"], version["tasks"], version["maps"][0]["format"]) == ("ready", 1, "commonroad"), version
+    scenario = platform.datasets.scenarios("towns")[0][0]
+    assert (scenario["name"], scenario["vehicles"], scenario["start"]["lane"]) == ("town-7", 2, 0)
+    assert scenario["start"] == {"lane": 0, "pos": pytest.approx(20.0, abs=1.0), "speed": 15.0}
+    dropped = {item["what"]: item["count"] for item in scenario["dropped"]}
+    assert dropped["static obstacles"] == 1 and dropped["times of goals"] == 1
+    assert any(what.startswith("recorded motions of obstacles") and count == 2 for what, count in dropped.items())
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (planning_problem(start=-500.0), "is not on a road"),
+        (planning_problem(goal='<position><lanelet ref="99"/></position>'), "cannot be read"),
+        (planning_problem(start=float("nan")), "too far away"),
+        (planning_problem().replace(b"<x>1200.0</x>", b"<x>west</x>"), "cannot be read"),
+        (b"<commonRoad/>", "it has 0 lanelets"),
+    ],
+)
+def test_a_commonroad_file_without_a_drive_is_refused(platform: Platform, source: bytes, expected: str) -> None:
+    assert expected in reason(register(platform, source, "lanes.xml"))

@@ -55,7 +55,7 @@ def converted(
         reports.append(made.report)
         if description.generate is not None:
             say(f"drawing scenarios on the map {entry.name}")
-            lines += drawn(entry, made, description.generate)
+            lines += made.planned if made.planned is not None else drawn(entry, made, description.generate)
     if description.generate is not None:
         encoded = (msgspec.json.encode(line | {"index": index}) for index, line in enumerate(lines))
         files.append(SourceFile(scenarios.GENERATED, [b"".join(line + b"\n" for line in encoded)]))

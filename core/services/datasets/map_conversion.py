@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from datasets.catalogue.car_street import map_scenarios
+from datasets.catalogue.car_street import map_scenarios, planned_scenarios
 from datasets.catalogue.car_street.street_network import StreetNetwork
-from datasets.versions import file_names, map_files
-from datasets.versions.map_files import TITLES, Dropped, SourceMap
+from datasets.versions import commonroad, file_names, map_files
+from datasets.versions.commonroad import CommonRoadScenario
+from datasets.versions.map_files import TITLES, Dropped, Losses, SourceMap
 from datasets.versions.scenarios import MapFile
 from datasets.versions.xml_scan import BadXml
 from errors import BadScenario, OriginFailed, StorageFull
@@ -56,11 +57,15 @@ class MapLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvertedMap:
-    """A converted map: its network as a SUMO network file and as routes see it, and the report for its owner."""
+    """A converted map: its network as a SUMO network file and as routes see it, and the report for its owner.
+
+    ``planned``: the scenarios of its planning problems; None for a map that has none.
+    """
 
     network: StreetNetwork
     text: bytes
     report: dict[str, Any]
+    planned: list[dict[str, Any]] | None
 
 
 class MapConversion:
@@ -96,22 +101,29 @@ class MapConversion:
                         "one drives on the left there; observations and scenarios of car_street count lanes from the"
                         " right, so that only right-hand traffic is supported"
                     )
+                sources, scenario = {surveyed.format: source}, None
+                if surveyed.format == "commonroad":
+                    scenario = commonroad.read(source)
+                    sources = {kind: folder / f"map.{kind}.xml" for kind in scenario.files}
+                    for kind, text in scenario.files.items():
+                        sources[kind].write_text(text)
                 message = f"converting the map {entry.name} ({TITLES[surveyed.format]})"
                 converted = netconvert.convert(
-                    source,
-                    surveyed.format,
+                    sources,
                     site=site,
                     folder=folder,
                     limits=self._limits.converter,
                     report=lambda: report(message),
                 )
                 network = self._checked(converted)
+                planned, changes = _planned(entry, converted, network, scenario)
             except (BadXml, CannotConvert) as error:
                 raise BadScenario(f"{name} cannot be converted: {str(error).removesuffix('.')}.") from None
         return ConvertedMap(
             network=network,
             text=converted.text.encode(),
-            report=_report(entry, surveyed, converted, network),
+            report=_report(entry, surveyed, converted, network, (*(scenario.dropped if scenario else ()), *changes)),
+            planned=planned,
         )
 
     @contextmanager
@@ -217,9 +229,35 @@ def _inflated(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
         raise BadXml(f"it is damaged gzip: {error}") from None
 
 
-def _report(entry: MapFile, surveyed: SourceMap, converted: Network, network: StreetNetwork) -> dict[str, Any]:
+def _planned(
+    entry: MapFile, converted: Network, network: StreetNetwork, scenario: CommonRoadScenario | None
+) -> tuple[list[dict[str, Any]] | None, tuple[Dropped, ...]]:
+    """Return the scenarios of the planning problems of a CommonRoad file, and their changes. Raises CannotConvert."""
+    if scenario is None or not scenario.problems:
+        return None, ()
+    lanes = planned_scenarios.lane_shapes(converted.text.encode(), network)
+    lines, losses = [], Losses()
+    for problem in scenario.problems:
+        try:
+            planned = planned_scenarios.planned(entry.name, network, lanes, problem, scenario.vehicles)
+        except planned_scenarios.NoDrive as error:
+            raise CannotConvert(f"of its planning problem {problem.id[:40]}, {error}") from None
+        label = "".join(c for c in problem.id if c.isalnum() and c.isascii())[:40]
+        lines.append(planned.scenario | {"name": f"{entry.name}-{label}"})
+        for change in planned.changes:
+            losses.add(change, f"planning problem {problem.id}")
+    return lines, losses.listed()
+
+
+def _report(
+    entry: MapFile,
+    surveyed: SourceMap,
+    converted: Network,
+    network: StreetNetwork,
+    further: Iterable[Dropped],
+) -> dict[str, Any]:
     """Return the report of a conversion: what the network has, what of the map it lacks, netconvert's warnings."""
-    dropped = list(surveyed.dropped)
+    dropped = [*surveyed.dropped, *further]
     many = [edge for edge, lanes in network.lanes.items() if lanes > map_scenarios.LANES]
     if many:
         what = f"roads of more than {map_scenarios.LANES} lanes, from the routes that are drawn"

@@ -70,11 +70,14 @@ class Street:
     pavements: Mapping[str, tuple[str, Shape, float]]
     lights: tuple[str, ...]
     junctions: Mapping[str, Shape]
+    #: Further paths between a lane and an edge, onto other lanes of it; `paths` has the first.
+    alternatives: tuple[JunctionPath, ...] = ()
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[JunctionPath, float]]:
         """Internal lane -> its path, and its distance in metres from the path's start."""
-        return {lane: (path, before) for path in self.paths.values() for lane, before in path.pieces}
+        known = (*self.alternatives, *self.paths.values())
+        return {lane: (path, before) for path in known for lane, before in path.pieces}
 
     def around(self, route: tuple[str, ...], radius: float) -> "Surroundings":
         """Return the part of the street within ``radius`` metres of the bounding box of a route."""
@@ -164,7 +167,7 @@ def read(network: Path) -> Street:
     """Read a network file."""
     root = ElementTree.parse(network).getroot()
     lanes, edges, pavements = _lanes(root)
-    paths = _paths(root, lanes)
+    paths, alternatives = _paths(root, lanes)
     following: dict[str, dict[str, None]] = {edge: {} for edge in edges}
     for path in paths.values():
         following[lanes[path.lane].edge][path.onto] = None
@@ -187,6 +190,7 @@ def read(network: Path) -> Street:
         pavements=pavements,
         lights=tuple(sorted({path.light for path in paths.values() if path.light})),
         junctions=shapes,
+        alternatives=alternatives,
     )
 
 
@@ -222,7 +226,9 @@ def _lanes(
     return lanes, edges, pavements
 
 
-def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[str, str], JunctionPath]:
+def _paths(
+    root: ElementTree.Element, lanes: Mapping[str, Lane]
+) -> tuple[dict[tuple[str, str], JunctionPath], tuple[JunctionPath, ...]]:
     next_internal: dict[str, str] = {}  # of an internal lane
     entering = []  # connections from an edge's lane into a junction
     for connection in root.iter("connection"):
@@ -234,6 +240,7 @@ def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[s
         elif start in lanes and "via" in attributes and f"{attributes['to']}_{attributes['toLane']}" in lanes:
             entering.append((start, attributes))
     paths: dict[tuple[str, str], JunctionPath] = {}
+    alternatives = []
     for start, attributes in entering:
         if attributes["via"] not in lanes:  # of a connection that cars may not use
             continue
@@ -246,22 +253,21 @@ def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[s
             shape += lanes[piece].shape if not shape else lanes[piece].shape[1:]
             length += lanes[piece].length
             piece = next_internal.get(piece, "")
-        paths.setdefault(
-            (start, attributes["to"]),
-            JunctionPath(
-                lane=start,
-                onto=attributes["to"],
-                junction=attributes["via"][1:].rsplit("_", 2)[0],
-                link=link_of(attributes["via"]),
-                pieces=tuple(pieces),
-                length=length,
-                shape=tuple(shape),
-                direction=attributes["dir"],
-                light=attributes.get("tl"),
-                light_index=int(attributes.get("linkIndex", "-1")),
-            ),
+        found = JunctionPath(
+            lane=start,
+            onto=attributes["to"],
+            junction=attributes["via"][1:].rsplit("_", 2)[0],
+            link=link_of(attributes["via"]),
+            pieces=tuple(pieces),
+            length=length,
+            shape=tuple(shape),
+            direction=attributes["dir"],
+            light=attributes.get("tl"),
+            light_index=int(attributes.get("linkIndex", "-1")),
         )
-    return paths
+        if paths.setdefault((start, attributes["to"]), found) is not found:
+            alternatives.append(found)
+    return paths, tuple(alternatives)
 
 
 def _crosswalks(root: ElementTree.Element) -> tuple[Crosswalk, ...]:
