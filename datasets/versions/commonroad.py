@@ -6,7 +6,7 @@ Lanelets side by side become an edge, lanelets of an intersection connections th
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot
+from math import hypot, isfinite
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,8 +20,8 @@ from datasets.versions.xml_scan import BadXml
 DEFAULT_LIMIT = 13.89
 #: Signs of a speed limit, whose additional value is in m/s: those of most countries, of the USA and of Spain.
 _LIMITS = frozenset({"274", "274.1", "r2-1", "R2-1", "r301", "maxspeed"})
-#: The most lanelets of a scenario.
-LANELETS = 20_000
+#: The most lanelets and planning problems of a file.
+LANELETS, PROBLEMS = 20_000, 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,11 +63,14 @@ def read(path: Path) -> CommonRoadScenario:
             if element.tag.startswith("successors")
         }
         problems = tuple(_problem(element, lanelets) for element in root.iterfind("planningProblem"))
-    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        if not 1 <= len(lanelets) <= LANELETS or len(problems) > PROBLEMS:
+            raise BadXml(
+                f"it has {len(lanelets):,} lanelets and {len(problems):,} planning problems; 1 to {LANELETS:,} lanelets"
+                f" and up to {PROBLEMS:,} problems can be converted"
+            )
+        files, lost = _plain(lanelets, inner & lanelets.keys())
+    except (LookupError, ValueError) as error:
         raise BadXml(f"its CommonRoad elements cannot be read: {type(error).__name__}: {str(error)[:100]}") from None
-    if not 1 <= len(lanelets) <= LANELETS:
-        raise BadXml(f"it has {len(lanelets):,} lanelets; between 1 and {LANELETS:,} can be converted")
-    files, lost = _plain(lanelets, inner & lanelets.keys())
     dynamic, dropped = _losses(root)
     dropped.update(lost)
     return CommonRoadScenario(
@@ -110,7 +113,10 @@ def _lanelet(element: ElementTree.Element, limits: Mapping[str, float]) -> Lanel
 def _points(bound: ElementTree.Element | None) -> tuple[Point, ...]:
     if bound is None:
         raise ValueError("a lanelet lacks a bound")
-    return tuple(_point(point) for point in bound.iterfind("point"))
+    points = tuple(_point(point) for point in bound.iterfind("point"))
+    if len(points) < 2:
+        raise ValueError("a bound of a lanelet has fewer than two points")
+    return points
 
 
 def _point(element: ElementTree.Element) -> Point:
@@ -125,9 +131,11 @@ def _exact(element: ElementTree.Element | None, default: float) -> float:
     if element is None:
         return default
     exact = element.findtext("exact")
-    if exact is not None:
-        return float(exact)
-    return (float(element.findtext("intervalStart", "")) + float(element.findtext("intervalEnd", ""))) / 2
+    ends = [exact] if exact is not None else [element.findtext(f"interval{end}", "") for end in ("Start", "End")]
+    value = sum(map(float, ends)) / len(ends)
+    if not isfinite(value):
+        raise ValueError(f"the value {value} of a state is not a number")
+    return value
 
 
 def _problem(element: ElementTree.Element, lanelets: Mapping[str, Lanelet]) -> PlanningProblem:
@@ -268,13 +276,14 @@ def _groups(lanelets: Mapping[str, Lanelet]) -> list[list[str]]:
         if id in seen:
             continue
         first, passed = id, {id}
-        while (right := lanelets[first].right_neighbour) in lanelets and right not in passed | seen:
+        while (right := lanelets[first].right_neighbour) in lanelets and right not in passed and right not in seen:
             first = str(right)
             passed.add(first)
-        group, current = [first], first
-        while (left := lanelets[current].left_neighbour) in lanelets and left not in seen and left not in group:
+        group, members, current = [first], {first}, first
+        while (left := lanelets[current].left_neighbour) in lanelets and left not in seen and left not in members:
             current = str(left)
             group.append(current)
+            members.add(current)
         seen.update(group)
         groups.append(group)
     return groups

@@ -246,6 +246,7 @@ def test_a_commonroad_file_is_a_map_and_a_scenario_for_each_planning_problem(pla
         (planning_problem(start=float("nan")), "too far away"),
         (planning_problem().replace(b"<x>1200.0</x>", b"<x>west</x>"), "cannot be read"),
         (b"<commonRoad/>", "it has 0 lanelets"),
+        (planning_problem().replace(b"<exact>0.0</exact>", b"<exact>inf</exact>"), "cannot be read"),
     ],
 )
 def test_a_commonroad_file_without_a_drive_is_refused(platform: Platform, source: bytes, expected: str) -> None:

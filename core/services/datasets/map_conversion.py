@@ -98,8 +98,8 @@ class MapConversion:
                     )
                 if surveyed.left_hand:
                     raise BadXml(
-                        "one drives on the left there; observations and scenarios of car_street count lanes from the"
-                        " right, so that only right-hand traffic is supported"
+                        "traffic drives on the left there; observations and scenarios of car_street count lanes from"
+                        " the right, so that only right-hand traffic is supported"
                     )
                 sources, scenario = {surveyed.format: source}, None
                 if surveyed.format == "commonroad":
