@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from api.rendering import replay, result_card, signal_charts
+from api.rendering import drawing, replay, result_card, signal_charts
 
 #: Draws a replay whose scene is of this kind.
 DRAWINGS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "street": replay.svg,
+    "drawing": drawing.svg,
     "signals": signal_charts.svg,
     "result": result_card.svg,
 }

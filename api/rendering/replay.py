@@ -10,8 +10,10 @@ from api.rendering.svg_animation import (
     Point,
     animate_steps,
     animate_transform,
+    animate_values,
     animate_visibility,
     decimal,
+    without_gaps,
 )
 
 WIDTH, HEIGHT = 960, 540
@@ -78,7 +80,7 @@ def _camera_path(shown: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str
 
 def _picture(replay: Mapping[str, Any], animation: Animation) -> str:
     title = escape(str(replay.get("title") or "replay"))
-    camera = [f"{decimal(WIDTH / 2 - x * SCALE)} {decimal(HEIGHT / 2 + y * SCALE)}" for x, y in animation.ego]
+    camera = [f"{decimal(WIDTH / 2 - x * SCALE)} {decimal(HEIGHT / 2 + y * SCALE)}" for x, y in animation.camera]
     world = [
         *_roads(replay["scene"], animation),
         *_stops(replay["scene"], animation),
@@ -113,7 +115,7 @@ def _line(shape: Iterable[Sequence[float]]) -> str:
 def _in_view(shape: Sequence[Sequence[float]], animation: Animation) -> bool:
     """Tell whether a shape's bounding box is within REACH of the camera."""
     xs, ys = [point[0] for point in shape], [point[1] for point in shape]
-    cameras = (animation.ego[0], animation.ego[len(animation.ego) // 2], animation.ego[-1])
+    cameras = (animation.camera[0], animation.camera[len(animation.camera) // 2], animation.camera[-1])
     return any(min(xs) - REACH < x < max(xs) + REACH and min(ys) - REACH < y < max(ys) + REACH for x, y in cameras)
 
 
@@ -194,22 +196,12 @@ def _tracks(animation: Animation, kind: str) -> dict[str, list[Mapping[str, Any]
     tracks: dict[str, list[Mapping[str, Any] | None]] = {}
     near = set()
     for index, frame in enumerate(animation.frames):
-        x, y = animation.ego[index]
+        x, y = animation.camera[index]
         for actor in frame[kind]:
             tracks.setdefault(actor["id"], [None] * len(animation.frames))[index] = actor
             if hypot(actor["x"] - x, actor["y"] - y) < REACH:
                 near.add(actor["id"])
     return {name: track for name, track in tracks.items() if name in near}
-
-
-def _without_gaps(track: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any]]:
-    """Return a track without None: an absent actor has the state of its last frame before, or of its first frame."""
-    last = next(actor for actor in track if actor is not None)
-    filled = []
-    for actor in track:
-        last = actor if actor is not None else last
-        filled.append(last)
-    return filled
 
 
 def _headings(angles: Sequence[float]) -> list[float]:
@@ -228,7 +220,7 @@ def _cars(animation: Animation) -> Iterable[str]:
 
 
 def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego: bool) -> str:
-    known = _without_gaps(track)
+    known = without_gaps(track)
     positions = [_screen(car["x"], car["y"]).replace(",", " ") for car in known]
     turns = [decimal(heading) for heading in _headings([car["angle"] for car in known])]
     attribute, visibility = animate_visibility(animation, [actor is not None for actor in track])
@@ -263,7 +255,7 @@ def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego
 
 def _people(animation: Animation) -> Iterable[str]:
     for name, track in sorted(_tracks(animation, "pedestrians").items()):
-        known = _without_gaps(track)
+        known = without_gaps(track)
         positions = [_screen(actor["x"], actor["y"]).replace(",", " ") for actor in known]
         attribute, visibility = animate_visibility(animation, [actor is not None for actor in track])
         late = name == "late"
@@ -280,7 +272,7 @@ def _crash(animation: Animation) -> Iterable[str]:
     if not last.get("collisions"):
         return
     other = last["collisions"][0]["with"]
-    ex, ey = animation.ego[-1]
+    ex, ey = animation.camera[-1]
     position = next((_centre(car) for car in last["vehicles"] if car["id"] == other), None)
     position = position or next(
         ((person["x"], person["y"]) for person in last["pedestrians"] if person["id"] == other), (ex, ey)
@@ -339,12 +331,7 @@ def _panel(replay: Mapping[str, Any], animation: Animation, title: str) -> Itera
         for frame in animation.frames
     ]
     yield f'<rect x="34" y="{top + 62}" width="176" height="6" rx="3" fill="{INK}" opacity=".12"/>'
-    growth = ""
-    if animation.is_animated:
-        growth = (
-            f'<animate attributeName="width" dur="{decimal(animation.duration, 2)}s" repeatCount="indefinite"'
-            f' keyTimes="{";".join((*animation.times, "1"))}" values="{";".join((*bar, bar[-1]))}"/>'
-        )
+    growth = animate_values(animation, "width", bar)
     yield f'<rect x="34" y="{top + 62}" width="{bar[0]}" height="6" rx="3" fill="{EGO_PAINT}">{growth}</rect>'
 
 

@@ -20,15 +20,15 @@ def printable(value: Any, longest: int = 60) -> str:
     return escape(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
-def page(title: Any, outcome: Any, *, good: bool, body: Iterable[str]) -> str:
+def page(title: Any, outcome: Any, *, good: bool, body: Iterable[str], height: float = HEIGHT) -> str:
     """Return a picture with a title on the left and an outcome on the right."""
     name, end = printable(title), printable(outcome, 30)
     width = 26 + 9.6 * len(end)
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" {FONT}>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" {FONT}>',
             f"<title>{name}</title>",
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{PAPER}"/>',
+            f'<rect width="{WIDTH}" height="{height:.0f}" fill="{PAPER}"/>',
             f'<text x="28" y="38" font-size="18" font-weight="600" fill="{INK}">{name}</text>',
             f'<rect x="{WIDTH - 18 - width:.0f}" y="16" width="{width:.0f}" height="32" rx="16"'
             f' fill="{GOOD if good else ALARM}"/>',

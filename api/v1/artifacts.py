@@ -159,8 +159,8 @@ class ReplayView(MethodView):
     def get(self, query: dict[str, Any], id: str, task: int) -> Response:
         """Get the replay of a task, as data or as a picture
 
-        The scene is a street (animated), signals (charts of observations, actions and rewards), or, for a task without
-        a trace of its actions, its result.
+        The scene is a street (animated), a drawing (animated, above charts of observations, actions and rewards),
+        signals (the charts alone), or, for a task without a trace of its actions, its result.
         """
         format = choose(REPLAYS, query.get("format"))
         blob = services().replays.get(id, task)

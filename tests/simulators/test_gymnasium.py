@@ -102,17 +102,22 @@ def test_a_models_fault_keeps_the_metrics_so_far_and_is_the_outcome() -> None:
     assert (result["status"], result["metrics"]["outcome"], result["metrics"]["length"]) == ("invalid", "invalid", 4)
 
 
-def test_a_replay_has_the_signals_of_each_step() -> None:
+def test_a_replay_has_the_signals_and_the_drawing_of_each_step() -> None:
     with evaluator_pair(spec_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as pair:
         channel = pair.evaluator.channel
         channel.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
         reply = channel.receive(60)
     assert isinstance(reply, framed_socket.ReplayDone)
-    assert reply.replay is not None and reply.replay["scene"]["kind"] == "signals"
+    assert reply.replay is not None and reply.replay["scene"]["kind"] == "drawing"
     assert [(frame["action"], frame["reward"]) for frame in reply.replay["frames"]] == [
         (None, None),
         *[([0.0], 1.0)] * 2,
     ]
+    objects = {shape["id"] for shape in reply.replay["scene"]["drawing"]["objects"]}
+    for frame in reply.replay["frames"]:
+        assert frame["drawing"]["at"].keys() == objects == {"cart", "pole", "axle"}
+        (x, _, *_), position = frame["drawing"]["at"]["axle"], frame["observation"][0]
+        assert x == pytest.approx(position, abs=0.001)
 
 
 def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:

@@ -1,5 +1,6 @@
 """Replays: a sandboxed evaluator runs a scenario again from recorded actions."""
 
+import json
 import zlib
 from xml.etree import ElementTree
 
@@ -68,8 +69,20 @@ def test_every_simulator_has_a_picture(dataset: str, steps: int, observation: in
     assert len(replay["frames"]) == steps + 1
     assert replay["frames"][0]["action"] is None and replay["frames"][-1]["action"] == [1.0] * size
     assert len(replay["frames"][-1]["observation"]) == len(replay["scene"]["observation"]) == observation
+    assert replay["scene"]["kind"] == ("signals" if dataset == "noop" else "drawing")
     picture = ElementTree.fromstring(svg(replay | {"title": "<t>", "outcome": "ok", "result": {"status": "ok"}}))
     assert replay["scene"]["action"][0]["name"] in "".join(picture.itertext())
+
+
+def test_the_view_of_a_highway_follows_the_ego() -> None:
+    replay = replay_job.make(worker_spec("highway"), play_document("highway"), 0, trace(*[(3.0,)] * 5))
+    for frame in replay["frames"]:
+        corners, (x, _) = frame["drawing"]["at"]["ego"], frame["drawing"]["centre"]
+        middle = sum(corners[::2]) / 4
+        assert x - replay["scene"]["drawing"]["view"][2] / 2 < middle < x
+    vehicles = [shape for shape in replay["scene"]["drawing"]["objects"] if shape["role"] == "vehicle"]
+    assert len(vehicles) == 20
+    assert len(json.dumps(replay)) < 60_000
 
 
 def test_a_simulator_that_fails_is_an_error() -> None:

@@ -42,6 +42,67 @@ def test_any_signals_are_a_picture(observations: list[list[float]], name: str) -
     assert "push" in words and "fell" in words
 
 
+POINTS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2)
+SIGNALS: dict[str, Any] = {"observation": [{"name": "angle", "unit": "rad"}], "action": [{"name": "push", "unit": ""}]}
+
+
+def drawn(frames: list[dict[str, list[float]]], **scene: Any) -> dict[str, Any]:
+    """Return a replay whose frames have these points of the objects."""
+    drawing = {"view": [-2.0, -1.0, 4.0, 2.0], "unit": "m", "shapes": [], "objects": []} | scene
+    return {
+        "scene": {"kind": "drawing", "drawing": drawing, **SIGNALS},
+        "frames": [{"observation": [0.5], "action": None, "drawing": {"at": at}} for at in frames],
+        "dt": 0.02,
+        "title": "t",
+        "outcome": "fell",
+        "result": result(),
+    }
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={"a": POINTS, "b": POINTS}), min_size=1, max_size=600), TEXTS)
+def test_any_moving_shapes_are_a_picture_above_the_signals(frames: list[dict[str, list[float]]], role: str) -> None:
+    objects = [
+        {"id": "a", "shape": "circle", "role": role, "radius": 0.1},
+        {"id": "b", "shape": "line", "role": "ego", "width": 0.1},
+        {"id": "never", "shape": "polygon", "role": "body"},
+    ]
+    words = words_of(drawn(frames, objects=objects, unit=role))
+    assert "angle" in words and "push" in words and "fell" in words
+
+
+def test_a_view_that_moves_shows_the_ground_all_along_its_way() -> None:
+    document = drawn([{}] * 3, shapes=[{"shape": "ground", "role": "ground", "every": 1.0}])
+    for frame, x in zip(document["frames"], (0.0, 5.0, 10.0), strict=True):
+        frame["drawing"]["centre"] = [x, 0.0]
+    assert {"-2", "0", "5", "10", "12"} <= set(words_of(document).split())
+
+
+def test_an_object_that_is_absent_from_a_frame_is_hidden_in_it() -> None:
+    document = drawn(
+        [{}, {"a": [0.0, 0.0]}, {}], objects=[{"id": "a", "shape": "circle", "role": "alarm", "radius": 1.0}]
+    )
+    (shape,) = [element for element in ElementTree.fromstring(svg(document)).iter() if element.get("class") == "alarm"]
+    assert shape.get("visibility") == "hidden"
+    (animation,) = [element for element in shape if element.get("attributeName") == "visibility"]
+    assert animation.get("values") == "hidden;visible;hidden"
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        {"view": [0, 0, 0, 1]},
+        {"view": None},
+        {"shapes": [{"shape": "line", "role": "x", "points": [1.0]}]},
+        {"shapes": [{"shape": "ground", "role": "ground", "every": 0}]},
+        {"shapes": [{"shape": "floor", "role": "floor", "across": [1.0, 0.0], "along": [1.0, 0.0]}]},
+        {"shapes": [{"shape": "circle", "role": "x"}]},
+    ],
+)
+def test_a_malformed_drawing_is_refused_in_plain_words(scene: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^Its drawing is malformed\.$"):
+        svg(drawn([{}, {}], **scene))
+
+
 def test_a_card_has_the_metrics_in_their_words() -> None:
     declared = [{"name": "score", "title": "Score", "unit": "points", "low": 0, "high": 100}]
     card = words_of(
@@ -58,5 +119,5 @@ def test_a_card_has_the_metrics_in_their_words() -> None:
 
 
 def test_a_scene_of_another_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="street, signals, result"):
+    with pytest.raises(ValueError, match="street, drawing, signals, result"):
         svg({"scene": {"kind": "opera"}})

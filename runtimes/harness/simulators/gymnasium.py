@@ -1,4 +1,8 @@
-"""Gymnasium simulator: runs the environment that a dataset names by id; scenarios are seeds and reset options."""
+"""Gymnasium simulator: runs the environment that a dataset names by id; scenarios are seeds and options.
+
+A scenario's `options` are those of the environment's `reset`; its `kwargs` are added to the dataset's, which are those
+with which the environment is made.
+"""
 
 import importlib
 import math
@@ -12,6 +16,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from .base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
+from .drawings import drawing_of
+from .drawings.shapes import Drawing
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
@@ -47,7 +53,9 @@ class GymnasiumSimulator:
         name = definition["env"]
         if ":" in name:
             raise ValueError("an environment's id has no colon: Gymnasium would import the module before it")
-        self._environment = gymnasium.make(name, disable_env_checker=True, **definition.get("kwargs", {}))
+        self._name, self._kwargs = name, definition.get("kwargs", {})
+        self._own_kwargs: Mapping[str, Any] = {}  # of the scenario for which the environment was made
+        self._environment = self._make(self._own_kwargs)
         actual = Interface(
             observation=_space(self._environment.observation_space, "observation"),
             action=_space(self._environment.action_space, "action"),
@@ -60,7 +68,11 @@ class GymnasiumSimulator:
         self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
         self._aggregations: Mapping[str, Any] = definition.get("info", {})
         self._observation = np.zeros(self.interface.observation.shape, self.interface.observation.dtype)
+        self._drawing: Drawing | None = None  # of the current scenario's replay
         self._clear()
+
+    def _make(self, own: Mapping[str, Any]) -> Any:
+        return gymnasium.make(self._name, disable_env_checker=True, **{**self._kwargs, **own})
 
     def _clear(self) -> None:
         self._return = 0.0
@@ -73,6 +85,10 @@ class GymnasiumSimulator:
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
         self._clear()
+        own = scenario.spec.get("kwargs", {})
+        if own != self._own_kwargs:
+            self._environment.close()
+            self._environment, self._own_kwargs = self._make(own), own
         observation, _ = self._environment.reset(seed=scenario.seed, options=scenario.spec.get("options"))
         self._observation = self._converted(observation)
         return self._observation
@@ -113,10 +129,15 @@ class GymnasiumSimulator:
         return metrics
 
     def scene(self) -> dict[str, Any]:
-        return signals_scene(self.interface)
+        signals = signals_scene(self.interface)
+        self._drawing = drawing_of(self._environment)
+        if self._drawing is None:
+            return signals
+        return signals | {"kind": "drawing", "drawing": self._drawing.scene()}
 
     def frame(self) -> dict[str, Any]:
-        return signals_frame(self._observation, self._action, self._reward)
+        signals = signals_frame(self._observation, self._action, self._reward)
+        return signals if self._drawing is None else signals | {"drawing": self._drawing.frame()}
 
     def close(self) -> None:
         self._environment.close()
@@ -141,10 +162,14 @@ def _space(space: Any, name: str) -> Space:
 
 
 def _check(declared: Interface, actual: Interface) -> None:
-    """Compare the dataset's interface with the environment's; raise ValueError if type or shape differ."""
+    """Compare the dataset's interface with the environment's; raise ValueError if type or shape differ.
+
+    Floats may have any width: the dataset's is that of the observations which a model gets.
+    """
     for name in ("observation", "action"):
         expected, found = getattr(declared, name), getattr(actual, name)
-        if expected.shape != found.shape or expected.dtype != found.dtype:
+        floats = all(np.issubdtype(space.dtype, np.floating) for space in (expected, found))
+        if expected.shape != found.shape or (expected.dtype != found.dtype and not floats):
             raise ValueError(
                 f"the dataset declares {name}s {expected.dtype}{list(expected.shape)}, "
                 f"the environment has {found.dtype}{list(found.shape)}"
