@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from datasets.catalogue import Dataset, datasets
+from datasets.catalogue import Dataset, datasets, mujoco
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import file_names
 from errors import BadScenario
@@ -100,8 +100,11 @@ GENERATED = f"{CONVERTED}/scenarios.ndjson"
 
 #: Lanes of highway-fast-v0 where a scenario does not set `lanes_count`.
 LANES = 3
+#: Of MuJoCo tasks: how far a scenario's start may differ from the task's own.
+_START = FieldRule(kind="object", members={"reset_noise_scale": FieldRule(kind="float", low=0.0, high=1.0)})
 #: Allowed members of a scenario by built-in dataset; a dataset that is missing here cannot be extended.
 FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
+    **{name: {} if task.noise is None else {"kwargs": _START} for name, task in mujoco.ALL.items()},
     "noop": {},
     "cartpole": {
         "options": FieldRule(

@@ -24,6 +24,7 @@ IMPORTS = {
     "jax": "jax.export, flatbuffers, runtimes.harness.model_server.model_server, runtimes.harness.models.jax",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",
     "lightgbm": "lightgbm, runtimes.harness.model_server.model_server, runtimes.harness.models.lightgbm",
+    "mujoco": "gymnasium, mujoco, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.mujoco",
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",

@@ -171,5 +171,10 @@ FORMAT = ModelFormat(
     preload=preload,
     prepare=prepare,
     load=load,
-    baselines={"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero"},
+    baselines={
+        **{"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero"},
+        **{f"mujoco_{name}": f"mujoco_{name}" for name in ("inverted_pendulum", "reacher", "swimmer")},
+        **{f"mujoco_{name}": "zero" for name in ("ant", "half_cheetah", "hopper", "humanoid", "humanoid_standup")},
+        **{f"mujoco_{name}": "zero" for name in ("inverted_double_pendulum", "pusher", "walker2d")},
+    },
 )

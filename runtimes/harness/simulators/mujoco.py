@@ -1,0 +1,37 @@
+"""MuJoCo simulator: Gymnasium's MuJoCo tasks, without the libraries that would open a window for them."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .base import Simulator
+from .gymnasium import GymnasiumSimulator
+
+#: Imported by Gymnasium's MuJoCo tasks, also where nothing is rendered; it needs OpenGL, a window library and Pillow.
+RENDERING = "gymnasium.envs.mujoco.mujoco_rendering"
+
+
+class _NoRenderer:
+    """Takes the place of Gymnasium's renderer, which these environments create and close but never call."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Open nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+def preload(definition: Mapping[str, Any]) -> None:
+    """Import MuJoCo and the tasks."""
+    if RENDERING not in sys.modules:
+        sys.modules[RENDERING] = module = ModuleType(RENDERING)
+        module.MujocoRenderer = _NoRenderer  # type: ignore[attr-defined]
+    import gymnasium.envs.mujoco.mujoco_env  # noqa: F401
+
+
+def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+    """Return a simulator for the dataset."""
+    preload(definition)
+    return GymnasiumSimulator(definition)
