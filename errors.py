@@ -67,7 +67,7 @@ class UnknownArtifact(NotFound):
 
 
 class NoReplay(NotFound):
-    """This task cannot be replayed; the detail has the simulator's reason."""
+    """The simulator failed when it ran this task again, so there is no replay. `GET .../results` has its result."""
 
     slug = "no-replay"
 

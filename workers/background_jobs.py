@@ -87,4 +87,5 @@ class Jobs:
         try:
             self._platform.replays.keep(id, task, replay_job.make(spec, play, task, trace))
         except replay_job.NothingToShow as error:
+            logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)
             self._platform.replays.refuse(id, task, str(error))

@@ -103,21 +103,17 @@ class Frame(msgspec.Struct):
 
 
 def svg(replay: Mapping[str, Any]) -> str:
-    """Return an animated picture of a replay. Raise ValueError if it has no frames or a shape is malformed."""
+    """Return an animated picture of a replay. Raise NotDrawable if it has no frames."""
     all_frames = signal_charts.frames_of(replay)
-    try:
-        scene = msgspec.convert(replay["scene"]["drawing"], Scene)
-        frames = [msgspec.convert(frame["drawing"], Frame) for frame in _sampled(all_frames)]
-        picture = _Picture(scene, frames, signal_charts.seconds_of(replay))
-        drawn = list(picture.elements())
-    except (KeyError, ValueError, ArithmeticError, msgspec.ValidationError):
-        raise ValueError("Its drawing is malformed.") from None
+    scene = msgspec.convert(replay["scene"]["drawing"], Scene)
+    frames = [msgspec.convert(frame["drawing"], Frame) for frame in _sampled(all_frames)]
+    picture = _Picture(scene, frames, signal_charts.seconds_of(replay))
     bottom = TOP + picture.height
     rows = signal_charts.rows_of(replay)
     total = bottom + GAP + signal_charts.height_of(rows)
     loop = Loop(picture.seconds, picture.hold)
     charts = signal_charts.charts(replay, top=bottom + GAP, bottom=total, loop=loop, rows=rows)
-    return signal_charts.page_of(replay, [*drawn, *charts], total)
+    return signal_charts.page_of(replay, [*picture.elements(), *charts], total)
 
 
 def _sampled(frames: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

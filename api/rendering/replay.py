@@ -15,6 +15,7 @@ from api.rendering.svg_animation import (
     decimal,
     without_gaps,
 )
+from api.rendering.svg_page import NotDrawable
 
 WIDTH, HEIGHT = 960, 540
 #: Pixels per metre.
@@ -53,10 +54,10 @@ def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) 
 def _frames(replay: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     scene = replay.get("scene")
     if not isinstance(scene, Mapping) or scene.get("kind") != "street":
-        raise ValueError("The scene of this replay is not a street.")
+        raise NotDrawable("The scene of this replay is not a street.")
     frames: Sequence[Mapping[str, Any]] = replay.get("frames") or ()
     if not frames:
-        raise ValueError("The replay has no frames.")
+        raise NotDrawable("The replay has no frames.")
     return frames
 
 

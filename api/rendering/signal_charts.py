@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.rendering.svg_animation import decimal
-from api.rendering.svg_page import ACCENT, HEIGHT, INK, PANEL, WIDTH, figure, page, printable
+from api.rendering.svg_page import ACCENT, HEIGHT, INK, PANEL, WIDTH, NotDrawable, figure, page, printable
 
 #: Charts of a column of the picture.
 CHARTS = 8
@@ -33,10 +33,10 @@ def svg(replay: Mapping[str, Any]) -> str:
 
 
 def frames_of(replay: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the frames of a replay; raise ValueError if it has none."""
+    """Return the frames of a replay; raise NotDrawable if it has none."""
     frames: Sequence[Mapping[str, Any]] = replay.get("frames") or ()
     if not frames:
-        raise ValueError("The replay has no frames.")
+        raise NotDrawable("The replay has no frames.")
     return frames
 
 
@@ -47,7 +47,7 @@ def seconds_of(replay: Mapping[str, Any]) -> float:
 
 def page_of(replay: Mapping[str, Any], body: Iterable[str], height: float) -> str:
     """Return a picture of a replay with its title and its outcome."""
-    good = (replay.get("result") or {}).get("status") == "ok"
+    good = (replay.get("result") or {}).get("status") == "ok" and not replay.get("failed")
     return page(replay.get("title") or "task", replay.get("outcome") or "", good=good, body=body, height=height)
 
 

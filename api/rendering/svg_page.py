@@ -14,6 +14,10 @@ _UNPRINTABLE = re.compile(
 )
 
 
+class NotDrawable(ValueError):
+    """A replay cannot be drawn; the message says why, in words for users."""
+
+
 def printable(value: Any, longest: int = 60) -> str:
     """Return a text for SVG: escaped, without characters that XML does not have, and shortened."""
     text = _UNPRINTABLE.sub("\ufffd", str(value))

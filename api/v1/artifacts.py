@@ -55,10 +55,11 @@ REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
 def svg_of(replay: Download) -> Download:
     """Return a replay as an SVG."""
     from api.rendering.pictures import svg  # imported at the first use: most processes never draw a picture
+    from api.rendering.svg_page import NotDrawable
 
     try:
         image = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
-    except ValueError as error:
+    except NotDrawable as error:
         raise NotAcceptable(f"This replay cannot be drawn: {error} Request it as application/json.") from None
     return Download(
         len(image), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((image[start:stop],))

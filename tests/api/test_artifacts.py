@@ -265,8 +265,9 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
     platform.notifier.jobs.clear()  # type: ignore[attr-defined]
-    platform.replays.refuse(id, 0, "the trace has nothing to show")
-    assert "nothing to show" in problem(client.get(path), 404, "no-replay")["detail"]
+    platform.replays.refuse(id, 0, "simulator: RuntimeError: lane -1 in /home/someone/net.xml")
+    detail = problem(client.get(path), 404, "no-replay")["detail"]
+    assert "the simulator failed" in detail.lower() and "RuntimeError" not in detail and "net.xml" not in detail
     assert not platform.notifier.jobs  # type: ignore[attr-defined]
 
 

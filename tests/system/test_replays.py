@@ -62,9 +62,12 @@ def test_two_replays_are_identical() -> None:
     assert first == second
 
 
-@pytest.mark.parametrize(("dataset", "steps", "observation"), [("noop", 1, 4), ("cartpole", 3, 4), ("highway", 2, 16)])
+@pytest.mark.parametrize(
+    ("dataset", "steps", "observation"),
+    [("noop", 1, 4), ("cartpole", 3, 4), ("highway", 2, 16), ("mujoco_hopper", 3, 11)],
+)
 def test_every_simulator_has_a_picture(dataset: str, steps: int, observation: int) -> None:
-    size = 4 if dataset == "noop" else 1
+    size = len(datasets()[dataset].definition["interface"]["action"]["names"])
     replay = replay_job.make(worker_spec(dataset), play_document(dataset), 0, trace(*[(1.0,) * size] * steps))
     assert len(replay["frames"]) == steps + 1
     assert replay["frames"][0]["action"] is None and replay["frames"][-1]["action"] == [1.0] * size
@@ -90,6 +93,14 @@ def test_a_simulator_that_fails_is_an_error() -> None:
         play = play_document("noop") | {"params": {"raise_at": 0}}
         play["tasks"] = play["tasks"] | {"params": {"raise_at": 0}}  # type: ignore[operator]
         replay_job.make(worker_spec("noop"), play, 0, trace((0.0,) * 4))
+
+
+@pytest.mark.parametrize("dataset", ["noop", "cartpole", "highway", "car_street", "mujoco_hopper"])
+def test_actions_of_another_shape_are_refused_for_good_and_not_asked_for_again(dataset: str) -> None:
+    odd = np.zeros(13, "<f4")
+    odd[:] = np.nan
+    with pytest.raises(replay_job.NothingToShow, match="simulator: "):
+        replay_job.make(worker_spec(dataset), play_document(dataset), 0, zlib.compress(odd.tobytes()[:-2]))
 
 
 def test_an_invalid_trace_is_refused() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.rendering.pictures import svg
+from api.rendering.pictures import DRAWINGS, svg
+from api.rendering.svg_page import ALARM, NotDrawable
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.sampled_from([10**400, -(10**400)])
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=80)
@@ -99,7 +100,7 @@ def test_an_object_that_is_absent_from_a_frame_is_hidden_in_it() -> None:
     ],
 )
 def test_a_malformed_drawing_is_refused_in_plain_words(scene: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^Its drawing is malformed\.$"):
+    with pytest.raises(NotDrawable, match=r"^Its scene is malformed\.$"):
         svg(drawn([{}, {}], **scene))
 
 
@@ -121,3 +122,19 @@ def test_a_card_has_the_metrics_in_their_words() -> None:
 def test_a_scene_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="street, drawing, signals, result"):
         svg({"scene": {"kind": "opera"}})
+
+
+@pytest.mark.parametrize("kind", sorted(DRAWINGS))
+@pytest.mark.parametrize("frames", [[], [{}], [{"observation": [None], "drawing": {"at": {"a": ["x"]}}}]])
+def test_a_malformed_scene_of_any_kind_is_refused_without_an_exceptions_words(
+    kind: str, frames: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(NotDrawable) as refusal:
+        svg({"scene": {"kind": kind}, "frames": frames, "dt": 0.1, "result": {"status": "ok"}})
+    assert str(refusal.value) in ("Its scene is malformed.", "The replay has no frames.")
+
+
+def test_a_failed_task_has_its_outcome_in_red() -> None:
+    document = drawn([{}])
+    assert f'fill="{ALARM}"' not in svg(document)
+    assert f'fill="{ALARM}"' in svg(document | {"failed": True})

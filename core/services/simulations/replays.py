@@ -57,10 +57,10 @@ class Replays:
 
     def _raise_refusal(self, key: str) -> None:
         try:
-            reason = b"".join(self._store.get(f"{key}.refused"))
+            self._store.size(f"{key}.refused")
         except NotFound:
             return
-        raise NoReplay(reason.decode())
+        raise NoReplay  # without the stored reason: a simulator's exception is for operators
 
     def _check_dataset(self, id: str) -> None:
         """Raise UnknownDataset if the dataset was deleted, because its scenarios are needed."""
@@ -101,7 +101,19 @@ class Replays:
         result = msgspec.json.decode(line)
         name = result["scenario"].get("name", f"task {task}")
         outcome = result["metrics"].get("outcome") or result["status"]
-        return msgspec.json.encode(dict(replay) | {"title": name, "outcome": outcome, "result": result})
+        failed = self._is_failure(id, result)
+        return msgspec.json.encode(
+            dict(replay) | {"title": name, "outcome": outcome, "failed": failed, "result": result}
+        )
+
+    def _is_failure(self, id: str, result: Mapping[str, Any]) -> bool:
+        """Tell whether a task failed: by the model's fault, or with an outcome that its dataset calls a failure."""
+        with self._database.read() as c:
+            provenance = json.loads(simulations.find(c, id).provenance)
+        failure = played(provenance["dataset"]).definition.get("failure")
+        return result["status"] != "ok" or (
+            failure is not None and result["metrics"].get(failure["metric"]) in failure["in"]
+        )
 
     def refuse(self, id: str, task: int, reason: str) -> None:
         """Store that a task cannot be replayed, so that the job is not enqueued again."""
