@@ -59,7 +59,8 @@ ROLES: Mapping[str, str] = {
     "other": "#6a4c93",
     "ground": EARTH,
     "floor": GRID,
-    "board": "#dfe4ea",
+    "board": "#3d5a80",
+    "hole": "#f7f9f7",
     "first": "#e5383b",
     "second": "#f6c945",
 }
@@ -251,7 +252,9 @@ class _Picture:
         return f'<polyline points="{self._points([*start, *end])}" fill="none" stroke="{GRID}" stroke-width="1.2"/>'
 
     def _scale_bar(self) -> Iterable[str]:
-        """Draw a bar whose length is a round number of units."""
+        """Draw a bar whose length is a round number of units, if the world has a unit."""
+        if not self._scene.unit:
+            return
         length = _round_length(self._width / self._scale / 8)
         pixels = length * self._scale
         right, y = LEFT + self._width - 16, TOP + 18

@@ -5,13 +5,13 @@ order: rotation before translation, xx, yy, zz, xy, xz, yz. The digest of a `dat
 a change of any text here changes all results of that dataset.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from datasets.catalogue.car_street.definition import MetricDefinition
+from datasets.catalogue.definitions import PARAMS, Entry, common_metrics, metric, space, write
 
 HERE = Path(__file__).parent
 #: Scenarios of each dataset: seeds.
@@ -20,9 +20,6 @@ TASKS = 100
 BASELINES = ("mujoco_inverted_pendulum", "mujoco_reacher", "mujoco_swimmer")
 GYMNASIUM = "Gymnasium, MuJoCo v5"
 XYZ = ("x", "y", "z")
-
-#: Name and unit of an entry of an observation or action space.
-Entry = tuple[str, str]
 
 
 def angles(*names: str) -> tuple[Entry, ...]:
@@ -123,26 +120,18 @@ HUMANOID_MOTORS = torques(
 )
 
 
-def metric(
-    name: str, title: str, unit: str, formula: str, better: str | None = None, **others: Any
-) -> MetricDefinition:
-    """Return a metric, by default of an entry of the steps' `info`."""
-    fields = {"source": f"{GYMNASIUM}, info"} | others
-    return MetricDefinition(name=name, title=title, unit=unit, formula=formula, better=better, **fields)
-
-
 #: Key of `info`, aggregation over the steps, metric.
 InfoMetric = tuple[str, str, MetricDefinition]
 
 
 def last(name: str, title: str, unit: str, formula: str, better: str | None = None) -> InfoMetric:
     """Return a metric that is an entry of the last step's `info`, of the same name."""
-    return name, "last", metric(name, title, unit, formula, better)
+    return name, "last", metric(name, title, unit, formula, better, source=f"{GYMNASIUM}, info")
 
 
 def mean(key: str, name: str, title: str, formula: str, better: str, unit: str = "") -> InfoMetric:
     """Return a metric that is the mean of an entry of `info` over the steps."""
-    return key, "mean", metric(name, title, unit, formula, better)
+    return key, "mean", metric(name, title, unit, formula, better, source=f"{GYMNASIUM}, info")
 
 
 DISTANCE = last("x_position", "Distance along x", "m", "x of the torso after the last step", "higher")
@@ -406,31 +395,10 @@ ALL: dict[str, Task] = {
 }
 
 
-def space(entries: Sequence[Entry], dtype: str, bound: float | None) -> dict[str, Any]:
-    """Return the JSON form of a flat space; ``bound``: the entries lie within plus and minus it."""
-    return {
-        "dtype": dtype,
-        "shape": [len(entries)],
-        "names": [name for name, _ in entries],
-        "units": [unit for _, unit in entries],
-        "low": [None if bound is None else -bound] * len(entries),
-        "high": [bound] * len(entries),
-    }
-
-
 def definition(name: str) -> dict[str, Any]:
     """Return the definition of a dataset."""
     task = ALL[name]
     ends = f"completed: {task.steps} steps" + (f"; {task.terminated}: {task.condition}" if task.terminated else "")
-    formula = f"sum of the rewards: {task.reward}"
-    clipped = "number of steps whose action was clipped"
-    metrics = [
-        metric("return", "Return", "", formula, "higher", source=f"Gymnasium {task.env}", worst=task.worst),
-        metric("length", "Steps", "count", "number of steps played", source="ours", bounds=(0, task.steps)),
-        *(described for _, _, described in task.info),
-        metric("clipped_actions", "Actions out of range", "count", clipped, "lower", source="ours", bounds=(0, None)),
-        metric("outcome", "Outcome", "", ends, source="Gymnasium terminated and truncated"),
-    ]
     return {
         "name": name,
         "version": "1",
@@ -445,23 +413,22 @@ def definition(name: str) -> dict[str, Any]:
         "scenarios": None,
         "files": [],
         "interface": {
-            "observation": space(task.observation, "float64", None),
-            "action": space(task.action, "float32", task.bound),
+            "observation": space(task.observation, "float64"),
+            "action": space(task.action, "float32", -task.bound, task.bound),
         },
         "deadline": 1.0,
         "dt": task.dt,
-        "params": {
-            "latency_steps": {
-                "type": "int",
-                "default": 0,
-                "low": 0,
-                "high": 10,
-                "description": "Steps by which every action takes effect later.",
-            }
-        },
+        "params": PARAMS,
         "outcomes": {"truncated": "completed"} | ({"terminated": task.terminated} if task.terminated else {}),
         "info": {described.name: [key, aggregation] for key, aggregation, described in task.info},
-        "metrics": [entry.describe() for entry in metrics],
+        "metrics": common_metrics(
+            reward=task.reward,
+            source=f"Gymnasium {task.env}",
+            worst=task.worst,
+            steps=task.steps,
+            outcomes=ends,
+            among=[described for _, _, described in task.info],
+        ),
         "score": {"name": "return", "metric": "return", "formula": f"sum of the rewards of {task.env}"},
         **({"failure": {"metric": "outcome", "in": [task.terminated]}} if task.terminated else {}),
         "record": True,
@@ -473,9 +440,7 @@ def definition(name: str) -> dict[str, Any]:
 
 def generate(folder: Path) -> None:
     """Write the description of every task to its folder."""
-    for name in ALL:
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / "dataset.json").write_text(json.dumps(definition(name), indent=1) + "\n")
+    write(folder, map(definition, ALL))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from datasets.catalogue import Dataset, datasets, mujoco
+from datasets.catalogue import Dataset, datasets, mujoco, pettingzoo
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import file_names
 from errors import BadScenario
@@ -105,6 +105,13 @@ _START = FieldRule(kind="object", members={"reset_noise_scale": FieldRule(kind="
 #: Allowed members of a scenario by built-in dataset; a dataset that is missing here cannot be extended.
 FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
     **{name: {} if task.noise is None else {"kwargs": _START} for name, task in mujoco.ALL.items()},
+    **{
+        name: {
+            "agent": FieldRule(kind="string", choices=environment.agents),
+            "others": FieldRule(kind="string", choices=("random", "still")),
+        }
+        for name, environment in pettingzoo.ALL.items()
+    },
     "noop": {},
     "cartpole": {
         "options": FieldRule(

@@ -120,13 +120,13 @@ def test_a_replay_has_the_signals_and_the_drawing_of_each_step() -> None:
         assert x == pytest.approx(position, abs=0.001)
 
 
-def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
+def set_up(definition: dict[str, Any], folder: Path, dataset: str = "cartpole") -> framed_socket.Message:
     """Set an evaluator up for a dataset with this definition; return its reply."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
-    pair = EvaluatorPair(replace(spec_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
+    pair = EvaluatorPair(replace(spec_of(dataset), dataset=str(folder), sandbox=None), ZERO)
     try:
-        return pair.set_up(play_of("cartpole") | {"definition": definition})
+        return pair.set_up(play_of(dataset) | {"definition": definition})
     finally:
         pair.end()
 

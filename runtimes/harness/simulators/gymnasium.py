@@ -5,19 +5,18 @@ with which the environment is made.
 """
 
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
+from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 from .drawings import drawing_of
 from .drawings.shapes import Drawing
+from .gymnasium_spaces import ActionApplier, check, space_of
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
@@ -57,14 +56,12 @@ class GymnasiumSimulator:
         self._own_kwargs: Mapping[str, Any] = {}  # of the scenario for which the environment was made
         self._environment = self._make(self._own_kwargs)
         actual = Interface(
-            observation=_space(self._environment.observation_space, "observation"),
-            action=_space(self._environment.action_space, "action"),
+            observation=space_of(self._environment.observation_space, "observation"),
+            action=space_of(self._environment.action_space, "action"),
         )
         self.interface = Interface.of(definition["interface"]) if definition.get("interface") else actual
-        _check(self.interface, actual)
-        self._action_space = self._environment.action_space
-        self._low = np.array([-np.inf if low is None else low for low in self.interface.action.low])
-        self._high = np.array([np.inf if high is None else high for high in self.interface.action.high])
+        check(self.interface, actual)
+        self._applied = ActionApplier(self.interface, self._environment.action_space)
         self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
         self._aggregations: Mapping[str, Any] = definition.get("info", {})
         self._observation = np.zeros(self.interface.observation.shape, self.interface.observation.dtype)
@@ -94,14 +91,8 @@ class GymnasiumSimulator:
         return self._observation
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        flat = action.reshape(-1)
-        clipped = np.clip(flat, self._low, self._high)
-        self._clipped += int((clipped != flat).any())
-        applied: Any
-        if isinstance(self._action_space, spaces.Discrete):
-            applied = int(self._action_space.start) + math.floor(float(clipped[0]) + 0.5)
-        else:
-            applied = clipped.reshape(self.interface.action.shape).astype(self.interface.action.dtype)
+        applied, clipped, was_clipped = self._applied(action)
+        self._clipped += was_clipped
         observation, reward, terminated, truncated, info = self._environment.step(applied)
         self._return += float(reward)
         self._action, self._reward = clipped, float(reward)
@@ -141,36 +132,3 @@ class GymnasiumSimulator:
 
     def close(self) -> None:
         self._environment.close()
-
-
-def _space(space: Any, name: str) -> Space:
-    """Convert a Gymnasium space; Discrete(n) becomes a number from 0 to n - 1, which is rounded."""
-    if isinstance(space, spaces.Discrete):
-        return Space(dtype="float32", shape=(1,), names=(name,), units=("",), low=(0.0,), high=(float(space.n) - 1,))
-    if not isinstance(space, spaces.Box) or not space.shape:
-        raise ValueError(f"the {name} space is a {type(space).__name__}; only Box and Discrete are supported")
-    count = int(np.prod(space.shape))
-    dtype = "float32" if np.issubdtype(space.dtype, np.floating) else str(np.dtype(space.dtype))
-    return Space(
-        dtype=dtype,
-        shape=tuple(int(size) for size in space.shape),
-        names=tuple(f"{name}_{index}" for index in range(count)),
-        units=("",) * count,
-        low=tuple(float(low) for low in space.low.reshape(-1)),
-        high=tuple(float(high) for high in space.high.reshape(-1)),
-    )
-
-
-def _check(declared: Interface, actual: Interface) -> None:
-    """Compare the dataset's interface with the environment's; raise ValueError if type or shape differ.
-
-    Floats may have any width: the dataset's is that of the observations which a model gets.
-    """
-    for name in ("observation", "action"):
-        expected, found = getattr(declared, name), getattr(actual, name)
-        floats = all(np.issubdtype(space.dtype, np.floating) for space in (expected, found))
-        if expected.shape != found.shape or (expected.dtype != found.dtype and not floats):
-            raise ValueError(
-                f"the dataset declares {name}s {expected.dtype}{list(expected.shape)}, "
-                f"the environment has {found.dtype}{list(found.shape)}"
-            )

@@ -11,9 +11,9 @@ HALF, HEIGHT = 0.25, 0.3
 MARGIN = 0.6
 
 
-def drawing(environment: Any) -> Drawing | None:
+def drawing(environment: Any, own: str) -> Drawing | None:
     """Return the drawing of an environment if it is CartPole."""
-    is_cartpole = environment.spec is not None and environment.spec.name == "CartPole"
+    is_cartpole = getattr(getattr(environment, "spec", None), "name", None) == "CartPole"
     return CartPoleDrawing(environment.unwrapped) if is_cartpole else None
 
 

@@ -13,9 +13,9 @@ STRIPES = (3.0, 4.5)
 STEP = 4.0
 
 
-def drawing(environment: Any) -> Drawing | None:
+def drawing(environment: Any, own: str) -> Drawing | None:
     """Return the drawing of an environment if it is one of highway-env's with a road."""
-    is_highway = environment.spec is not None and str(environment.spec.entry_point).startswith("highway_env.envs")
+    is_highway = str(getattr(getattr(environment, "spec", None), "entry_point", None)).startswith("highway_env.envs")
     return HighwayDrawing(environment.unwrapped) if is_highway and hasattr(environment.unwrapped, "road") else None
 
 

@@ -83,9 +83,9 @@ VIEWS: Mapping[str, View] = {
 }
 
 
-def drawing(environment: Any) -> Drawing | None:
+def drawing(environment: Any, own: str) -> Drawing | None:
     """Return the drawing of an environment if it is one of Gymnasium's MuJoCo tasks."""
-    name = environment.spec.name if environment.spec is not None else ""
+    name = str(getattr(getattr(environment, "spec", None), "name", None))
     is_mujoco = name in VIEWS and hasattr(environment.unwrapped, "model")
     return MujocoDrawing(environment.unwrapped, VIEWS[name]) if is_mujoco else None
 

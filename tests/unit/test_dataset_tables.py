@@ -1,23 +1,25 @@
-"""Datasets of MuJoCo tasks: their files are what the table says, and users may extend them."""
+"""Datasets that are written from tables: their files are what the tables say, and users may extend them."""
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from datasets.catalogue import datasets, mujoco
+from datasets.catalogue import datasets, mujoco, pettingzoo
 from datasets.versions.scenarios import validated
 from errors import BadScenario
 
 
-def test_the_files_are_those_that_the_table_gives(tmp_path: Path) -> None:
-    mujoco.generate(tmp_path)
-    written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("dataset.json")}
-    shipped = {path.relative_to(mujoco.HERE): path.read_bytes() for path in mujoco.HERE.glob("mujoco_*/dataset.json")}
-    assert written == shipped, "run `python -m datasets.catalogue.mujoco`"
-    assert written.keys() == {Path(name) / "dataset.json" for name in mujoco.ALL}
-    assert set(mujoco.ALL) <= set(datasets())
+@pytest.mark.parametrize("table", [mujoco, pettingzoo], ids=["mujoco", "pettingzoo"])
+def test_the_files_are_those_that_the_table_gives(table: ModuleType, tmp_path: Path) -> None:
+    table.generate(tmp_path)
+    written = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("dataset.json")}
+    assert written.keys() == {Path(name) / "dataset.json" for name in table.ALL}
+    assert set(table.ALL) <= set(datasets())
+    for path, text in written.items():
+        assert (table.HERE / path).read_text() == text, f"run `python -m {table.__name__}`"
 
 
 @pytest.mark.parametrize(
@@ -26,10 +28,13 @@ def test_the_files_are_those_that_the_table_gives(tmp_path: Path) -> None:
         ("mujoco_hopper", {"kwargs": {"xml_file": "/etc/passwd"}}, "kwargs.xml_file"),
         ("mujoco_hopper", {"kwargs": {"reset_noise_scale": 2}}, "lies in 0..1"),
         ("mujoco_hopper", {"options": {}}, "options"),
+        ("pettingzoo_connect_four", {"agent": "dealer"}, "agent"),
+        ("pettingzoo_simple_tag", {"agent": "agent_0"}, "agent"),
+        ("pettingzoo_simple_tag", {"others": "os.system"}, "others"),
         ("mujoco_pusher", {"kwargs": {"reset_noise_scale": 0.1}}, "kwargs"),
     ],
 )
-def test_scenarios_of_users_set_the_start_and_nothing_else(
+def test_scenarios_of_users_set_parameters_and_nothing_else(
     dataset: str, scenario: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BadScenario, match=message):

@@ -1,0 +1,68 @@
+"""Parts of the definitions of datasets that are written from tables: spaces, metrics, parameters, files.
+
+The digest of a `dataset.json` is part of every task's seed: a change of any text changes all results of its dataset.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets.catalogue.car_street.definition import MetricDefinition
+
+#: Name and unit of an entry of an observation or action space.
+Entry = tuple[str, str]
+#: The parameters of every dataset whose simulator has no others.
+PARAMS: Mapping[str, Any] = {
+    "latency_steps": {
+        "type": "int",
+        "default": 0,
+        "low": 0,
+        "high": 10,
+        "description": "Steps by which every action takes effect later.",
+    }
+}
+
+
+def space(
+    entries: Sequence[Entry], dtype: str = "float32", low: float | None = None, high: float | None = None
+) -> dict[str, Any]:
+    """Return the JSON form of a flat space whose entries have the same range."""
+    return {
+        "dtype": dtype,
+        "shape": [len(entries)],
+        "names": [name for name, _ in entries],
+        "units": [unit for _, unit in entries],
+        "low": [low] * len(entries),
+        "high": [high] * len(entries),
+    }
+
+
+def metric(
+    name: str, title: str, unit: str, formula: str, better: str | None = None, *, source: str, **others: Any
+) -> MetricDefinition:
+    """Return a metric."""
+    return MetricDefinition(name=name, title=title, unit=unit, formula=formula, better=better, source=source, **others)
+
+
+def common_metrics(
+    *, reward: str, source: str, worst: float, steps: int, outcomes: str, among: Iterable[MetricDefinition] = ()
+) -> list[dict[str, Any]]:
+    """Return the metrics of a world with rewards: return, steps, those ``among`` them, clipped actions, outcome."""
+    clipped = "number of steps whose action was clipped"
+    metrics = (
+        metric("return", "Return", "", f"sum of the rewards: {reward}", "higher", source=source, worst=worst),
+        metric("length", "Steps", "count", "number of steps played", source="ours", bounds=(0, steps)),
+        *among,
+        metric("clipped_actions", "Actions out of range", "count", clipped, "lower", source="ours", bounds=(0, None)),
+        metric("outcome", "Outcome", "", outcomes, source="Gymnasium terminated and truncated"),
+    )
+    return [entry.describe() for entry in metrics]
+
+
+def write(folder: Path, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Write each definition to the `dataset.json` of its folder."""
+    for definition in definitions:
+        path = folder / definition["name"]
+        path.mkdir(exist_ok=True)
+        (path / "dataset.json").write_text(json.dumps(definition, indent=1) + "\n")
