@@ -7,6 +7,8 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+
 from datasets.catalogue import datasets
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import PlatformProcess, has_one_result_per_task
@@ -84,6 +86,27 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     assert '"what":"dataset"' in events.replace(" ", ""), events
     assert platform.http.delete("/v1/datasets/poles").status_code == 204
     assert platform.results(ended["id"]) == results
+
+
+@pytest.mark.parametrize(
+    ("extends", "members"),
+    [
+        ("mujoco_hopper", {"kwargs": {"reset_noise_scale": 0.0}}),
+        ("pettingzoo_tictactoe", {"others": "still"}),
+    ],
+)
+def test_user_scenarios_of_robots_and_games_are_simulated(
+    platform: PlatformProcess, extends: str, members: dict[str, Any]
+) -> None:
+    """Neither has randomness left, so all scenarios have the same result."""
+    name = f"own-{extends.replace('_', '-')}"
+    version = register(platform, name, {"dataset.json": dataset_json(extends), "lines.ndjson": scenarios(3, **members)})
+    assert (version["state"], version["tasks"]) == ("ready", 3), version
+    ended = platform.run(dataset=name, runtime="python")
+    assert ended["state"] == "succeeded", ended
+    results = platform.results(ended["id"])
+    assert [result["status"] for result in results] == ["ok"] * 3
+    assert results[0]["metrics"] == results[1]["metrics"] == results[2]["metrics"]
 
 
 def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: PlatformProcess) -> None:
