@@ -11,7 +11,7 @@ from api.schemas.submissions import DryRunSchema
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 
 #: The most datasets that a model is checked with at once.
-MOST_CHECKS = 20
+MOST_CHECKS = 50
 
 
 class DependenciesSchema(Open):

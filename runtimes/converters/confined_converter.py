@@ -4,11 +4,9 @@ The program reads its environment and writes to one folder. Memory, files, tasks
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from runtimes import harness
+from runtimes import confined_program
 from runtimes.dependencies.untrusted_folders import usage_of
 
 #: User id of converters where root starts them.
@@ -31,10 +29,6 @@ LINES, LINE = 500, 1000
 INTERVAL = 0.2
 #: What the folder may take, as a multiple of the largest file, and files and folders in it.
 FOLDER, ENTRIES = 3, 1000
-
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
-#: The folder that contains the harness.
-_ABOVE = str(Path(harness.__file__).parents[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,13 +68,10 @@ def run(
     """
     as_root = limits.sandbox and os.geteuid() == 0
     if as_root:
-        os.chown(folder, USER, USER)
-        for path in folder.iterdir():
-            os.chown(path, USER, USER, follow_symlinks=False)
+        confined_program.give(USER, [folder], contents=True)
     confinement: dict[str, Any] = {
         "readonly": [str(path) for path in readonly],
         "writable": [str(folder)],
-        "program": True,
         "memory": limits.memory,
         "libraries": LIBRARIES,
         "files": FILES,
@@ -90,24 +81,13 @@ def run(
         "level": None if limits.sandbox else 1,
     }
     started = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        cwd="/",
-        start_new_session=True,
-    )
-    assert process.stdin is not None and process.stderr is not None
+    process = confined_program.start(command, environ, confinement)
+    assert process.stderr is not None
     lines: deque[str] = deque(maxlen=LINES)
     reader = threading.Thread(target=_read, args=(process.stderr, lines), name="converter-output", daemon=True)
     reader.start()
     timed_out = False
     try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-            document = {"command": list(command), "environ": dict(environ), "confinement": confinement}
-            stdin.write(json.dumps(document).encode())
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(INTERVAL)

@@ -4,7 +4,6 @@ uv reaches the folders that it fills, its cache, and through a proxy the hosts o
 """
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from typing import Any
 
 import uv
 
-from runtimes import harness
+from runtimes import confined_program
 from runtimes.dependencies.index_proxy import Address, IndexProxy
 from runtimes.dependencies.untrusted_folders import DEPTH, usage_of
 from runtimes.environments import Progress
@@ -41,10 +40,6 @@ CACHED = 4
 
 #: The interpreter that models run on.
 PYTHON = os.path.realpath(sys.executable)
-
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
-#: The folder that contains the harness.
-_ABOVE = str(Path(harness.__file__).parents[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,10 +81,9 @@ def run(
     """
     folders = (*folders, options.cache)
     as_root = options.sandbox and os.geteuid() == 0
-    for folder in folders if as_root else ():
-        os.chown(folder, USER, USER)
-        for path in folder.iterdir() if folder != options.cache else ():
-            os.chown(path, USER, USER, follow_symlinks=False)
+    if as_root:
+        confined_program.give(USER, folders[:-1], contents=True)
+        confined_program.give(USER, [options.cache], contents=False)
     local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with remote:
         process = _start(arguments, options, folders, remote.fileno(), USER if as_root else None)
@@ -132,8 +126,6 @@ def _start(
         "readonly": sorted(path for path in readonly if os.path.exists(path)),
         "writable": [str(folder) for folder in folders],
         "listener": listener,
-        "keep": [listener],
-        "program": True,
         "memory": MEMORY,
         "files": FILES,
         "processes": TASKS,
@@ -142,20 +134,7 @@ def _start(
         "level": None if options.sandbox else 1,
         "oom_score": 500,
     }
-    document = {"command": [binary, *arguments], "environ": dict(options.environ), "confinement": confinement}
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, _ABOVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        pass_fds=(listener,),
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        cwd="/",
-        start_new_session=True,
-    )
-    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # type: ignore[union-attr]
-        stdin.write(json.dumps(document).encode())
-    return process
+    return confined_program.start([binary, *arguments], options.environ, confinement, keep=[listener])
 
 
 def _proxy(local: socket.socket, options: UvOptions) -> IndexProxy | None:
