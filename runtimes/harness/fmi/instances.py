@@ -55,28 +55,34 @@ class Instance(ABC):
         self._outputs = sum(len(port.places) for port in wiring.outputs)
         self._make()
 
-    def reset(self, seed: int) -> None:
-        """Begin a scenario with an instance that has done no step."""
+    def reset(self, seed: int, starts: Sequence[tuple[Port, Sequence[float]]] = ()) -> None:
+        """Begin a scenario with an instance that has done no step; ``starts``: values set before it is initialized."""
         if self._initialized:
             self._free()
             self._make()
         self._messages = 0
         if (port := self._wiring.seed) is not None:
             self._set(port, [seed & 0x7FFFFFFF])
+        for port, values in starts:
+            self._set(port, values)
         self._call("the initialization", self._initialize)
         self._initialized = True
 
     def act(self, row: "NDArray[Any]") -> "NDArray[Any]":
         """Set the inputs, do a step, and return the outputs."""
-        import numpy as np  # the server reads formats without it
-
         wiring = self._wiring
         for port in wiring.inputs:
             self._set(port, row[list(port.places)].astype(port.dtype).tolist())
         self._call("a step", lambda: self._step(wiring.start + self._steps * wiring.step, wiring.step))
         self._steps += 1
+        return self.outputs()
+
+    def outputs(self) -> "NDArray[Any]":
+        """Return the outputs as they are now."""
+        import numpy as np  # the server reads formats without it
+
         answer = np.empty(self._outputs)
-        for port in wiring.outputs:
+        for port in self._wiring.outputs:
             answer[list(port.places)] = self._call(f"get{port.suffix}", lambda port=port: self._get(port))
         return answer
 
