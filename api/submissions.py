@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -209,11 +210,20 @@ def submit(
 
 def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     """Run a few real steps of a submission and return whether the model fits; the simulation is deleted."""
+    return _end_of(_begun(submission, model))
+
+
+def _begun(submission: Submission, model: Model | None) -> str:
+    """Submit a dry run; return its id."""
     require_free_stream()
-    submission = replace(submission, dry_run=True)
+    simulation, _ = services().simulations.submit(replace(submission, dry_run=True), model=model)
+    return simulation.id
+
+
+def _end_of(id: str) -> dict[str, Any]:
+    """Wait for the end of a dry run, and delete it; return whether the model fits."""
     simulations = services().simulations
-    simulation, _ = simulations.submit(submission, model=model)
-    simulation = simulations.wait(simulation.id, LONGEST_DRY_RUN)
+    simulation = simulations.wait(id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
         why = simulation.reason or simulation.state
@@ -226,6 +236,8 @@ def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     return _checked(simulation, result.get("timing") or {}, reason)
 
 
+#: Dry runs of one check that are unfinished at the same time.
+CHECKS_AHEAD = 4
 #: The answer to a check that found out before its dry run that the model does not fit.
 _UNMEASURED: Mapping[str, Any] = {
     "fits": False,
@@ -252,20 +264,31 @@ def _checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | No
 
 
 def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Check a model with datasets, one after the other; None: the built-in ones, and registered ones with scenarios.
+    """Check a model with datasets, a few at a time; None: the built-in ones, and registered ones with scenarios.
 
     A dataset that the model's runtime cannot be combined with does not end the others' checks.
     """
     model = services().models.get(ref)
+    waiting = deque(names if names is not None else _datasets_with_scenarios())
+    begun: deque[str | dict[str, Any]] = deque()  # ids of dry runs, and answers that are known without one
     checks = []
-    for name in names if names is not None else _datasets_with_scenarios():
-        submission = Submission(dataset=name, model=model.digest, **options)
-        try:
-            checks.append(dry_run(submission, None))
-        except Invalid as error:
-            if names is not None:
-                raise
-            checks.append({**_UNMEASURED, "reason": str(error), "dataset": name, "format": model.format})
+    try:
+        while waiting or begun:
+            while waiting and len(begun) < CHECKS_AHEAD:
+                name = waiting.popleft()
+                try:
+                    begun.append(_begun(Submission(dataset=name, model=model.digest, **options), None))
+                except Invalid as error:
+                    if names is not None:
+                        raise
+                    refusal = {**_UNMEASURED, "reason": str(error), "dataset": name, "format": model.format}
+                    begun.append(refusal)
+            first = begun.popleft()
+            checks.append(_end_of(first) if isinstance(first, str) else first)
+    finally:
+        for id in begun:  # of a check that ends with an error
+            if isinstance(id, str):
+                services().simulations.cancel(id)
     return checks
 
 
