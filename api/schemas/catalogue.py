@@ -70,7 +70,7 @@ class FormatSchema(Open):
     max_size = fields.Integer(
         required=True,
         allow_none=True,
-        metadata={"description": "Most bytes of a model; null: no limit but the server's."},
+        metadata={"description": "Most bytes of a model that is one file; null: no limit but the server's."},
     )
     environment = fields.String(required=True, metadata={"description": "Python environment that the model runs in."})
     ready = fields.Boolean(

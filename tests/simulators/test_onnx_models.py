@@ -17,6 +17,7 @@ from runtimes.harness.models import onnx
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.simulators.base import Space
+from tests.archives import zipped
 from tests.contracts import graphs
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
 from tests.contracts.task_orders import results_in_every_order
@@ -75,6 +76,40 @@ def test_a_recurrent_policy_gives_equal_results_in_any_order_and_on_any_worker(b
     assert on_four_workers == in_order
     assert all(b'"status":"ok"' in line for line in in_order)
     assert len(set(in_order)) == len(in_order)
+
+
+WEIGHTS = (MODELS / "elsewhere.data").read_bytes()
+
+
+def test_an_archive_has_a_graph_and_its_weights_in_another_file() -> None:
+    spec, play = onnx_spec("cartpole"), play_of("cartpole")
+    with evaluator_pair(spec, model("lstm"), play) as pair:
+        whole = [result | {"timing": None} for result in pair.run(0, 6)]
+    parts = {"elsewhere.data": WEIGHTS, "policy.onnx": model("weights_elsewhere")}
+    chosen = {"elsewhere.data": WEIGHTS, "model.onnx": model("weights_elsewhere"), "other.onnx": b""}
+    for files in (parts, chosen):
+        with evaluator_pair(spec, zipped(files), play) as pair:
+            assert [result | {"timing": None} for result in pair.run(0, 6)] == whole
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"policy/policy.onnx": b"x"}, "the archive has no .onnx file at its top; pack the files, not the folder"),
+        ({"a.onnx": b"x", "b.onnx": b"y"}, "2 graphs at its top (a.onnx, b.onnx); name the one to run `model.onnx`"),
+        ({"policy.onnx": b""}, "the archive's `policy.onnx` is empty"),
+        ({"policy.onnx": model("weights_elsewhere")}, "does not load the model: "),
+        ({"policy.onnx": model("weights_elsewhere"), "elsewhere.data": WEIGHTS[:100]}, "does not load the model: "),
+    ],
+    ids=["folder", "two", "empty", "missing", "short"],
+)
+def test_an_archive_that_cannot_be_used_is_refused_with_the_reason(files: dict[str, bytes], reason: str) -> None:
+    assert reason in refusal_of(zipped(files))
+
+
+def test_weights_outside_of_the_archive_are_not_read() -> None:
+    pointing = model("weights_elsewhere").replace(b"elsewhere.data", b"/dev//././zero")
+    assert "does not load the model: " in refusal_of(zipped({"policy.onnx": pointing}))
 
 
 def test_a_recurrent_policys_results_do_not_depend_on_its_neighbours_in_a_batch() -> None:
@@ -174,7 +209,7 @@ def test_an_integer_that_the_space_does_not_have_is_invalid_and_named(
         ("scores", "if these are the scores of the 2 actions, export the index of the best one (add ArgMax"),
         ("unpaired", "input state_in_1 float32[1,n,8] is neither the observation (obs) nor a state"),
         ("written_by_default", "its IR version is 14; at most 13 is supported. Write it with"),
-        ("weights_elsewhere", "its weights are in another file. Export one file"),
+        ("weights_elsewhere", "its weights are in another file. Send a zip with both"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_with_what_to_export(name: str, reason: str) -> None:

@@ -115,11 +115,16 @@ def test_a_zip_with_a_python_model_and_a_graph_that_it_uses_is_of_format_python(
     assert detected_format(tmp_path, zip_of("model.py", "graph/saved_model.pb")) == "python"
 
 
+def test_a_zip_with_a_graph_at_its_top_is_of_format_onnx(tmp_path: Path) -> None:
+    assert detected_format(tmp_path, zip_of("policy.onnx", "policy.onnx.data")) == "onnx"
+    assert detected_format(tmp_path, zip_of("model.py", "policy.onnx")) == "python"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (zip_of("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
-        (zip_of("policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
+        (zip_of("exported/policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
         (b"\x01\x02\x03\x04" + bytes(100), "cannot be determined from its bytes"),
     ],
 )

@@ -17,8 +17,10 @@ from runtimes import catalogue, formats
 from runtimes.dependencies.declaration import requirement_of
 from runtimes.formats import decide
 from runtimes.harness import models
+from runtimes.harness.models import onnx
 from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
 from scripts import formats as page
+from tests.archives import zipped
 
 #: Libraries of the formats' environments, which a server must not import.
 LIBRARIES = {
@@ -202,9 +204,19 @@ def test_a_module_that_is_put_into_the_package_is_a_format(formats_folder: Path)
     assert set(formats.formats()) == FORMATS | {"table"}
     assert catalogue.runtime("r").formats["table"].environment.name == "python"
     assert ".table" in formats.suffixes() and "table (.table)" in formats.listed()
-    check_size("table", 10)
-    with pytest.raises(TooLarge, match="11 bytes; a model of the format table has at most 10"):
-        check_size("table", 11)
+    path = formats_folder / "sent"
+    path.write_bytes(b"table")
+    check_size("table", 10, path)
+    with pytest.raises(TooLarge, match="11 bytes; a file of the format table has at most 10"):
+        check_size("table", 11, path)
+
+
+def test_the_most_bytes_of_a_format_are_those_of_a_file_and_not_of_an_archive(tmp_path: Path) -> None:
+    (tmp_path / "sent").write_bytes(zipped({"policy.onnx": b"graph"}))
+    check_size("onnx", onnx.MAX_SIZE + 1, tmp_path / "sent")
+    (tmp_path / "sent").write_bytes(b"graph")
+    with pytest.raises(TooLarge, match="a file of the format onnx has at most"):
+        check_size("onnx", onnx.MAX_SIZE + 1, tmp_path / "sent")
 
 
 @pytest.mark.parametrize(

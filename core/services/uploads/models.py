@@ -21,6 +21,7 @@ from core.services.uploads.disk_floor import DiskFloor
 from core.store import model_locks
 from core.store import models as store
 from core.store.database import Connection, Database
+from datasets.nodecache.model_files import is_archive
 from datasets.objectstore.base import ObjectStore
 from datasets.versions.archives.extraction import tar_names
 from errors import (
@@ -113,7 +114,7 @@ class Models:
             if digest not in {None, actual}:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             format = format_of(draft, filename, format, runtime)
-            check_size(format, size)
+            check_size(format, size, draft)
             declaration = declared(draft, format)
             if name is None:
                 stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
@@ -307,11 +308,12 @@ def format_of(path: Path, filename: str | None, format: str | None, runtime: str
     return format
 
 
-def check_size(format: str, size: int) -> None:
-    """Raise TooLarge if a model has more bytes than its format allows."""
-    most = formats.formats()[format].max_size
-    if most is not None and size > most:
-        raise TooLarge(f"The model has {size:,} bytes; a model of the format {format} has at most {most:,}.")
+def check_size(format: str, size: int, path: Path) -> None:
+    """Raise TooLarge if a model has more bytes than its format allows; of an archive, the server's limits count."""
+    model_format = formats.formats()[format]
+    most = model_format.max_size
+    if most is not None and size > most and not (model_format.unpacked and is_archive(path)):
+        raise TooLarge(f"The model has {size:,} bytes; a file of the format {format} has at most {most:,}.")
 
 
 def store_shipped(store: ObjectStore, digest: str) -> None:

@@ -170,7 +170,7 @@ class ModelFormat:
     #: Packages that all models of the format need and that the environment does not have: they are resolved with the
     #: operator's indexes, kept and installed as if each model had declared them.
     requirements: tuple[str, ...] = ()
-    #: The most bytes of a model; None: no limit but the server's.
+    #: The most bytes of a model that is one file; None: no limit but the server's.
     max_size: int | None = None
     #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.
     baselines: Mapping[str, str] = field(default_factory=dict)

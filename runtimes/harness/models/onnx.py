@@ -1,7 +1,9 @@
-"""ONNX format: one graph in a file, run by onnxruntime on one thread, with recurrent state fed back."""
+"""ONNX format: a graph in a file or an archive, run by onnxruntime on one thread, with recurrent state fed back."""
 
+import mmap
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base import (
@@ -44,6 +46,9 @@ RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli", b"Dropout")
 MAX_SIZE = (2 << 30) - 1
 #: The newest IR version and opset, and the oldest opset, that the environment's onnxruntime runs.
 NEWEST_IR, NEWEST_OPSET, OLDEST_OPSET = 13, 26, 7
+SUFFIXES = (".onnx",)
+#: The graph of an archive with several graphs at its top.
+GRAPH = "model.onnx"
 #: What onnxruntime says about versions that it does not know, and about weights that are in another file.
 NEWER_IR = re.compile(r"Unsupported model IR version: (?P<found>\d+), max supported IR version: (?P<newest>\d+)")
 NEWER_OPSET = re.compile(
@@ -55,11 +60,21 @@ KEYS = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42})
 
 
 def recognise(sample: Sample) -> Recognition | None:
-    """Recognise a ModelProto: it begins with ir_version (field 1, a small varint), followed by another field."""
+    """Recognise a ModelProto, and an archive with one at its top.
+
+    A ModelProto begins with ir_version (field 1, a small varint), followed by another field.
+    """
+    if sample.members is not None:
+        return Recognition(Certainty.CONTENT) if any(_is_graph(name) for name in sample.members) else None
     head = sample.head
     # IR version 1 precedes the first release; a SavedModel's message begins like it.
     starts = len(head) > 8 and head[0] == 0x08 and 2 <= head[1] <= 32 and head[2] in KEYS
     return Recognition(Certainty.CONTENT) if starts else None
+
+
+def _is_graph(name: str) -> bool:
+    """Whether a file of an archive is a graph at its top."""
+    return "/" not in name and name.lower().endswith(SUFFIXES)
 
 
 def preload() -> None:
@@ -68,17 +83,47 @@ def preload() -> None:
 
 
 def load(assignment: Assignment) -> LoadedModel:
-    """Create a session from the bytes, find observation, action and state, and try it with zeros."""
-    return OnnxModel(assignment)
+    """Create a session of the graph, find observation, action and state, and try it with zeros."""
+    if assignment.files is None:
+        return OnnxModel(assignment.source, _draws(assignment.source), assignment)
+    graph = _graph_of(assignment.files)
+    try:
+        with open(graph, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            draws = _draws(content)
+    except ValueError:
+        raise Misfit(f"the archive's `{graph.name}` is empty") from None
+    return OnnxModel(str(graph), draws, assignment)
 
 
-def _session(source: bytes) -> Any:
+def _graph_of(folder: Path) -> Path:
+    """Return the graph of an archive: its only one, or `model.onnx`. The other files may be its weights."""
+    graphs = sorted(path for path in folder.iterdir() if _is_graph(path.name))
+    if len(graphs) > 1:
+        named = [path for path in graphs if path.name == GRAPH]
+        if not named:
+            names = ", ".join(path.name for path in graphs[:10])
+            raise Misfit(f"the archive has {len(graphs)} graphs at its top ({names}); name the one to run `{GRAPH}`")
+        graphs = named
+    if not graphs:
+        raise Misfit("the archive has no .onnx file at its top; pack the files, not the folder that contains them")
+    return graphs[0]
+
+
+def _draws(content: bytes | mmap.mmap) -> bool:
+    """Whether a graph may draw random numbers."""
+    return any(content.find(name) >= 0 for name in RANDOM_OPERATORS)
+
+
+def _session(source: bytes | str) -> Any:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # Weights would be copied into another layout, beside those that are mapped from files.
+    if isinstance(source, str):
+        options.add_session_config_entry("session.disable_prepacking", "1")
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
@@ -101,22 +146,25 @@ def loading_error(text: str) -> str:
         return f"its opset of {domain} is {found['found']}; at most {newest} is supported. Export it with {export}"
     if EXTERNAL_DATA.search(text):
         return (
-            "its weights are in another file. Export one file: torch.onnx.export(..., external_data=False), or"
-            ' onnx.save(onnx.load("model.onnx"), "one_file.onnx")'
+            "its weights are in another file. Send a zip with both, at its top and under their names; or export one"
+            ' file: torch.onnx.export(..., external_data=False), or onnx.save(onnx.load("model.onnx"), "one_file.onnx")'
         )
     return text.partition("] : ")[2].partition(" : ")[2][:500] or text[:500]
 
 
 class OnnxModel:
     """Runs a session. Its operators keep nothing but random generators, so these and the state that is fed back are
-    reset."""
+    reset.
 
-    def __init__(self, assignment: Assignment) -> None:
+    ``source``: the graph's bytes, or its path, beside which its weights may be. ``draws``: it may draw random numbers.
+    """
+
+    def __init__(self, source: bytes | str, draws: bool, assignment: Assignment) -> None:
         import numpy as np
         import onnxruntime as ort
 
-        session = _session(assignment.source)
-        self._random_source = assignment.source if any(name in assignment.source for name in RANDOM_OPERATORS) else None
+        session = _session(source)
+        self._random_source = source if draws else None
         interface, batch = assignment.interface, assignment.batch
         inputs, outputs = [[_tensor(node) for node in nodes] for nodes in (session.get_inputs(), session.get_outputs())]
         declared = session.get_modelmeta().custom_metadata_map.get(METADATA)
@@ -176,15 +224,18 @@ def _tensor(node: Any) -> Tensor:
 FORMAT = ModelFormat(
     title="ONNX",
     description=(
-        "A .onnx file with an input (observation) and an output (action), both with a leading batch axis; a recurrent"
-        " state is a pair of an input and an output, such as h_in and h_out."
+        "A .onnx file, or a zip or tar with one and the files of its weights, with an input (observation) and an output"
+        " (action), both with a leading batch axis; a recurrent state is a pair of an input and an output, such as h_in"
+        " and h_out."
         f" Opset {OLDEST_OPSET} to {NEWEST_OPSET}, IR version up to {NEWEST_IR}."
     ),
     runtime="onnx",
     environment="onnx",
     packages=("onnxruntime",),
-    suffixes=(".onnx",),
+    suffixes=SUFFIXES,
     recognise=recognise,
+    zip_contents="a .onnx file at its top",
+    unpacked=True,
     max_size=MAX_SIZE,
     preload=preload,
     load=load,

@@ -160,9 +160,8 @@ def main() -> None:
         made.graph.name = "policy"  # skl2onnx draws a name, and the order of opsets
         made.opset_import.sort(key=lambda opset: str(opset.domain))
         (FOLDER / f"{make.__name__}.onnx").write_bytes(made.SerializeToString(deterministic=True))
-    weighty = FOLDER / "weights_elsewhere.onnx"
-    onnx.save_model(scores(), weighty, save_as_external_data=True, location="elsewhere.data", size_threshold=0)
-    weighty.with_name("elsewhere.data").unlink()
+    options = {"save_as_external_data": True, "location": "elsewhere.data", "size_threshold": 64}
+    onnx.save_model(onnx.load(FOLDER / "lstm.onnx"), FOLDER / "weights_elsewhere.onnx", **options)
 
 
 if __name__ == "__main__":
