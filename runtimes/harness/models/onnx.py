@@ -121,9 +121,6 @@ def _session(source: bytes | str) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Weights would be copied into another layout, beside those that are mapped from files.
-    if isinstance(source, str):
-        options.add_session_config_entry("session.disable_prepacking", "1")
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
