@@ -185,6 +185,18 @@ class EvaluatorPair:
         shutil.rmtree(self._model_folder)
 
 
+def refusal_of(spec: WorkerSpec, model: bytes, play: Mapping[str, Any]) -> str:
+    """Return the reason for which a model server refuses a model."""
+    pair = EvaluatorPair(spec, model)
+    try:
+        pair.set_up(play)
+        answer = pair.give_model_server()
+        assert isinstance(answer, framed_socket.ModelRefused), (answer, pair.output())
+    finally:
+        pair.end()
+    return answer.reason
+
+
 @contextmanager
 def evaluator_pair(spec: WorkerSpec, model: bytes | str, play: Mapping[str, Any]) -> Iterator[EvaluatorPair]:
     """Start an evaluator and a model server that are ready to run tasks."""

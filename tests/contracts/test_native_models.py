@@ -13,9 +13,8 @@ import pytest
 from errors import UnknownFormat
 from runtimes.formats import detect
 from runtimes.harness.models.native import FUNCTIONS
-from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of, worker_spec
 
 HEADER = Path("runtimes/native")
 #: A model of noop in C: what a test changes is a macro.
@@ -79,14 +78,7 @@ def play(**changes: Any) -> dict[str, Any]:
 
 
 def refusal(model: bytes) -> str:
-    pair = EvaluatorPair(spec(), model)
-    try:
-        pair.set_up(play())
-        answer = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(answer, framed_socket.ModelRefused), answer
-    return answer.reason
+    return refusal_of(spec(), model, play())
 
 
 def results_of(model: bytes, format: str = "native", **changes: Any) -> list[dict[str, Any]]:

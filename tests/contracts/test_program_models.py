@@ -15,9 +15,9 @@ import pytest
 
 from errors import UnknownFormat
 from runtimes.formats import detect
-from runtimes.harness.runner import framed_socket, processes
+from runtimes.harness.runner import processes
 from runtimes.harness.sandbox import level
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of, worker_spec
 from tests.waiting import until
 
 #: Scripts run with the Python that every sandbox has.
@@ -75,14 +75,7 @@ def play(**changes: Any) -> dict[str, Any]:
 
 
 def refusal(model: bytes) -> str:
-    pair = EvaluatorPair(spec(), model)
-    try:
-        pair.set_up(play())
-        answer = pair.give_model_server()
-        assert isinstance(answer, framed_socket.ModelRefused), (answer, pair.output())
-    finally:
-        pair.end()
-    return answer.reason
+    return refusal_of(spec(), model, play())
 
 
 def results_of(model: bytes, format: str = "program", stop: int = 4, **changes: Any) -> list[dict[str, Any]]:

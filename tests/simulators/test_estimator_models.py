@@ -9,8 +9,7 @@ import pytest
 
 from runtimes import catalogue
 from runtimes.formats import detect
-from runtimes.harness.runner import framed_socket
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of
 from tests.simulators.test_gymnasium import site, spec_of
 
 #: Trains a model: `X` are observations of cartpole, `y` is the baseline's push.
@@ -69,14 +68,8 @@ def run(format: str, model: bytes, *parts: tuple[int, int]) -> dict[int, Any]:
 
 
 def refusal(format: str, model: bytes) -> str:
-    pair = EvaluatorPair(spec(format), model)
-    try:
-        pair.set_up(play_of("cartpole", isolation=catalogue.formats.formats()[format].isolation))
-        answer = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(answer, framed_socket.ModelRefused), answer
-    return answer.reason
+    play = play_of("cartpole", isolation=catalogue.formats.formats()[format].isolation)
+    return refusal_of(spec(format), model, play)
 
 
 @pytest.mark.parametrize("name", FIT)

@@ -9,9 +9,8 @@ import pytest
 import uv
 
 from runtimes import catalogue
-from runtimes.harness.runner import framed_socket
 from tests.archives import zipped
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of, worker_spec
 from tests.simulators.test_gymnasium import BASELINES, best_level, site, spec_of
 
 PYTHON = b"""
@@ -185,14 +184,7 @@ def results_of(model: bytes, *parts: tuple[int, int], **changes: Any) -> dict[in
 
 
 def refusal(model: bytes, **changes: Any) -> str:
-    pair = EvaluatorPair(spec(), model)
-    try:
-        pair.set_up(play(**changes))
-        answer = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(answer, framed_socket.ModelRefused), answer
-    return answer.reason
+    return refusal_of(spec(), model, play(**changes))
 
 
 def expected() -> dict[int, dict[str, Any]]:

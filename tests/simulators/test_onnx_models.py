@@ -14,12 +14,11 @@ from runtimes import catalogue
 from runtimes.harness.model_server import model_faults
 from runtimes.harness.model_server.model_server_client import ModelServerClient
 from runtimes.harness.models import onnx
-from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.simulators.base import Space
 from tests.archives import zipped
 from tests.contracts import graphs
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of
 from tests.contracts.task_orders import results_in_every_order
 from tests.contracts.test_model_server import (
     ModelServerKind,
@@ -48,16 +47,9 @@ def onnx_spec(dataset: str) -> WorkerSpec:
     return spec_of(dataset, model_server_site=onnx_site(), format="onnx", isolation="launch")
 
 
-def refusal_of(source: bytes, dataset: str = "cartpole", **play: Any) -> str:
+def refusal(source: bytes, dataset: str = "cartpole", **play: Any) -> str:
     """Return the reason for which a model is refused."""
-    pair = EvaluatorPair(onnx_spec(dataset), source)
-    try:
-        pair.set_up(play_of(dataset, **play))
-        refusal = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(refusal, framed_socket.ModelRefused), refusal
-    return refusal.reason
+    return refusal_of(onnx_spec(dataset), source, play_of(dataset, **play))
 
 
 @pytest.mark.parametrize("name", ["classifier", "regressor"])
@@ -104,12 +96,12 @@ def test_an_archive_has_a_graph_and_its_weights_in_another_file() -> None:
     ids=["folder", "two", "empty", "missing", "short"],
 )
 def test_an_archive_that_cannot_be_used_is_refused_with_the_reason(files: dict[str, bytes], reason: str) -> None:
-    assert reason in refusal_of(zipped(files))
+    assert reason in refusal(zipped(files))
 
 
 def test_weights_outside_of_the_archive_are_not_read() -> None:
     pointing = model("weights_elsewhere").replace(b"elsewhere.data", b"/dev//././zero")
-    assert "does not load the model: " in refusal_of(zipped({"policy.onnx": pointing}))
+    assert "does not load the model: " in refusal(zipped({"policy.onnx": pointing}))
 
 
 def test_a_recurrent_policys_results_do_not_depend_on_its_neighbours_in_a_batch() -> None:
@@ -213,7 +205,7 @@ def test_an_integer_that_the_space_does_not_have_is_invalid_and_named(
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_with_what_to_export(name: str, reason: str) -> None:
-    assert reason in refusal_of(model(name))
+    assert reason in refusal(model(name))
 
 
 def test_the_documented_limits_are_those_of_the_environments_onnxruntime() -> None:
@@ -221,11 +213,11 @@ def test_the_documented_limits_are_those_of_the_environments_onnxruntime() -> No
     newest = graphs.onnx(ir_version=onnx.NEWEST_IR, opset=onnx.NEWEST_OPSET, domains={"ai.onnx.ml": 5})
     with evaluator_pair(onnx_spec("noop"), newest, play_of()) as pair:
         assert [result["status"] for result in pair.run(0, 1)] == ["ok"]
-    newer_ir = refusal_of(graphs.onnx(ir_version=onnx.NEWEST_IR + 1), "noop")
+    newer_ir = refusal(graphs.onnx(ir_version=onnx.NEWEST_IR + 1), "noop")
     assert f"its IR version is {onnx.NEWEST_IR + 1}; at most {onnx.NEWEST_IR} is supported" in newer_ir
-    newer_opset = refusal_of(graphs.onnx(opset=onnx.NEWEST_OPSET + 1), "noop")
+    newer_opset = refusal(graphs.onnx(opset=onnx.NEWEST_OPSET + 1), "noop")
     assert f"at most {onnx.NEWEST_OPSET} is supported. Export it with opset_version={onnx.NEWEST_OPSET}" in newer_opset
-    newer_domain = refusal_of(graphs.onnx(domains={"ai.onnx.ml": 99}), "noop")
+    newer_domain = refusal(graphs.onnx(domains={"ai.onnx.ml": 99}), "noop")
     assert 'its opset of ai.onnx.ml is 99; at most 5 is supported. Export it with target_opset={"": ' in newer_domain
     oldest = graphs.onnx(opset=onnx.OLDEST_OPSET)
     with evaluator_pair(onnx_spec("noop"), oldest, play_of()) as pair:

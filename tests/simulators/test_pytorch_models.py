@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from runtimes.formats import detect, formats
-from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox.allowances import LIBRARIES
 from tests.cached import tool
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of
 from tests.simulators.test_gymnasium import spec_of
 
 MODELS = Path(__file__).with_name("torch_models.py")
@@ -50,14 +49,7 @@ def run(format: str, model: bytes, *parts: tuple[int, int]) -> dict[int, Any]:
 
 
 def refusal(format: str, model: bytes) -> str:
-    pair = EvaluatorPair(spec(format), model)
-    try:
-        pair.set_up(play_of("cartpole", isolation=formats()[format].isolation))
-        answer = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(answer, framed_socket.ModelRefused), answer
-    return answer.reason
+    return refusal_of(spec(format), model, play_of("cartpole", isolation=formats()[format].isolation))
 
 
 def balances(length: int) -> bool:

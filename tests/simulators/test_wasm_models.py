@@ -11,9 +11,8 @@ import pytest
 
 from runtimes import catalogue
 from runtimes.harness.models.wasi import OUTPUT
-from runtimes.harness.runner import framed_socket
 from tests.cached import tool
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of, worker_spec
 from tests.simulators.test_gymnasium import BASELINES, best_level, site, spec_of
 
 PYTHON = b"""
@@ -79,14 +78,7 @@ def failures_of(model: bytes) -> tuple[set[str], str]:
 
 
 def refusal(model: bytes) -> str:
-    pair = EvaluatorPair(spec(), model)
-    try:
-        pair.set_up(play_of())
-        answer = pair.give_model_server()
-    finally:
-        pair.end()
-    assert isinstance(answer, framed_socket.ModelRefused), answer
-    return answer.reason
+    return refusal_of(spec(), model, play_of())
 
 
 def test_a_module_has_the_results_of_the_same_policy_in_python() -> None:
