@@ -7,13 +7,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uv
 
 from errors import BadRequirements
+from runtimes import confined_program
 from runtimes.dependencies import confined_uv
 from runtimes.dependencies import installer as installer_module
 from runtimes.dependencies.confined_uv import UvOptions
@@ -66,19 +68,12 @@ def outcomes(
     monkeypatch.setattr(confined_uv, "PYTHON", str(python))
     binary = program(folder, reach, body, python)
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(binary))
-    confine = confined_uv._start
+    start = confined_program.start
 
-    def at_level(*arguments: object) -> object:
-        with monkeypatch.context() as patch:
-            dumps = confined_uv.json.dumps
-            patch.setattr(
-                confined_uv.json,
-                "dumps",
-                lambda document: dumps({**document, "confinement": {**document["confinement"], "level": level}}),
-            )
-            return confine(*arguments)  # type: ignore[arg-type]
+    def at_level(command: Any, environ: Any, confinement: Mapping[str, Any], **options: Any) -> Any:
+        return start(command, environ, {**confinement, "level": level}, **options)
 
-    monkeypatch.setattr(confined_uv, "_start", at_level)
+    monkeypatch.setattr(confined_program, "start", at_level)
     (folder / "cache").mkdir()
     port = int(index.address.rpartition(":")[2])
     options = UvOptions(

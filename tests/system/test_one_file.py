@@ -118,7 +118,7 @@ def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_messa
     assert responses["headless"].status_code == 422
     assert "begins with the line `# linear policy`" in responses["headless"].json()["detail"]
     assert responses["large"].status_code == 413
-    assert "a model of the format linear has at most 1,048,576" in responses["large"].json()["detail"]
+    assert "a file of the format linear has at most 1,048,576" in responses["large"].json()["detail"]
     assert "Use the runtime linear." in responses["elsewhere"].json()["detail"]
     assert "linear (.csv)" in responses["unknown"].json()["detail"]
     narrow = extended_platform.run(

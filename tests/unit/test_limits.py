@@ -39,7 +39,7 @@ def test_the_largest_model_is_the_least_of_the_formats_and_the_servers_limit() -
 
 
 def test_only_a_format_that_is_unpacked_has_the_servers_limit_of_unpacked_files() -> None:
-    assert limits_of(FORMATS["onnx"], ServerLimits(unpacked=5)).largest_unpacked is None
+    assert limits_of(FORMATS["tflite"], ServerLimits(unpacked=5)).largest_unpacked is None
     assert limits_of(FORMATS["python"], ServerLimits(unpacked=5)).largest_unpacked == 5
 
 
