@@ -15,6 +15,7 @@ from benchmarks import (
     footprint,
     latency,
     long_queue,
+    model_formats,
     registering,
     results,
     revisions,
@@ -41,6 +42,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("fanout", "No-op fan-out", fanout.measure, results.fanout),
     Benchmark("latency", "POST to first result", latency.measure, results.latency),
+    Benchmark("model_formats", "Start of models", model_formats.measure, model_formats.section),
     Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
