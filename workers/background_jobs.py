@@ -89,3 +89,7 @@ class Jobs:
         except replay_job.NothingToShow as error:
             logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)
             self._platform.replays.refuse(id, task, str(error))
+        except replay_job.EvaluatorEnded as error:
+            if not self._platform.replays.note_end(id, task, str(error)):
+                raise  # and tried again
+            logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)

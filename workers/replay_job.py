@@ -19,13 +19,17 @@ class NothingToShow(CannotReplay):
     """The simulator refuses to show the scenario; another attempt would be refused as well."""
 
 
+class EvaluatorEnded(CannotReplay):
+    """The evaluator ended, or did not answer in time, while it ran the scenario."""
+
+
 def make(spec: WorkerSpec, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
     """Run a task again and return the data of its replay. Call it from the main thread only."""
     evaluator = spawn_evaluator(spec, "replay")
     try:
         return _replay_of(evaluator, play, task, trace)
     except (PeerClosed, TimeoutError) as error:
-        raise CannotReplay(
+        raise EvaluatorEnded(
             f"the evaluator did not run the scenario: {error or 'timeout'}\n{_output_of(evaluator)}"
         ) from None
     finally:

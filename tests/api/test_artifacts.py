@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
@@ -22,9 +23,13 @@ from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from core.services.uploads.models import key_of
 from core.store import simulations, tables
+from runtimes import catalogue, environments
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker, Submit
+from tests.cached import ENVIRONMENTS
 from tests.dispatching import unended
+from workers.background_jobs import Jobs
+from workers.replay_job import EvaluatorEnded
 
 
 def test_artifacts_are_listed_in_pages(client: FlaskClient, finished: str) -> None:
@@ -269,6 +274,28 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     detail = problem(client.get(path), 404, "no-replay")["detail"]
     assert "the simulator failed" in detail.lower() and "RuntimeError" not in detail and "net.xml" not in detail
     assert not platform.notifier.jobs  # type: ignore[attr-defined]
+
+
+def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_again(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    environments.prepare(catalogue.simulators()["noop"], ENVIRONMENTS, lambda message, fraction: None)
+    id = submit(tasks=3, params={"crash_at": 0}).json["id"]
+    trace = zlib.compress(bytes(16))
+    worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): trace})
+    make = Jobs(platform, environments_folder=ENVIRONMENTS, sandbox=None).table["replay"]
+    path = f"/v1/simulations/{id}/tasks/0/replay"
+    for _ in range(2):
+        with pytest.raises(EvaluatorEnded):
+            make(f"{id}:0")
+        assert client.get(path).status_code == 202
+    make(f"{id}:0")
+    problem(client.get(path), 404, "no-replay")
+
+    other = submit(tasks=3).json["id"]
+    worker.run_to_end(other, artifacts={(0, "trace.f32.zz", "application/octet-stream"): trace})
+    make(f"{other}:0")
+    assert client.get(path.replace(id, other)).status_code == 200
 
 
 # -- logs

@@ -20,6 +20,8 @@ from errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, Unknow
 
 #: Artifact with the action trace: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"
+#: Evaluators that end while they replay a task, after which it has no replay: once may have been a kill from outside.
+MOST_ENDS = 3
 
 
 class Replays:
@@ -118,6 +120,21 @@ class Replays:
     def refuse(self, id: str, task: int, reason: str) -> None:
         """Store that a task cannot be replayed, so that the job is not enqueued again."""
         self._store.put(f"{_key(id, task)}.refused", (reason.encode(),))
+
+    def note_end(self, id: str, task: int, reason: str) -> bool:
+        """Count an evaluator that ended during a task's replay; return whether it was the last, and none will be made.
+
+        Only the job of the task calls it, so that the count needs no lock.
+        """
+        key = f"{_key(id, task)}.ends"
+        try:
+            ends = 1 + int(b"".join(self._store.get(key)))
+        except NotFound:
+            ends = 1
+        self._store.put(key, (str(ends).encode(),))
+        if ends >= MOST_ENDS:
+            self.refuse(id, task, reason)
+        return ends >= MOST_ENDS
 
     def made(self, id: str, task: int) -> bool:
         """Return whether the replay exists."""
