@@ -45,6 +45,35 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/contracts/test_executor.py": {"[slurm]": "needs Slurm"},
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},
     "tests/simulators/test_tensorflow_models.py": {"*": "needs TensorFlow, 600 MB; LiteRT and ONNX are in every run"},
+    "tests/sandbox/test_scenario_processes.py": {
+        **dict.fromkeys(
+            (
+                "test_no_channel_carries_a_note_to_the_program_of_the_next_scenario[user-3]",
+                "test_no_channel_carries_a_note_to_the_program_of_the_next_scenario[root-2]",
+                "test_a_program_starts_nothing_reaches_nobody_and_ends_with_its_scenario[user-3]",
+                "test_a_program_starts_nothing_reaches_nobody_and_ends_with_its_scenario[root-2]",
+            ),
+            "root at level 3, and an ordinary user at level 2, are in every run",
+        )
+    },
+    "tests/simulators/test_hdf5_and_frozen_graphs.py": {
+        "*": "needs TensorFlow; graphs are read in every run, in unit/test_tensorflow_graph.py"
+    },
+    "tests/simulators/test_mujoco.py": {
+        "test_the_baselines_are_better_than_doing_nothing": "19 s; that of pettingzoo is in every run",
+        **dict.fromkeys(
+            (
+                "[mujoco_humanoid_standup]",
+                "[mujoco_half_cheetah]",
+                "[mujoco_swimmer]",
+                "[mujoco_hopper]",
+                "[mujoco_walker2d]",
+                "[mujoco_reacher]",
+                "[mujoco_inverted_double_pendulum]",
+            ),
+            "four tasks of other shapes are in every run",
+        ),
+    },
     "tests/simulators/test_estimator_models.py": {
         "*": "needs scikit-learn, XGBoost and LightGBM; files are recognised in every run, in unit/test_file_kinds.py"
     },
