@@ -96,6 +96,14 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("[fuel]", "[type]", "[allocation]", "[import]"), "other refusals are in every run"),
         **dict.fromkeys(("[division]", "[stack]", "[code]", "[exit]", "[growth]"), "other faults are in every run"),
     },
+    "tests/simulators/test_wasm_components.py": {
+        "test_the_example_in_rust_has_the_results_of_the_baseline_in_python": "needs cargo with a target of wasm32",
+        "test_the_example_in_python_has_the_results_of_the_baseline_in_python": "needs componentize-py, 18 MB of code",
+        "test_a_component_sees_no_files_no_network_and_a_clock_and_numbers_of_its_own": "needs componentize-py",
+        **dict.fromkeys(("[global-1]", "[global-3]"), "components with WASI are in every run, also in a batch"),
+        **dict.fromkeys(("[division]", "[stack]", "[list]"), "other faults are in every run"),
+        **dict.fromkeys(("[start]", "[interface]"), "other refusals are in every run"),
+    },
     "tests/simulators/test_fmu_models.py": {
         "*": "needs fmpy and its libraries, 90 MB; files are recognised in every run, in unit/test_file_kinds.py"
     },

@@ -13,6 +13,7 @@ from tests.simulators import test_hdf5_and_frozen_graphs as frozen_graphs
 from tests.simulators import test_jax_models as jax
 from tests.simulators import test_pytorch_models as pytorch
 from tests.simulators import test_tensorflow_models as tensorflow
+from tests.simulators import test_wasm_components as wasm_components
 from tests.simulators import test_wasm_models as wasm
 
 ONNX_MODELS = Path(__file__).parents[1] / "contracts" / "onnx_models"
@@ -74,6 +75,15 @@ def module(folder: Path) -> bytes:
     return wasm.module(offset=counted)
 
 
+def component(folder: Path) -> bytes:
+    return wasm_components.component(
+        offset=wasm_components.DRAWS,
+        imports=wasm_components.RANDOM,
+        lowered=wasm_components.LOWERED,
+        more=wasm_components.HOST,
+    )
+
+
 def saved_by_tensorflow(code: str, name: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         command = [sys.executable, "-S", "-c", code, tensorflow.tensorflow(), str(folder)]
@@ -92,6 +102,7 @@ def torch(name: str) -> Callable[[Path], bytes]:
 
 
 STATEFUL, FROZEN = tensorflow.SAVE_STATEFUL_MODELS, frozen_graphs.SAVE_MODELS
+#: By the name of the format, and a word besides for its second model.
 MODELS: Mapping[str, FormatModel] = {
     "fmu": FormatModel(fmus.of_pythonfmu),
     "frozen_graph": FormatModel(saved_by_tensorflow(FROZEN, "push.pb")),
@@ -109,5 +120,6 @@ MODELS: Mapping[str, FormatModel] = {
     "torch_export": FormatModel(torch("export FedBack")),
     "torchscript": FormatModel(torch("script Noisy")),
     "wasm": FormatModel(module, "noop"),
+    "wasm component": FormatModel(component, "noop"),
     "xgboost": FormatModel(estimator("xgboost ubj")),
 }

@@ -205,7 +205,7 @@ def claimed_files() -> list[tuple[str, bytes]]:
     files += [("m.skops", zipped("schema.json", "1.npy"))]
     files += [("m.json", b'{"learner":{"attributes":{}}}'), ("m.txt", b"tree\nversion=v4\nnum_class=1\n")]
     files += [("m.ubj", b"{L\0\0\0\0\0\0\0\x07learner{")]  # XGBoost's UBJSON: keys have i64 sizes
-    files += [("m.wasm", b"\0asm\x01\0\0\0")]  # Core Specification, 5.5.16
+    files += [("m.wasm", b"\0asm\x01\0\0\0"), ("m.wasm", b"\0asm\x0d\0\x01\0")]  # modules and components
     files += [("m.fmu", zipped("modelDescription.xml", "binaries/x86_64-linux/m.so"))]
     serialized = (
         struct.pack("<I", 60) + bytes(280) + b"ML\xefR\rStableHLO_v1.15.0\0"

@@ -25,15 +25,30 @@ class Exit(Exception):
     """The module has ended its program."""
 
 
-class Wasi:
-    """State of an instance's system interface: its random numbers, its time and how much it has written."""
+class System:
+    """What a program sees of a system: random numbers, time, and an output. A scenario begins with `begin`."""
 
     def __init__(self) -> None:
         self.begin(0)
 
     def begin(self, seed: int) -> None:
         """Begin a scenario: the clocks are at zero, and random numbers come from its seed."""
-        self._random, self._time, self._output = Random(seed), 0, OUTPUT
+        self.random, self.time, self._output = Random(seed), 0, OUTPUT
+
+    def look_at_clock(self) -> int:
+        """Return the nanoseconds since the scenario's begin, which each look advances."""
+        self.time += TICK
+        return self.time
+
+    def print(self, text: bytes) -> None:
+        """Write to the log, until the scenario has written OUTPUT bytes."""
+        sys.stderr.write(text[: self._output].decode(errors="replace"))
+        self._output -= min(self._output, len(text))
+        sys.stderr.flush()
+
+
+class Wasi(System):
+    """WASI preview 1, by the names of its functions."""
 
     def function(self, name: str) -> Callable[..., int]:
         """Return the function of this name; one that needs files or sockets is not available (ENOSYS)."""
@@ -53,14 +68,13 @@ class Wasi:
         return _write(caller, result, struct.pack("<Q", TICK))
 
     def _clock_time_get(self, caller: Any, clock: int, precision: int, result: int) -> int:
-        self._time += TICK
-        return _write(caller, result, struct.pack("<Q", self._time))
+        return _write(caller, result, struct.pack("<Q", self.look_at_clock()))
 
     def _random_get(self, caller: Any, address: int, length: int) -> int:
         length &= 0xFFFFFFFF
         if length > caller["memory"].data_len(caller):  # before so many bytes are drawn
             return FAULT
-        return _write(caller, address, self._random.randbytes(length))
+        return _write(caller, address, self.random.randbytes(length))
 
     def _sched_yield(self, caller: Any) -> int:
         return SUCCESS
@@ -95,10 +109,8 @@ class Wasi:
             address, length = struct.unpack("<II", vector)
             if (text := _read(caller, address, length)) is None:
                 return FAULT
-            sys.stderr.write(text[: self._output].decode(errors="replace"))
-            self._output -= min(self._output, length)
+            self.print(text)
             written += length
-        sys.stderr.flush()
         return _write(caller, result, struct.pack("<I", written & 0xFFFFFFFF))
 
     def _proc_exit(self, caller: Any, code: int) -> int:
