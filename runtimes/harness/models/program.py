@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 PROGRAM, DESCRIPTION = "program", "program.json"
 #: Values of `protocol` in the description; the first is the default.
 LINES, SOCKET = "json-lines", "socket"
-#: The most bytes of the description, and of a line of the program, besides 32 for each number of an action.
+#: The most bytes of the description, and of a line of the program, besides those for its action.
 MAX_DESCRIPTION, MAX_LINE = 64 << 10, 64 << 10
-NUMBER = 32
+#: Bytes of a line for each byte of an action. A number has at least one byte, and at most 25 characters in JSON.
+LINE_BYTES = 32
 #: Characters of a line that an error quotes.
 QUOTED = 200
 PAGE = "docs/exporting.md#program"
@@ -54,14 +55,14 @@ def recognise(sample: Sample) -> Recognition | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """How to start the program: its path in the archive and its arguments, and how it speaks."""
+    """How to start the program: its path in the archive, its arguments, and its protocol."""
 
     command: Sequence[str]
     protocol: str
 
     @classmethod
     def of(cls, folder: Path) -> "Description":
-        """Read the description in a model's folder; without one, the program has no arguments and speaks in lines."""
+        """Read the description in a model's folder; without it, the program has no arguments and answers JSON lines."""
         path = folder / DESCRIPTION
         if not path.is_file():
             return cls(command=(PROGRAM,), protocol=LINES)
@@ -82,11 +83,11 @@ class Description:
 
 
 def _is_argument(value: Any) -> bool:
-    return isinstance(value, str) and "\0" not in value and value.isprintable()
+    return isinstance(value, str) and value.isprintable()  # a zero byte is not printable
 
 
 def start(assignment: Assignment) -> StartedModel:
-    """Start the program; one for each row of a batch, if it speaks in lines."""
+    """Start the program; if it answers JSON lines, one process for each row of a batch."""
     folder = assignment.files
     if folder is None:
         raise Misfit(f"the archive has no `{PROGRAM}` and no `{DESCRIPTION}` at its top")
@@ -116,7 +117,7 @@ def _check(folder: Path, path: str) -> None:
 
 
 def load(assignment: Assignment) -> LoadedModel:
-    """Tell the program what it is for, and wait until it is ready."""
+    """Send the model's description to the program, and wait until it is ready."""
     assert assignment.started is not None
     return assignment.started.load()
 
@@ -128,7 +129,7 @@ class LinePrograms:
 
     def __init__(self, command: Sequence[str], folder: Path, assignment: Assignment) -> None:
         self._space = assignment.interface.action
-        self._largest = MAX_LINE + NUMBER * self._space.size
+        self._largest = MAX_LINE + LINE_BYTES * self._space.size
         self._description = model_description(assignment) | {"step": assignment.step}
         self._programs = [
             ProgramProcess.start(command, folder, confined=assignment.confined) for _ in range(assignment.batch)
@@ -148,7 +149,7 @@ class LinePrograms:
         return self
 
     def _ask(self, program: ProgramProcess, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and return its answer. Raises ProgramEnded, ProgramFailed, or NoAction if it is no object."""
+        """Send a request and return its answer. Raises ProgramEnded, ProgramFailed, and NoAction for another value."""
         program.write(json.dumps(request, allow_nan=False, separators=(",", ":")).encode() + b"\n")
         line = program.read_line(self._largest)
         if not line.endswith(b"\n"):
