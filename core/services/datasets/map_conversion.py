@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,14 @@ class MapConversion:
                     limits=self._limits.converter,
                     report=lambda: report(message),
                 )
-                network = self._checked(converted)
-                planned, changes = _planned(entry, converted, network, scenario)
+                content = converted.text.encode()
+                network = self._checked(content, keep_lanes=scenario is not None and bool(scenario.problems))
+                planned, changes = _planned(entry, network, scenario)
             except (BadXml, CannotConvert) as error:
                 raise BadScenario(f"{name} cannot be converted: {str(error).removesuffix('.')}.") from None
         return ConvertedMap(
             network=network,
-            text=converted.text.encode(),
+            text=content,
             report=_report(entry, surveyed, converted, network, (*(scenario.dropped if scenario else ()), *changes)),
             planned=planned,
         )
@@ -189,13 +191,12 @@ class MapConversion:
                     reported = time.monotonic()
                     report()
 
-    def _checked(self, converted: Network) -> StreetNetwork:
+    def _checked(self, text: bytes, *, keep_lanes: bool) -> StreetNetwork:
         """Read a network, which is the output of a program that read untrusted bytes. Raises CannotConvert."""
-        text = converted.text
         try:
-            if map_files.read([text.encode()]).format != "sumo":
+            if map_files.read([text]).format != "sumo":
                 raise CannotConvert("netconvert wrote something else than a network")
-            network = StreetNetwork.of(text)
+            network = StreetNetwork.read(BytesIO(text), keep_lanes=keep_lanes)
         except (BadXml, KeyError, ValueError, IndexError) as error:
             raise CannotConvert(f"netconvert wrote a network that cannot be read: {error}") from None
         count = len(network.lengths)
@@ -230,12 +231,12 @@ def _inflated(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
 
 
 def _planned(
-    entry: MapFile, converted: Network, network: StreetNetwork, scenario: CommonRoadScenario | None
+    entry: MapFile, network: StreetNetwork, scenario: CommonRoadScenario | None
 ) -> tuple[list[dict[str, Any]] | None, tuple[Dropped, ...]]:
     """Return the scenarios of the planning problems of a CommonRoad file, and their changes. Raises CannotConvert."""
     if scenario is None or not scenario.problems:
         return None, ()
-    lanes = planned_scenarios.lane_shapes(converted.text.encode(), network)
+    lanes = planned_scenarios.lane_shapes(network)
     lines, losses = [], Losses()
     for problem in scenario.problems:
         try:

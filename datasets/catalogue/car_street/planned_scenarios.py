@@ -2,15 +2,13 @@
 
 import heapq
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import pairwise
 from math import atan2, cos, hypot, sqrt
 from typing import Any
-from xml.etree import ElementTree
 
 from datasets.catalogue.car_street.map_scenarios import EDGES, RADIUS
 from datasets.catalogue.car_street.scenarios import MAX_TIME_LIMIT, MIN_SPEED_SHARE
-from datasets.catalogue.car_street.street_network import StreetNetwork, permits_cars
+from datasets.catalogue.car_street.street_network import StreetNetwork
 
 Point = tuple[float, float]
 #: Metres from a position to the middle of its lane at most, those beyond which it counts as moved, and metres of a
@@ -55,15 +53,13 @@ class LaneShape:
     shape: tuple[Point, ...]
 
 
-def lane_shapes(text: bytes, network: StreetNetwork) -> list[LaneShape]:
-    """Return the lanes of a network's edges for cars."""
+def lane_shapes(network: StreetNetwork) -> list[LaneShape]:
+    """Return the lanes of a network's edges for cars; the network has kept their attributes."""
     lanes = []
-    for _, element in ElementTree.iterparse(BytesIO(text), ("end",)):
-        if element.tag == "edge" and element.get("id") in network.lengths:
-            drivable = [lane.attrib for lane in element.iter("lane") if permits_cars(lane)]
-            for rank, lane in enumerate(drivable):
-                points = tuple((float(x), float(y)) for x, y, *_ in (p.split(",") for p in lane["shape"].split()))
-                lanes.append(LaneShape(element.attrib["id"], rank, float(lane["length"]), points))
+    for edge, drivable in network.drivable.items():
+        for rank, lane in enumerate(drivable):
+            points = tuple((float(x), float(y)) for x, y, *_ in (p.split(",") for p in lane["shape"].split()))
+            lanes.append(LaneShape(edge, rank, float(lane["length"]), points))
     return lanes
 
 

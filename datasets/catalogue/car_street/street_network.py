@@ -1,6 +1,6 @@
 """Street network as far as routes depend on it: edges for cars, their lanes and connections, from a SUMO network."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -36,6 +36,8 @@ class StreetNetwork:
     crossings: Mapping[tuple[str, str], float] = field(default_factory=dict)
     boxes: Mapping[str, Box] = field(default_factory=dict)
     left_hand: bool = False
+    #: The attributes of the lanes for cars, from the right, if they are kept.
+    drivable: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> "StreetNetwork":
@@ -43,10 +45,11 @@ class StreetNetwork:
         return cls.read(BytesIO(text.encode()))
 
     @classmethod
-    def read(cls, source: Path | IO[bytes]) -> "StreetNetwork":
+    def read(cls, source: Path | IO[bytes], *, keep_lanes: bool = False) -> "StreetNetwork":
         """Read a network file, an element at a time: networks of towns are large."""
         lengths, limits, ends, lanes, first, boxes = {}, {}, {}, {}, {}, {}
         inner: dict[str, float] = {}
+        kept: dict[str, Sequence[Mapping[str, str]]] = {}
         turns: list[Mapping[str, str]] = []
         signalled = []
         left_hand = False
@@ -68,6 +71,8 @@ class StreetNetwork:
                     lanes[name] = len(drivable)
                     first[name] = indexes[0]
                     boxes[name] = box_of(drivable[0]["shape"])
+                    if keep_lanes:
+                        kept[name] = drivable
             elif element.tag == "connection":
                 turns.append(dict(element.attrib))  # clear() below must not empty it
             elif element.tag == "junction" and element.get("type") == "traffic_light":
@@ -94,6 +99,7 @@ class StreetNetwork:
             crossings=crossings,
             boxes=boxes,
             left_hand=left_hand,
+            drivable=kept,
         )
 
     @cached_property
