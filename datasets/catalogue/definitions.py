@@ -60,6 +60,46 @@ def common_metrics(
     return [entry.describe() for entry in metrics]
 
 
+def identity(name: str, *, title: str, description: str, simulator: str, env: str) -> dict[str, Any]:
+    """Return the first members of a dataset whose environment is that of its simulator."""
+    return {
+        "name": name,
+        "version": "1",
+        "title": title,
+        "description": description,
+        "simulator": simulator,
+        "environment": simulator,
+        "env": env,
+    }
+
+
+def interaction(*, tasks: int, observation: Mapping[str, Any], action: Mapping[str, Any], dt: float) -> dict[str, Any]:
+    """Return the members about scenarios, which are seeds, and about spaces, time and parameters."""
+    return {
+        "tasks": tasks,
+        "max_tasks": tasks,
+        "scenarios": None,
+        "files": [],
+        "interface": {"observation": observation, "action": action},
+        "deadline": 1.0,
+        "dt": dt,
+        "params": PARAMS,
+    }
+
+
+def evaluation(*, metrics: list[dict[str, Any]], score: str, failures: Sequence[str], baseline: str) -> dict[str, Any]:
+    """Return the members about results. ``score``: what the return is the sum of; ``failures``: outcomes."""
+    return {
+        "metrics": metrics,
+        "score": {"name": "return", "metric": "return", "formula": score},
+        **({"failure": {"metric": "outcome", "in": list(failures)}} if failures else {}),
+        "record": True,
+        "isolation": "scenario",
+        "yardstick": baseline,
+        "group_by": [],
+    }
+
+
 def write(folder: Path, definitions: Iterable[Mapping[str, Any]]) -> None:
     """Write each definition to the `dataset.json` of its folder."""
     for definition in definitions:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue.car_street.definition import MetricDefinition
-from datasets.catalogue.definitions import PARAMS, Entry, common_metrics, metric, space, write
+from datasets.catalogue.definitions import (
+    Entry,
+    common_metrics,
+    evaluation,
+    identity,
+    interaction,
+    metric,
+    space,
+    write,
+)
 
 HERE = Path(__file__).parent
 #: Scenarios of each dataset: seeds.
@@ -399,42 +408,37 @@ def definition(name: str) -> dict[str, Any]:
     """Return the definition of a dataset."""
     task = ALL[name]
     ends = f"completed: {task.steps} steps" + (f"; {task.terminated}: {task.condition}" if task.terminated else "")
+    metrics = common_metrics(
+        reward=task.reward,
+        source=f"Gymnasium {task.env}",
+        worst=task.worst,
+        steps=task.steps,
+        outcomes=ends,
+        among=[described for _, _, described in task.info],
+    )
     return {
-        "name": name,
-        "version": "1",
-        "title": task.title,
-        "description": f"Gymnasium's {task.env}. {task.description} Scenarios differ in their seeds alone.",
-        "simulator": "mujoco",
-        "environment": "mujoco",
-        "env": task.env,
+        **identity(
+            name,
+            title=task.title,
+            description=f"Gymnasium's {task.env}. {task.description} Scenarios differ in their seeds alone.",
+            simulator="mujoco",
+            env=task.env,
+        ),
         "kwargs": {},
-        "tasks": TASKS,
-        "max_tasks": TASKS,
-        "scenarios": None,
-        "files": [],
-        "interface": {
-            "observation": space(task.observation, "float64"),
-            "action": space(task.action, "float32", -task.bound, task.bound),
-        },
-        "deadline": 1.0,
-        "dt": task.dt,
-        "params": PARAMS,
+        **interaction(
+            tasks=TASKS,
+            observation=space(task.observation, "float64"),
+            action=space(task.action, "float32", -task.bound, task.bound),
+            dt=task.dt,
+        ),
         "outcomes": {"truncated": "completed"} | ({"terminated": task.terminated} if task.terminated else {}),
         "info": {described.name: [key, aggregation] for key, aggregation, described in task.info},
-        "metrics": common_metrics(
-            reward=task.reward,
-            source=f"Gymnasium {task.env}",
-            worst=task.worst,
-            steps=task.steps,
-            outcomes=ends,
-            among=[described for _, _, described in task.info],
+        **evaluation(
+            metrics=metrics,
+            score=f"sum of the rewards of {task.env}",
+            failures=[task.terminated] if task.terminated else [],
+            baseline=name if name in BASELINES else "zero",
         ),
-        "score": {"name": "return", "metric": "return", "formula": f"sum of the rewards of {task.env}"},
-        **({"failure": {"metric": "outcome", "in": [task.terminated]}} if task.terminated else {}),
-        "record": True,
-        "isolation": "scenario",
-        "yardstick": name if name in BASELINES else "zero",
-        "group_by": [],
     }
 
 

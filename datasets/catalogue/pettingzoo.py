@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from datasets.catalogue.definitions import PARAMS, Entry, common_metrics, space, write
+from datasets.catalogue.definitions import Entry, common_metrics, evaluation, identity, interaction, space, write
 
 HERE = Path(__file__).parent
 #: Scenarios of each dataset: seeds.
@@ -230,43 +230,38 @@ ALL: Mapping[str, Environment] = {
 def definition(name: str) -> dict[str, Any]:
     """Return the definition of a dataset."""
     environment = ALL[name]
+    metrics = common_metrics(
+        reward=environment.reward,
+        source=f"PettingZoo {environment.env}",
+        worst=environment.worst,
+        steps=environment.steps,
+        outcomes=environment.ends,
+    )
     return {
-        "name": name,
-        "version": "1",
-        "title": environment.title,
-        "description": f"PettingZoo's {environment.env}. {environment.description} Scenarios differ in their seeds.",
-        "simulator": "pettingzoo",
-        "environment": "pettingzoo",
-        "env": environment.env,
+        **identity(
+            name,
+            title=environment.title,
+            description=f"PettingZoo's {environment.env}. {environment.description} Scenarios differ in their seeds.",
+            simulator="pettingzoo",
+            env=environment.env,
+        ),
         "kwargs": dict(environment.kwargs),
         "agent": environment.agent,
         "others": environment.others,
         "game": environment.game,
-        "tasks": TASKS,
-        "max_tasks": TASKS,
-        "scenarios": None,
-        "files": [],
-        "interface": {
-            "observation": environment.observation.describe(),
-            "action": environment.action.describe(),
-        },
-        "deadline": 1.0,
-        **({"dt": environment.dt} if environment.dt else {"dt": 1.0}),
-        "params": PARAMS,
-        "outcomes": dict(environment.outcomes),
-        "metrics": common_metrics(
-            reward=environment.reward,
-            source=f"PettingZoo {environment.env}",
-            worst=environment.worst,
-            steps=environment.steps,
-            outcomes=environment.ends,
+        **interaction(
+            tasks=TASKS,
+            observation=environment.observation.describe(),
+            action=environment.action.describe(),
+            dt=environment.dt or 1.0,
         ),
-        "score": {"name": "return", "metric": "return", "formula": f"sum of the agent's rewards in {environment.env}"},
-        **({"failure": {"metric": "outcome", "in": list(environment.failure)}} if environment.failure else {}),
-        "record": True,
-        "isolation": "scenario",
-        "yardstick": name if name in BASELINES else "zero",
-        "group_by": [],
+        "outcomes": dict(environment.outcomes),
+        **evaluation(
+            metrics=metrics,
+            score=f"sum of the agent's rewards in {environment.env}",
+            failures=environment.failure,
+            baseline=name if name in BASELINES else "zero",
+        ),
     }
 
 
