@@ -1,6 +1,6 @@
 """Views and their OpenAPI operations: one declaration serves requests and documents arguments, responses and errors."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc, signature
@@ -105,11 +105,11 @@ def header(description: str, **schema: Any) -> Mapping[str, Any]:
 
 
 def problem_documents(
-    error_classes: Iterable[type[PlatformError]], *, named_by_path: bool = False
+    error_classes: Iterable[type[PlatformError]], *, named: Collection[type[PlatformError]] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the OpenAPI objects of the problem responses of an operation, by HTTP status."""
     documents = {}
-    for status, group in problems.by_status(error_classes, named_by_path=named_by_path).items():
+    for status, group in problems.by_status(error_classes, named=named).items():
         lines = [f"`{error_class.slug}`: {error_class.__doc__}" for error_class in group]
         documents[str(status)] = {
             "description": "\n\n".join(lines),
@@ -173,8 +173,8 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     empty_response(success.status) if value is None else json_response(serialize(value), success.status)
                 )
 
-            named_by_path = problems.is_named_by_path(view.__name__, signature(view).parameters)
-            documents = problem_documents(error_classes, named_by_path=named_by_path)
+            named = problems.named_by_path(view.__name__, signature(view).parameters)
+            documents = problem_documents(error_classes, named=named)
             return self.doc(**operation, responses=responses | documents)(respond)  # type: ignore[no-any-return]
 
         return declare

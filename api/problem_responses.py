@@ -8,7 +8,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 from werkzeug.exceptions import NotFound as NoRoute
 
-from api.problems import FrameworkError, WrongMethod, disk_full, encode, invalid, is_named_by_path
+from api.problems import FrameworkError, WrongMethod, disk_full, encode, invalid, named_by_path
 from errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
@@ -16,9 +16,7 @@ logger = logging.getLogger(__name__)
 
 def problem_response(error: PlatformError, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for an error, and log errors of the platform itself (5xx except 503)."""
-    status, body, problem_headers = encode(
-        error, named_by_path=is_named_by_path(request.method, request.view_args or ())
-    )
+    status, body, problem_headers = encode(error, named=named_by_path(request.method, request.view_args or ()))
     if status == HTTPStatus.INSUFFICIENT_STORAGE:
         logger.warning("%s %s: %s", request.method, request.path, error.detail)
     elif status >= 500 and status != HTTPStatus.SERVICE_UNAVAILABLE:

@@ -5,7 +5,7 @@ to Flask.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
@@ -134,8 +134,14 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
 
-#: Errors about a resource that is missing: 404 if the address names it, 422 if the body does.
-_MISSING: tuple[ErrorClass, ...] = (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload)
+#: Errors about a resource that is missing, with the parameters of addresses that name it: 404 if the address does, 422
+#: if the body does.
+_MISSING: Mapping[ErrorClass, frozenset[str]] = {
+    UnknownDataset: frozenset({"dataset", "tag"}),
+    UnknownModel: frozenset({"model"}),
+    UnknownRuntime: frozenset(),
+    UnknownUpload: frozenset(),
+}
 
 
 def problem_type(error_class: ErrorClass) -> ProblemType:
@@ -143,16 +149,19 @@ def problem_type(error_class: ErrorClass) -> ProblemType:
     return next(PROBLEM_TYPES[base] for base in error_class.__mro__ if base in PROBLEM_TYPES)
 
 
-def status_of(error_class: ErrorClass, *, named_by_path: bool = False) -> int:
-    """Return the HTTP status of an error class; ``named_by_path``: the address names the resource."""
-    if named_by_path and issubclass(error_class, _MISSING):
+def status_of(error_class: ErrorClass, *, named: Collection[ErrorClass] = ()) -> int:
+    """Return the HTTP status of an error class; ``named``: errors about resources that the address names."""
+    if any(issubclass(error_class, missing) for missing in named):
         return HTTPStatus.NOT_FOUND.value
     return int(problem_type(error_class).status)
 
 
-def is_named_by_path(method: str, parameters: Iterable[str]) -> bool:
-    """Tell whether the address of a route, with these parameters, names the resource that the request is about."""
-    return method.upper() in {"GET", "HEAD", "DELETE", "PATCH"} or not {"dataset", "tag"}.isdisjoint(parameters)
+def named_by_path(method: str, parameters: Iterable[str]) -> tuple[ErrorClass, ...]:
+    """Return the errors about a missing resource that the address of a route, with these parameters, names."""
+    if method.upper() in {"GET", "HEAD", "DELETE", "PATCH"}:
+        return tuple(_MISSING)
+    present = set(parameters)
+    return tuple(error_class for error_class, names in _MISSING.items() if present & names)
 
 
 def disk_full(error: OSError) -> StorageFull | None:
@@ -165,12 +174,12 @@ def title_of(slug: str) -> str:
     return slug.replace("-", " ").capitalize()
 
 
-def describe(error: PlatformError, *, named_by_path: bool = False) -> dict[str, Any]:
+def describe(error: PlatformError, *, named: Collection[ErrorClass] = ()) -> dict[str, Any]:
     """Return the problem document of an error: its own members, and those of RFC 9457."""
     if isinstance(error, FrameworkError):
         status = error.status
     else:
-        status = status_of(type(error), named_by_path=named_by_path)
+        status = status_of(type(error), named=named)
     members = {
         "type": f"/problems/{error.slug}",
         "title": title_of(error.slug),
@@ -180,9 +189,9 @@ def describe(error: PlatformError, *, named_by_path: bool = False) -> dict[str, 
     return dict(error.members) | members
 
 
-def encode(error: PlatformError, *, named_by_path: bool = False) -> tuple[int, bytes, dict[str, str]]:
+def encode(error: PlatformError, *, named: Collection[ErrorClass] = ()) -> tuple[int, bytes, dict[str, str]]:
     """Return the HTTP status, the body and the headers of an error."""
-    problem = describe(error, named_by_path=named_by_path)
+    problem = describe(error, named=named)
     headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"} | retry_headers(error)
     return problem["status"], msgspec.json.encode(problem, enc_hook=str), headers
 
@@ -228,9 +237,11 @@ def catalogue() -> Mapping[str, ErrorClass]:
     return {error_class.slug: error_class for error_class in error_classes()}
 
 
-def by_status(error_classes: Iterable[ErrorClass], *, named_by_path: bool = False) -> dict[int, list[ErrorClass]]:
+def by_status(
+    error_classes: Iterable[ErrorClass], *, named: Collection[ErrorClass] = ()
+) -> dict[int, list[ErrorClass]]:
     """Group error classes by their HTTP status; statuses and slugs ascend."""
     groups: dict[int, list[ErrorClass]] = {}
     for error_class in sorted(set(error_classes), key=lambda error_class: error_class.slug):
-        groups.setdefault(status_of(error_class, named_by_path=named_by_path), []).append(error_class)
+        groups.setdefault(status_of(error_class, named=named), []).append(error_class)
     return dict(sorted(groups.items()))

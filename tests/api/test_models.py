@@ -220,6 +220,7 @@ def test_the_problem_of_an_unknown_runtime_has_similar_names(client: FlaskClient
 def test_an_unknown_model_is_a_404(client: FlaskClient, ref: str) -> None:
     problem(client.get(f"/v1/models/{ref}"), 404, "unknown-model")
     problem(client.delete(f"/v1/models/{ref}"), 404, "unknown-model")
+    problem(client.post(f"/v1/models/{ref}/check"), 404, "unknown-model")
 
 
 @pytest.mark.parametrize("ref", ["%00", "a%0Ab", "a b", "..", "x" * 201])
