@@ -210,7 +210,8 @@ def submit(
 
 def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
     """Run a few real steps of a submission and return whether the model fits; the simulation is deleted."""
-    return _end_of(_begun(submission, model))
+    check, _ = _end_of(_begun(submission, model))
+    return check
 
 
 def _begun(submission: Submission, model: Model | None) -> str:
@@ -220,20 +221,23 @@ def _begun(submission: Submission, model: Model | None) -> str:
     return simulation.id
 
 
-def _end_of(id: str) -> dict[str, Any]:
-    """Wait for the end of a dry run, and delete it; return whether the model fits."""
+def _end_of(id: str) -> tuple[dict[str, Any], bool]:
+    """Wait for the end of a dry run, and delete it; return whether the model fits, and whether it was refused unused.
+
+    A refused model does not load, or does not fit the dataset's observations and actions.
+    """
     simulations = services().simulations
     simulation = simulations.wait(id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
         why = simulation.reason or simulation.state
-        return _checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}.")
+        return _checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}."), False
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
     result = msgspec.json.decode(line) if line else {}
     fits = result.get("status") == "ok"
     reason = None if fits else result.get("error") or simulation.reason or str(simulation.state)
-    return _checked(simulation, result.get("timing") or {}, reason)
+    return _checked(simulation, result.get("timing") or {}, reason), simulation.state == State.FAILED and not line
 
 
 #: Dry runs of one check that are unfinished at the same time.
@@ -266,36 +270,47 @@ def _checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | No
 def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Check a model with datasets, a few at a time; None: the built-in ones, and registered ones with scenarios.
 
-    A dataset that the model's runtime cannot be combined with does not end the others' checks.
+    A dataset that the model's runtime cannot be combined with does not end the others' checks. A registered dataset has
+    the observations and actions of the built-in one that it extends: a model that this one refuses is not tried again.
     """
     model = services().models.get(ref)
-    waiting = deque(names if names is not None else _datasets_with_scenarios())
-    begun: deque[str | dict[str, Any]] = deque()  # ids of dry runs, and answers that are known without one
-    checks = []
+    waiting = deque(_datasets_with_scenarios() if names is None else [(name, None) for name in names])
+    begun: deque[tuple[str, str | dict[str, Any]]] = deque()  # ids of dry runs, and answers that are known without one
+    checks: list[dict[str, Any]] = []
+    refused: dict[str | None, str] = {}  # the reasons, by dataset
     try:
         while waiting or begun:
-            while waiting and len(begun) < CHECKS_AHEAD:
-                name = waiting.popleft()
+            while waiting and len(begun) < CHECKS_AHEAD and waiting[0][1] not in [name for name, _ in begun]:
+                name, extended = waiting.popleft()
+                known = {**_UNMEASURED, "dataset": name, "format": model.format}
+                if extended in refused:
+                    begun.append((name, {**known, "reason": refused[extended]}))
+                    continue
                 try:
-                    begun.append(_begun(Submission(dataset=name, model=model.digest, **options), None))
+                    begun.append((name, _begun(Submission(dataset=name, model=model.digest, **options), None)))
                 except Invalid as error:
                     if names is not None:
                         raise
-                    refusal = {**_UNMEASURED, "reason": str(error), "dataset": name, "format": model.format}
-                    begun.append(refusal)
-            first = begun.popleft()
-            checks.append(_end_of(first) if isinstance(first, str) else first)
+                    begun.append((name, {**known, "reason": str(error)}))
+            name, first = begun.popleft()
+            check, unused = _end_of(first) if isinstance(first, str) else (first, False)
+            if unused:
+                refused[name] = check["reason"]
+            checks.append(check)
     finally:
-        for id in begun:  # of a check that ends with an error
-            if isinstance(id, str):
-                services().simulations.cancel(id)
+        for _, first in begun:  # of a check that ends with an error
+            if isinstance(first, str):
+                services().simulations.cancel(first)
     return checks
 
 
-def _datasets_with_scenarios() -> list[str]:
-    """Return the names of the latest versions of the datasets with scenarios; at most MOST_CHECKS."""
+def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
+    """Return the latest versions of the datasets with scenarios, built-in ones first; at most MOST_CHECKS.
+
+    Each with the name of the built-in dataset that it extends; None: it is built in.
+    """
     items, _ = services().datasets.page(limit=MOST_CHECKS)
-    return [item["name"] for item in items if item.get("simulator")]
+    return [(item["name"], item.get("extends")) for item in items if item.get("simulator")]
 
 
 def follow(simulation: Simulation, format: str, headers: Mapping[str, str]) -> Response:

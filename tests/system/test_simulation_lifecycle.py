@@ -199,16 +199,8 @@ class Model:
     fits, other = chosen.json()["items"]
     assert chosen.status_code == 200 and fits["fits"] and fits["dataset"] == "cartpole" and fits["reason"] is None
     assert not other["fits"] and "shape (1,), not (4,)" in other["reason"] and other["act_seconds"] is None
-    every = platform.http.post("/v1/models/pole/check", timeout=300).json()["items"]
-    assert {check["dataset"]: check["fits"] for check in every}.items() >= {
-        "car_street": False,
-        "cartpole": True,
-        "highway": False,
-        "noop": False,
-    }.items()
     unknown = platform.http.post("/v1/models/pole/check", json={"datasets": ["cartpol"]})
     assert unknown.status_code == 422 and "cartpole" in unknown.json()["detail"]
-    assert platform.http.post("/v1/models/nothing/check").json()["type"] == "/problems/unknown-model"
 
 
 def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
