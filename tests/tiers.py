@@ -74,6 +74,12 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "four tasks of other shapes are in every run",
         ),
     },
+    "tests/simulators/test_recurrent_tensorflow_models.py": {
+        "test_a_state_is_fed_back_until_the_scenario_ends": "needs TensorFlow; a model of it is in every run",
+        "test_a_recurrent_cell_gives_equal_results_in_any_order_and_on_any_worker": "needs TensorFlow",
+        "test_an_input_that_no_output_is_paired_with_is_refused": "needs TensorFlow; ONNX is in every run",
+        "test_a_state_of_a_lite_model_is_fed_back_until_the_scenario_ends[1]": "a batch is in every run",
+    },
     "tests/simulators/test_estimator_models.py": {
         "*": "needs scikit-learn, XGBoost and LightGBM; files are recognised in every run, in unit/test_file_kinds.py"
     },

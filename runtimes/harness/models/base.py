@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..simulators.base import Interface, Space
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .program_process import ProgramProcess
-
-T = TypeVar("T")
 
 #: The most bytes of files that a loader writes to the temporary folder of a confined model, which has 64 MB.
 MAX_UNPACKED = 48 << 20
@@ -243,13 +241,3 @@ def format_type(dtype: str, shape: Sequence[Any]) -> str:
     """Format a tensor type for people, such as ``float32[n,32]``."""
     sizes = ("n" if size is None or not isinstance(size, int) or size < 0 else str(size) for size in shape)
     return f"{dtype}[{','.join(sizes)}]"
-
-
-def select_node(nodes: Sequence[T], name: str, what: str, name_of: Callable[[T], str], *, alone: bool = False) -> T:
-    """Return the input or output of this name, or the first; with ``alone``, raise Misfit if there are several."""
-    if not nodes:
-        raise Misfit(f"the model has no {what}")
-    if alone and len(nodes) > 1:
-        names = ", ".join(name_of(node) for node in nodes)
-        raise Misfit(f"the model has {len(nodes)} {what}s ({names}); it may have only one, the {name}")
-    return next((node for node in nodes if name_of(node) == name), nodes[0])

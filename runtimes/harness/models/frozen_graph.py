@@ -1,22 +1,23 @@
 """Frozen graph format: a TensorFlow GraphDef in one .pb file, with its variables as constants."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample
-from .recurrence import RecurrentValues, output_name
+from .recurrence import output_name
 from .signature import ACTIONS, Signature, described, signature_of
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
     FunctionModel,
     LoadedFunction,
+    function_of,
     import_tensorflow,
     start_tensorflow,
 )
 from .tensorflow_graph import seed_random_operations
-from .tensors import Tensor, check_input, check_output, input_shape
+from .tensors import Tensor, check_input, check_output
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,10 +74,9 @@ def load(assignment: Assignment) -> LoadedModel:
     def load_function(seed: int) -> LoadedFunction:
         seeded = graph_pb2.GraphDef.FromString(assignment.source)
         seed_random_operations([seeded], seed)
-        return _function(seeded, signature, assignment)
+        return _function(seeded, signature, assignment, described(signature, inputs, outputs))
 
-    info = described(signature, inputs, outputs)
-    return FunctionModel(load_function, assignment, f"tensorflow {tf.__version__}", info)
+    return FunctionModel(load_function, assignment, f"tensorflow {tf.__version__}")
 
 
 def _tensors(graph: Any) -> tuple[list[Tensor], list[Tensor]]:
@@ -111,7 +111,7 @@ def _tensor(tensor: Any) -> Tensor:
     return Tensor(tensor.op.name, tensor.dtype.name, shape)
 
 
-def _function(graph: Any, signature: Signature, assignment: Assignment) -> LoadedFunction:
+def _function(graph: Any, signature: Signature, assignment: Assignment, info: Mapping[str, str]) -> LoadedFunction:
     tf = import_tensorflow()
     wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
     states = signature.states
@@ -128,18 +128,11 @@ def _function(graph: Any, signature: Signature, assignment: Assignment) -> Loade
             f"the graph is not frozen: it has variables ({', '.join(variables)}), whose values are in another file;"
             " freeze it with tf.compat.v1.graph_util.convert_variables_to_constants, or send a SavedModel"
         )
-    observation = assignment.interface.observation
-    values = RecurrentValues(states, signature.observation, assignment.batch)
-    dtype = signature.observation.dtype
-    shape = (assignment.batch, *input_shape(signature.observation, observation))
 
-    def call(observations: "NDArray[Any]") -> Any:
-        inputs = [observations.astype(dtype, copy=False).reshape(shape), *values.inputs.values()]
-        answer, *outputs = (tensor.numpy() for tensor in function(*map(tf.constant, inputs)))
-        values.keep(outputs)
-        return answer
+    def run(values: "Mapping[str, NDArray[Any]]") -> Mapping[str, Any]:
+        return dict(zip(fetches, function(*(tf.constant(values[name]) for name in feeds)), strict=True))
 
-    return LoadedFunction(call=call, traced=function, owner=wrapped, forget=values.reset)
+    return function_of(run, signature, assignment, traced=function, owner=wrapped, info=info)
 
 
 FORMAT = ModelFormat(

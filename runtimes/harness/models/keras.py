@@ -1,6 +1,7 @@
 """Keras format: a model's configuration and weights, in a .keras file or in an HDF5 file of earlier versions."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,20 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
-    select_node,
 )
+from .recurrence import state_shape
+from .signature import Signature, described, signature_of
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
     FunctionModel,
     LoadedFunction,
+    function_of,
     import_tensorflow,
     start_tensorflow,
 )
 from .tensorflow_graph import Remedy, operations, remedy
-from .tensors import Tensor, check_input
+from .tensors import Tensor, check_input, input_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,11 +60,9 @@ def load(assignment: Assignment) -> LoadedModel:
         raise
     except Exception as error:
         raise Misfit(f"keras {tf.keras.__version__} does not load the model: {_loading_error(str(error))}") from None
-    if inputs := model.inputs:  # a subclassed model that was never built has no inputs
-        input_ = select_node(list(inputs), "observation", "input", lambda node: str(node.name), alone=True)
-        declared = Tensor(str(input_.name), str(tf.as_dtype(input_.dtype).name), tuple(input_.shape))
-        check_input(declared, assignment.interface.observation, assignment.batch)
-    function = _function(model, assignment)
+    function = _named_function(model, assignment) if model.inputs else _function(model, assignment)
+    if remedy(operations(function.traced.graph)) == Remedy.RELOAD:
+        raise Misfit("the model has operations that only a SavedModel can be reset with; export it as one")
     return FunctionModel(lambda seed: function, assignment, f"keras {tf.keras.__version__}")
 
 
@@ -93,18 +94,71 @@ def _without_time_major(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if (name, value) != ("time_major", False)}
 
 
-def _function(model: Any, assignment: Assignment) -> LoadedFunction:
+def _named_function(model: Any, assignment: Assignment) -> LoadedFunction:
+    """Return a model of the functional or sequential kind as a function, with its states fed back."""
     tf = import_tensorflow()
+    inputs, outputs = _inputs(model), _outputs(model)
+    signature = signature_of(inputs, outputs)
+    check_input(signature.observation, assignment.interface.observation, assignment.batch)
+    compiled = tf.function(lambda values: tf.keras.tree.flatten(_called(model, values)))
+    specs = [_spec(tensor, signature, assignment) for tensor in inputs]
+
+    def run(values: "Mapping[str, NDArray[Any]]") -> Mapping[str, Any]:
+        answers = compiled([tf.constant(values[tensor.name]) for tensor in inputs])
+        return {tensor.name: answer for tensor, answer in zip(outputs, answers, strict=True)}
+
+    traced = _traced(compiled, specs, assignment)
+    info = described(signature, inputs, outputs)
+    return function_of(run, signature, assignment, traced=traced, owner=model, info=info)
+
+
+def _called(model: Any, values: Any) -> Any:
+    """Call a model with its inputs in their order, in the structure that it was made with."""
     # Without training, no layer draws random numbers, also those that were called with `training=True`.
+    structure = values[0] if len(values) == 1 else import_tensorflow().keras.tree.pack_sequence_as(model.input, values)
+    return model(structure, training=False)
+
+
+def _inputs(model: Any) -> list[Tensor]:
+    """Return the inputs in their order; their names are the keys of a dictionary, otherwise those of the layers."""
+    if len(model.inputs) == 1:
+        return [_tensor(model.inputs[0].name, model.inputs[0])]
+    paths = import_tensorflow().keras.tree.flatten_with_path(model.input)
+    return [_tensor(_key(path) or tensor.name, tensor) for path, tensor in paths]
+
+
+def _outputs(model: Any) -> list[Tensor]:
+    """Return the outputs in their order; their names are the keys of a dictionary, otherwise those of the layers."""
+    if len(model.outputs) == 1:
+        return [_tensor("action", model.outputs[0])]
+    paths = import_tensorflow().keras.tree.flatten_with_path(model.output)
+    return [_tensor(_key(path) or name, tensor) for name, (path, tensor) in zip(model.output_names, paths, strict=True)]
+
+
+def _key(path: tuple[Any, ...]) -> str | None:
+    return path[-1] if path and isinstance(path[-1], str) else None
+
+
+def _tensor(name: str, node: Any) -> Tensor:
+    return Tensor(name, str(import_tensorflow().as_dtype(node.dtype).name), tuple(node.shape))
+
+
+def _spec(tensor: Tensor, signature: Signature, assignment: Assignment) -> Any:
+    """Return the type and the shape that an input has in every call."""
+    states = {state.input.name: state for state in signature.states}
+    if (state := states.get(tensor.name)) is not None:
+        shape = state_shape(state, signature.observation, assignment.batch)
+    else:
+        shape = (assignment.batch, *input_shape(tensor, assignment.interface.observation))
+    return import_tensorflow().TensorSpec(shape, tensor.dtype)
+
+
+def _function(model: Any, assignment: Assignment) -> LoadedFunction:
+    """Return a model without declared inputs and outputs as a function."""
+    tf = import_tensorflow()
     compiled = tf.function(lambda observations: model(observations, training=False))
     space = assignment.interface.observation
-    try:
-        traced = compiled.get_concrete_function(tf.TensorSpec((assignment.batch, *space.shape), space.dtype))
-    except Exception as error:
-        shape = ",".join(map(str, ("n", *space.shape)))
-        raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
-    if remedy(operations(traced.graph)) == Remedy.RELOAD:
-        raise Misfit("the model has operations that only a SavedModel can be reset with; export it as one")
+    traced = _traced(compiled, tf.TensorSpec((assignment.batch, *space.shape), space.dtype), assignment)
 
     def call(observations: "NDArray[Any]") -> Any:
         answer = compiled(tf.constant(observations))
@@ -115,11 +169,20 @@ def _function(model: Any, assignment: Assignment) -> LoadedFunction:
     return LoadedFunction(call=call, traced=traced, owner=model)
 
 
+def _traced(compiled: Any, specs: Any, assignment: Assignment) -> Any:
+    try:
+        return compiled.get_concrete_function(specs)
+    except Exception as error:
+        space = assignment.interface.observation
+        shape = ",".join(map(str, ("n", *space.shape)))
+        raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
+
+
 FORMAT = ModelFormat(
     title="Keras",
     description=(
-        "A .keras file, or an HDF5 file (.h5) with a whole model, with one input and one output, both with a leading"
-        " batch axis."
+        "A .keras file, or an HDF5 file (.h5) with a whole model: an input (observation) and an output (action), both"
+        " with a leading batch axis; a recurrent state is an input and an output, such as h_in and h_out."
     ),
     runtime="tensorflow",
     environment=ENVIRONMENT,

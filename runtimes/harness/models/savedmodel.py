@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
-    select_node,
 )
+from .signature import described, signature_of
 from .tensorflow_function import (
     ENVIRONMENT,
     PACKAGES,
     FunctionModel,
     LoadedFunction,
+    function_of,
     import_tensorflow,
     start_tensorflow,
 )
@@ -102,23 +104,35 @@ def _function(folder: Path, assignment: Assignment) -> LoadedFunction:
     serving = signatures.get("serving_default") or next(iter(signatures.values()), None)
     if serving is None:
         raise Misfit("the SavedModel has no serving signature; export it with `serving_default`")
+    inputs, outputs = _tensors(serving)
+    signature = signature_of(inputs, outputs)
+    check_input(signature.observation, assignment.interface.observation, assignment.batch)
+
+    def run(values: "Mapping[str, NDArray[Any]]") -> Mapping[str, Any]:
+        answers: Mapping[str, Any] = serving(**{name: tf.constant(value) for name, value in values.items()})
+        return answers
+
+    info = described(signature, inputs, outputs)
+    return function_of(run, signature, assignment, traced=serving, owner=loaded, info=info)
+
+
+def _tensors(serving: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the inputs and outputs of a signature, which all have names."""
     _, inputs = serving.structured_input_signature
-    input_name = select_node(list(inputs), "observation", "input", str, alone=True)
-    spec = inputs[input_name]
-    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
-    declared = Tensor(input_name, spec.dtype.name, shape)
-    check_input(declared, assignment.interface.observation, assignment.batch)
-    output_name = select_node(list(serving.structured_outputs), "action", "output", str)
+    return [_tensor(*item) for item in inputs.items()], [_tensor(*item) for item in serving.structured_outputs.items()]
 
-    def call(observations: "NDArray[Any]") -> Any:
-        return serving(**{input_name: tf.constant(observations, spec.dtype)})[output_name].numpy()
 
-    return LoadedFunction(call=call, traced=serving, owner=loaded)
+def _tensor(name: str, spec: Any) -> Tensor:
+    return Tensor(name, spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
 
 
 FORMAT = ModelFormat(
     title="SavedModel",
-    description="A zip or tar (.tar.gz) of a TensorFlow SavedModel with the signature `serving_default`.",
+    description=(
+        "A zip or tar (.tar.gz) of a TensorFlow SavedModel with the signature `serving_default`: an input (observation)"
+        " and an output (action), both with a leading batch axis; a recurrent state is an input and an output, such as"
+        " h_in and h_out."
+    ),
     runtime="tensorflow",
     environment=ENVIRONMENT,
     packages=PACKAGES,

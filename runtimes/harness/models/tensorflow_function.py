@@ -4,12 +4,14 @@ import gc
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Misfit, NoAction, action_bytes
+from .recurrence import RecurrentValues
+from .signature import Signature
 from .tensorflow_graph import Remedy, operations, remedy, restorer
-from .tensors import check_output_type
+from .tensors import check_output_type, input_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,12 +45,37 @@ class LoadedFunction:
     """A loaded function: how to call it with a batch, and its traced form, a `ConcreteFunction`.
 
     ``owner`` keeps variables alive that the function refers to weakly. ``forget`` resets what is fed back to it.
+    ``info`` describes it for people.
     """
 
     call: "Callable[[NDArray[Any]], Any]"
     traced: Any
     owner: Any = None
     forget: Callable[[], None] = _nothing
+    info: Mapping[str, str] = field(default_factory=dict)
+
+
+def function_of(
+    run: "Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]",
+    signature: Signature,
+    assignment: Assignment,
+    *,
+    traced: Any,
+    owner: Any,
+    info: Mapping[str, str],
+) -> LoadedFunction:
+    """Return a function of observations whose states are fed back; ``run`` maps arrays to tensors, both by name."""
+    observation, space = signature.observation, assignment.interface.observation
+    values = RecurrentValues(signature.states, observation, assignment.batch)
+    shape = (assignment.batch, *input_shape(observation, space))
+
+    def call(observations: "NDArray[Any]") -> Any:
+        observed = observations.astype(observation.dtype, copy=False).reshape(shape)
+        outputs = run({observation.name: observed, **values.inputs})
+        values.keep([outputs[state.output.name].numpy() for state in signature.states])
+        return outputs[signature.action.name].numpy()
+
+    return LoadedFunction(call=call, traced=traced, owner=owner, forget=values.reset, info=info)
 
 
 class FunctionModel:
@@ -63,14 +90,13 @@ class FunctionModel:
         load: Callable[[int], LoadedFunction],
         assignment: Assignment,
         library: str,
-        info: Mapping[str, str] | None = None,
     ) -> None:
         import numpy as np  # the server reads formats without it
 
         self._load = load
         self._space = assignment.interface.action
-        self.info: Mapping[str, str | int | float | bool | None] = {"library": library, **(info or {})}
         self._use(load(0))
+        self.info: Mapping[str, str | int | float | bool | None] = {"library": library, **self._function.info}
         self._remedy = remedy(operations(self._function.traced.graph))
         self._restore = restorer(self._function.traced.captured_inputs) if self._remedy == Remedy.RESTORE else None
         space = assignment.interface.observation

@@ -12,8 +12,9 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
-    select_node,
 )
+from .recurrence import RecurrentValues
+from .signature import described, signature_of
 from .tensors import Tensor, check_input, check_output
 from .tflite_graph import StatefulGraph
 
@@ -49,38 +50,53 @@ class LiteModel:
         interface, batch = assignment.interface, assignment.batch
         interpreter = _interpreter(assignment.source)
         inputs, outputs = _nodes_by_name(interpreter)
-        input_ = select_node(list(inputs.items()), "observation", "input", lambda item: item[0], alone=True)[1]
-        output = select_node(list(outputs.items()), "action", "output", lambda item: item[0])[1]
-        check_input(_tensor(input_), interface.observation, batch)
-        check_output(_tensor(output), interface.action, batch)
-        self._input_type = input_["dtype"]
-        self._shape = [batch, *(int(size) for size in input_["shape"][1:])]
-        self._resize = list(input_["shape"]) != self._shape
-        self._input_index, self._output_index = input_["index"], output["index"]
+        declared, answers = [[_tensor(*item) for item in nodes.items()] for nodes in (inputs, outputs)]
+        signature = signature_of(declared, answers)
+        observation = signature.observation
+        check_input(observation, interface.observation, batch)
+        check_output(signature.action, interface.action, batch)
+        self._type = inputs[observation.name]["dtype"]
+        self._shape = (batch, *(int(size) for size in inputs[observation.name]["shape"][1:]))
+        self._values = RecurrentValues(signature.states, observation, batch)
+        #: Indexes of the observation, the action and the states' inputs and outputs.
+        self._observation, self._action = inputs[observation.name]["index"], outputs[signature.action.name]["index"]
+        self._fed = {name: inputs[name]["index"] for name in self._values.inputs}
+        self._kept = [outputs[state.output.name]["index"] for state in signature.states]
+        shapes = {name: value.shape for name, value in self._values.inputs.items()} | {observation.name: self._shape}
+        self._resized = {
+            inputs[name]["index"]: shape for name, shape in shapes.items() if tuple(inputs[name]["shape"]) != shape
+        }
         self._graph = StatefulGraph.of(assignment.source)
         self._space = interface.action
-        self.info: Mapping[str, str | int | float | bool | None] = {"library": "LiteRT"}
+        self.info: Mapping[str, str | int | float | bool | None] = {
+            "library": "LiteRT",
+            **described(signature, declared, answers),
+        }
         self._use(interpreter)
 
     def _use(self, interpreter: Any) -> None:
-        if self._resize:
-            interpreter.resize_tensor_input(self._input_index, self._shape)
         try:
+            for index, shape in self._resized.items():
+                interpreter.resize_tensor_input(index, shape)
             interpreter.allocate_tensors()
         except RuntimeError as error:
             raise Misfit(f"LiteRT cannot run the model: {str(error)[:500]}") from None
         self._interpreter = interpreter
 
     def reset(self, seed: int) -> None:
+        self._values.reset()
         if self._graph is not None:
             self._use(_interpreter(self._graph.seeded(seed)))
         self._interpreter.reset_all_variables()
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        inputs = observations.astype(self._input_type, copy=False).reshape(self._shape)
-        self._interpreter.set_tensor(self._input_index, inputs)
-        self._interpreter.invoke()
-        return action_bytes(self._interpreter.get_tensor(self._output_index), len(observations), self._space)
+        interpreter = self._interpreter
+        interpreter.set_tensor(self._observation, observations.astype(self._type, copy=False).reshape(self._shape))
+        for name, value in self._values.inputs.items():
+            interpreter.set_tensor(self._fed[name], value)
+        interpreter.invoke()
+        self._values.keep([interpreter.get_tensor(index) for index in self._kept])
+        return action_bytes(interpreter.get_tensor(self._action), len(observations), self._space)
 
 
 def _interpreter(source: bytes) -> Any:
@@ -107,16 +123,19 @@ def _nodes_by_name(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return inputs, outputs
 
 
-def _tensor(detail: Any) -> Tensor:
+def _tensor(name: str, detail: Any) -> Tensor:
     import numpy as np  # the server reads formats without it
 
     sizes = tuple(int(size) for size in detail["shape_signature"])
-    return Tensor(detail["name"], str(np.dtype(detail["dtype"])), sizes)
+    return Tensor(name, str(np.dtype(detail["dtype"])), sizes)
 
 
 FORMAT = ModelFormat(
     title="TensorFlow Lite",
-    description="A .tflite file with one input and one output, both with a leading batch axis, run by LiteRT.",
+    description=(
+        "A .tflite file with an input (observation) and an output (action), both with a leading batch axis, run by"
+        " LiteRT; a recurrent state is an input and an output of its signature, such as h_in and h_out."
+    ),
     runtime="tensorflow",
     environment="litert",
     packages=("ai-edge-litert",),
