@@ -37,12 +37,21 @@ graph = helper.make_graph(
 policy = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 policy.ir_version = 8
 
+wide = np.tile(np.eye(4, dtype=np.float32), 128)
+matrices = {"A": wide / 128, "B": wide.T}
+parts = [helper.make_tensor(n, TensorProto.FLOAT, m.shape, m.tobytes(), raw=True) for n, m in matrices.items()]
+nodes = [helper.make_node("MatMul", ["x", "A"], ["h"]), helper.make_node("MatMul", ["h", "B"], ["y"])]
+values = [[value(n, TensorProto.FLOAT, ["N", 4])] for n in ("x", "y")]
+large = helper.make_model(helper.make_graph(nodes, "g", *values, parts), opset_imports=[helper.make_opsetid("", 17)])
+large.ir_version = 8
+
 class Echo(mlflow.pyfunc.PythonModel):
     def predict(self, context, model_input, params=None):
         return model_input
 
 with mlflow.start_run() as run, tempfile.TemporaryDirectory() as scratch:
     logged = mlflow.onnx.log_model(policy, name="policy", registered_model_name="pole")
+    mlflow.onnx.log_model(large, name="large", save_as_external_data=True)
     mlflow.sklearn.log_model(
         LinearRegression().fit(np.zeros((5, 4)), np.arange(5)), name="estimator", registered_model_name="estimator"
     )

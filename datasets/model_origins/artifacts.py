@@ -2,7 +2,7 @@
 
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -68,7 +68,10 @@ class BucketFolder:
 
 
 def open_model(folder: Folder, found: FoundModel, scratch: Path, largest: int) -> OpenedModel:
-    """Open the model of a folder: its file, or a zip of its SavedModel. Raise OriginRefused for other models."""
+    """Open the model of a folder: its file, or a zip of its SavedModel, or of its ONNX graph and the files of weights.
+
+    Raise OriginRefused for other models.
+    """
     listed = {item.name: item for item in folder.list("")}
     if found.file:
         file, size = found.file, listed[found.file].size if found.file in listed else None
@@ -76,7 +79,6 @@ def open_model(folder: Folder, found: FoundModel, scratch: Path, largest: int) -
     if mlflow_model.MLMODEL not in listed:
         raise OriginRefused(f"There is no MLmodel in {found.uri}: the reference is not the folder of an MLflow model.")
     choice = mlflow_model.choose(_bounded(folder.read(mlflow_model.MLMODEL), mlflow_model.LARGEST))
-    mlflow_model.check_whole(choice, lambda: frozenset(listed))
     resolved = {**found.resolved, "flavour": choice.flavour, "flavour_version": choice.version}
     parent, _, name = choice.path.rpartition("/")
     item = next((item for item in folder.list(parent) if item.name == name), None)
@@ -84,8 +86,13 @@ def open_model(folder: Folder, found: FoundModel, scratch: Path, largest: int) -
         raise OriginRefused(f"The MLmodel names {choice.path}, which is not there.")
     if not item.folder:
         resolved["file"] = choice.path
+        if beside := mlflow_model.weights_beside(choice, listed):
+            paths = sorted([choice.path, *_files(folder, [listed[name] for name in beside])])
+            return OpenedModel(
+                filename="model.zip", chunks=_zipped(folder, "", paths, scratch, largest), resolved=resolved
+            )
         return OpenedModel(filename=name, chunks=folder.read(choice.path), size=item.size, resolved=resolved)
-    files = dict(_walk(folder, choice.path))
+    files = _files(folder, [ListedArtifact(choice.path, True, None)])
     models = [path for path in files if path.endswith(SUFFIXES)]
     if len(models) == 1 and not any(path.endswith(f"/{SAVED_MODEL}") for path in files):
         resolved["file"] = models[0]
@@ -104,20 +111,30 @@ def open_model(folder: Folder, found: FoundModel, scratch: Path, largest: int) -
     )
 
 
-def _walk(folder: Folder, path: str, level: int = 0) -> Iterator[tuple[str, int | None]]:
+def _files(folder: Folder, items: Iterable[ListedArtifact]) -> dict[str, int | None]:
+    """Return the paths of files, and of those in folders, with their sizes. Raises OriginRefused for too many."""
+    files: dict[str, int | None] = {}
+    for path, size in _walk(folder, "", items):
+        files[path] = size
+        if len(files) > MOST_FILES:
+            raise OriginRefused(f"The model has more than {MOST_FILES:,} files.")
+    return files
+
+
+def _walk(
+    folder: Folder, above: str, items: Iterable[ListedArtifact], level: int = 0
+) -> Iterator[tuple[str, int | None]]:
     if level > DEEPEST:
         raise OriginRefused(f"The model's folder has more than {DEEPEST} levels.")
-    count = 0
-    for item in folder.list(path):
+    for item in items:
         try:
-            child = f"{path}/{confined(item.name)}"
+            path = f"{above}{confined(item.name)}"
         except Invalid as error:
             raise OriginRefused(error.detail) from None
-        for found in _walk(folder, child, level + 1) if item.folder else iter([(child, item.size)]):
-            count += 1
-            if count > MOST_FILES:
-                raise OriginRefused(f"The model has more than {MOST_FILES:,} files.")
-            yield found
+        if item.folder:
+            yield from _walk(folder, f"{path}/", folder.list(path), level + 1)
+        else:
+            yield path, item.size
 
 
 def _bounded(chunks: Iterator[bytes], most: int) -> bytes:

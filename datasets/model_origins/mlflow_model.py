@@ -4,7 +4,7 @@ An `MLmodel` is written by every user of the server, so it is untrusted: parsed 
 paths that stay in the model's folder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from errors import Invalid, OriginRefused
 
 #: Name of the file that describes a model, and its most bytes.
 MLMODEL, LARGEST = "MLmodel", 256 << 10
-#: Files that MLflow writes beside each model; others beside an ONNX model are its external data.
+#: Files that MLflow writes beside each model; others beside an ONNX model are its weights (`save_as_external_data`).
 _COMMON = frozenset(
     {MLMODEL, "conda.yaml", "python_env.yaml", "requirements.txt", "input_example.json", "serving_input_example.json"}
     | {"registered_model_meta", "metadata", "code", "uv.lock", "pyproject.toml"}
@@ -103,12 +103,8 @@ def _flavours(text: bytes) -> dict[str, Any]:
     return {str(key): value for key, value in flavours.items()}
 
 
-def check_whole(choice: Choice, names: Callable[[], frozenset[str]]) -> None:
-    """Raise OriginRefused if an ONNX model has weights in files of their own. ``names``: files beside the model."""
+def weights_beside(choice: Choice, names: Iterable[str]) -> list[str]:
+    """Return the files and folders with the weights of an ONNX model. ``names``: those at the logged model's top."""
     if choice.flavour != "onnx" or "/" in choice.path:
-        return
-    if extra := sorted(names() - _COMMON - {choice.path}):
-        raise OriginRefused(
-            f"The ONNX model has its weights in a file of their own ({extra[0][:60]}). Log it with"
-            " `mlflow.onnx.log_model(..., save_as_external_data=False)`."
-        )
+        return []
+    return sorted(set(names) - _COMMON - {choice.path})

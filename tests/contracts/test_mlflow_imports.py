@@ -4,15 +4,18 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.services.platform import Platform
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
+from tests.contracts.harness_processes import evaluator_pair, play_of
 from tests.imported_models import imported, importing_platform
 from tests.mlflow_server import MlflowTestServer
 from tests.mlflow_server import mlflow as mlflow  # pytest looks fixtures up by name in this module
+from tests.simulators.test_onnx_models import onnx_spec
 
 PYTHON = "class Model:\n    def act(self, observation):\n        return [0]\n"
 SAVED = "flavors:\n  tensorflow: {saved_model_dir: tf2model}\n"
@@ -29,6 +32,8 @@ FILES = {
     "external/MLmodel": "flavors:\n  onnx: {data: model.onnx}\n",
     "external/model.onnx": "x",
     "external/weights.bin": "x",
+    "external/deep/more.bin": "x",
+    "external/metadata/environment_variables.txt": "x",
     "escaping/MLmodel": "flavors:\n  onnx: {data: ../../files/policy.py}\n",
     "missing/MLmodel": "flavors:\n  onnx: {data: model.onnx}\n",
 }
@@ -82,6 +87,27 @@ def test_a_saved_model_becomes_a_zip_that_is_equal_each_time(platform: Platform,
         assert archive.namelist() == ["saved_model.pb", "variables/variables.index"]
 
 
+def contents(platform: Platform, record: dict[str, Any]) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(b"".join(platform.models.content(platform.models.get(record["model"])))))
+
+
+def test_an_onnx_model_and_the_files_of_its_weights_become_a_zip(platform: Platform, ids: dict[str, str]) -> None:
+    first, second = (imported(platform, f"runs:/{ids['run']}/external") for _ in range(2))
+    assert first["state"] == "ready" and first["digest"] == second["digest"], first
+    assert contents(platform, first).namelist() == ["deep/more.bin", "model.onnx", "weights.bin"]
+
+
+def test_an_onnx_model_that_mlflow_has_logged_with_external_data_runs(platform: Platform, ids: dict[str, str]) -> None:
+    record = imported(platform, f"runs:/{ids['run']}/large")
+    assert record["state"] == "ready" and record["source"]["file"] == "model.onnx", record
+    model = platform.models.get(record["model"])
+    assert (model.name, model.format) == ("large", "onnx")
+    assert "model.onnx" in (names := contents(platform, record).namelist()) and len(names) == 2, names
+    with evaluator_pair(onnx_spec("noop"), b"".join(platform.models.content(model)), play_of()) as pair:
+        for result in pair.run(0, 4):
+            assert result["status"] == "ok" and result["metrics"]["value"] == pytest.approx(result["metrics"]["echo"])
+
+
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
@@ -94,7 +120,6 @@ def test_a_saved_model_becomes_a_zip_that_is_equal_each_time(platform: Platform,
         ("runs:/{run}/files", "not the folder of an MLflow model"),
         ("models:/echo/1", "flavours python_function"),
         ("runs:/{run}/torch", "save a module with `torch.jit.save`"),
-        ("runs:/{run}/external", "save_as_external_data=False"),
         ("runs:/{run}/escaping", "The MLmodel is not valid"),
         ("runs:/{run}/missing", "names model.onnx, which is not there"),
     ],

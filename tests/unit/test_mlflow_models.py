@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets.model_origins.mlflow_model import LARGEST, check_whole, choose
+from datasets.model_origins.mlflow_model import LARGEST, choose, weights_beside
 from errors import OriginRefused
 
 
@@ -69,8 +69,9 @@ def test_a_hostile_or_broken_mlmodel_is_refused(text: bytes) -> None:
         choose(text)
 
 
-def test_an_onnx_model_with_weights_in_a_file_of_their_own_is_refused_with_the_option() -> None:
+def test_files_beside_an_onnx_model_that_mlflow_does_not_write_are_its_weights() -> None:
+    names = {"MLmodel", "conda.yaml", "model.onnx", "requirements.txt"}
     choice = choose(mlmodel("  onnx: {data: model.onnx}"))
-    check_whole(choice, lambda: frozenset({"MLmodel", "conda.yaml", "model.onnx", "requirements.txt"}))
-    with pytest.raises(OriginRefused, match="save_as_external_data=False"):
-        check_whole(choice, lambda: frozenset({"MLmodel", "model.onnx", "model.onnx.data"}))
+    assert weights_beside(choice, names) == []
+    assert weights_beside(choice, names | {"model.onnx.data", "deep"}) == ["deep", "model.onnx.data"]
+    assert weights_beside(choose(mlmodel("  xgboost: {data: model.ubj}")), names | {"model.onnx.data"}) == []
