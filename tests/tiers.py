@@ -38,6 +38,32 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0011-postgresql]": "three schemas on SQLite are in every run",
     },
     "tests/contracts/test_slurm.py": {"*": "needs Slurm"},
+    "tests/contracts/test_job_workers.py": {
+        **dict.fromkeys(
+            [
+                f"test_every_kind_of_job_is_done_from_its_own_queue[{kind}]"
+                for kind in ("prefetch", "log", "collect", "delete", "replay", "sweep")
+            ],
+            "a kind of each way of running is in every run",
+        ),
+        **dict.fromkeys(
+            (
+                "test_a_job_with_other_arguments_than_a_platform_s_is_refused[stage]",
+                "test_a_record_that_cannot_be_read_does_not_stop_its_kind[stage]",
+                "test_callbacks_webhooks_repeats_and_dependents_are_ignored[stage]",
+                "test_what_is_due_is_done_without_redis_and_through_it_afterwards[severed-stage]",
+                "test_without_redis_jobs_fail_time_out_and_end_as_with_it[stage]",
+            ),
+            "jobs in forked processes are in every run",
+        ),
+        **dict.fromkeys(
+            (
+                "test_a_job_that_runs_when_redis_is_lost_runs_to_its_end[register]",
+                "test_the_jobs_of_a_killed_role_are_done_by_another_within_seconds[register]",
+            ),
+            "resident jobs are in every run",
+        ),
+    },
     "tests/contracts/test_mlflow_imports.py": {
         "*": "needs MLflow, 800 MB; a server that answers like it is in every run"
     },
