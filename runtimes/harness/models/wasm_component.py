@@ -164,6 +164,6 @@ class ComponentRow:
         frame = FRAME.search(trace)
         where = f" in {frame['name']}" if frame is not None and frame["name"] not in (name, "<wasm function>") else ""
         reason = meaning(code) or one_line(cause)
-        if code == "UNREACHABLE" or not code:
+        if code == "UNREACHABLE" or (not code and "memory" in reason):
             reason += f"; its memory may have {self._memory_limit >> 20} MB"
         return CallFailed(f"{name} trapped{where}: {reason}")
