@@ -115,7 +115,9 @@ def _named_function(model: Any, assignment: Assignment) -> LoadedFunction:
 def _called(model: Any, values: Any) -> Any:
     """Call a model with its inputs in their order, in the structure that it was made with."""
     # Without training, no layer draws random numbers, also those that were called with `training=True`.
-    structure = values[0] if len(values) == 1 else import_tensorflow().keras.tree.pack_sequence_as(model.input, values)
+    keras = import_tensorflow().keras
+    sequential = isinstance(model, keras.Sequential)
+    structure = values[0] if sequential else keras.tree.pack_sequence_as(model.input, values)
     return model(structure, training=False)
 
 
