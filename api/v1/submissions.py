@@ -54,8 +54,9 @@ class ModelCheckView(MethodView):
     def post(self, model: str) -> dict[str, Any]:
         """Find the datasets that a model fits
 
-        A dry run for each dataset, one after the other. Tells how the model describes itself, how fast it answers and
-        how much memory it takes. The first check in a runtime installs its packages, and may take minutes.
+        A dry run for each dataset, a few at a time. Tells how the model describes itself, how fast it answers and how
+        much memory it takes. A registered dataset is not tried if the built-in one that it extends refuses the model.
+        The first check in a runtime installs its packages, and may take minutes.
         """
         try:
             options = ModelCheckFields().load(json_body(optional=True))
