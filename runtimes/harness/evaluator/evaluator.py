@@ -3,24 +3,21 @@
 It runs ranges of tasks on orders from its runner, queries a model server for actions, and returns results in batches.
 """
 
-import importlib
 import json
 import mmap
 import os
-import re
 import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ..model_server.model_faults import ModelFault, NotStarted
 from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
+from .confined_start import World, start
 from .episodes import EpisodeOptions, simulator_error
 from .result_batch import LoadedModel, ResultBatch, unworldly
 from .runner_connection import (
@@ -44,22 +41,10 @@ FIRST_FLUSH, SECOND_FLUSH = 0.02, 0.1
 def main() -> None:
     """Confine this process, import the simulator, seal the sandbox, and execute the runner's orders to the last."""
     options = json.loads(sys.argv[1])
-    sealed = _confine(options.get("confinement"))
-    dataset = Path(options["dataset"])
-    definition = options["world"] or json.loads((dataset / "dataset.json").read_bytes())
-    kind = definition["simulator"]
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
-        raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
-    module = importlib.import_module(f"..simulators.{kind}", __package__)
-    if hasattr(module, "preload"):
-        module.preload(definition)
-    if sealed:
-        from ..sandbox import seal
-
-        seal()
+    world = start(options)
     page = memoryview(mmap.mmap(options["page"], 16)).cast("q")
     runner = RunnerConnection(socket.socket(fileno=options["socket"]))
-    evaluator = Evaluator(runner, page, dataset, module.create)
+    evaluator = Evaluator(runner, page, world)
     try:
         evaluator.serve()
     except RunnerGone:
@@ -69,18 +54,6 @@ def main() -> None:
         os._exit(BROKEN)
 
 
-def _confine(options: dict[str, Any] | None) -> bool:
-    """Confine this process as its runner asks; return whether the sandbox must still be sealed."""
-    if options is None:
-        return False
-    from ..sandbox import Confinement, confine
-
-    fields = dict(options)
-    fields["readonly"] = tuple(fields.get("readonly", ()))
-    fields["keep"] = tuple(fields.get("keep", ()))
-    return confine(Confinement(**fields)).level > 1
-
-
 class Evaluator:
     """Executes the runner's orders. ``page``: the current task, and the task to stop before (runner/processes.py)."""
 
@@ -88,13 +61,11 @@ class Evaluator:
         self,
         runner: RunnerConnection,
         page: memoryview,
-        dataset: Path,
-        create: Callable[[Path, Mapping[str, Any]], Simulator],
+        world: World,
     ) -> None:
         self._runner = runner
         self._page = page
-        self._dataset = dataset
-        self._create = create
+        self._world = world
         self._setup: EvaluationSetup
         self._plan: TaskPlan
         self._options = EpisodeOptions()
@@ -131,8 +102,8 @@ class Evaluator:
         try:
             for simulator in self._simulators:
                 simulator.close()
-            self._simulators = [self._create(self._dataset, definition) for _ in range(max(1, setup.batch))]
-            self._specs = self._read_specs(definition)
+            self._simulators = [self._world.create(definition) for _ in range(max(1, setup.batch))]
+            self._specs = self._world.scenarios(definition)
             self._plan = TaskPlan(setup.tasks)
         except SimulatorBroken:
             raise
@@ -151,13 +122,6 @@ class Evaluator:
         self._flush_interval = 0.0
         self._cached_seed = (-1, 0)
         self._runner.send_message("ready")
-
-    def _read_specs(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
-        name = definition.get("scenarios")
-        if not name:
-            return []
-        with open(self._dataset / name, "rb") as file:
-            return [json.loads(line) for line in file if line.strip()]
 
     def _connect_model_server(self, order: ModelServerOrder) -> None:
         """Connect to the order's model server and load the model; report `loaded` or `refused`."""

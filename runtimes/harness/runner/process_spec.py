@@ -18,6 +18,7 @@ ENTRIES: Mapping[str, str] = {
     "runner": "runner.runner",
     "evaluator": "evaluator.evaluator",
     "model_server": "model_server.confined_start",
+    "session": "session.session",
 }
 #: Nothing of the host's environment. Hashes are unsalted, or a model that iterates a set would differ between runs.
 ENVIRON: Mapping[str, str] = {

@@ -118,6 +118,8 @@ class Simulator(Protocol):
     """
 
     interface: Interface
+    #: Reward of the last step; None before the first step, and in a world that has no rewards.
+    reward: float | None
 
     def reset(self, scenario: Scenario) -> "NDArray[Any]":
         """Start a scenario; return the first observation, which depends on the scenario alone."""

@@ -77,7 +77,7 @@ class GymnasiumSimulator:
         self._clipped = 0
         self._end = "cut off"
         self._action: NDArray[Any] | None = None
-        self._reward: float | None = None
+        self.reward: float | None = None
         self._info: dict[str, list[float]] = {name: [] for name in self._aggregations}
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
@@ -95,7 +95,7 @@ class GymnasiumSimulator:
         self._clipped += was_clipped
         observation, reward, terminated, truncated, info = self._environment.step(applied)
         self._return += float(reward)
-        self._action, self._reward = clipped, float(reward)
+        self._action, self.reward = clipped, float(reward)
         self._length += 1
         for name, (key, _) in self._aggregations.items():
             self._info[name].append(float(info[key]))
@@ -127,7 +127,7 @@ class GymnasiumSimulator:
         return signals | {"kind": "drawing", "drawing": self._drawing.scene()}
 
     def frame(self) -> dict[str, Any]:
-        signals = signals_frame(self._observation, self._action, self._reward)
+        signals = signals_frame(self._observation, self._action, self.reward)
         return signals if self._drawing is None else signals | {"drawing": self._drawing.frame()}
 
     def close(self) -> None:

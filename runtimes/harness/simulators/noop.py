@@ -22,6 +22,8 @@ def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
 class NoopSimulator:
     """Observations are four numbers derived from the seed; the metric `value` is the sum of the action."""
 
+    reward: float | None = None
+
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self.interface = Interface.of(definition["interface"])
         self._scenario = Scenario(index=0, seed=0)

@@ -178,7 +178,7 @@ class PettingZooSimulator:
     def _clear(self) -> None:
         self._return, self._length, self._clipped, self._end = 0.0, 0, 0, "cut off"
         self._action: NDArray[Any] | None = None
-        self._reward: float | None = None
+        self.reward: float | None = None
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
         self._clear()
@@ -194,12 +194,12 @@ class PettingZooSimulator:
         self._clipped += was_clipped
         self._length += 1
         if self._legal is not None and not self._legal[applied]:
-            self._reward = ILLEGAL
+            self.reward = ILLEGAL
             self._return += ILLEGAL
             self._end = "illegal_action"
             return self._observation, True
         observation, reward, terminated, truncated = self._world.step(applied)
-        self._reward = reward
+        self.reward = reward
         self._return += reward
         if terminated or truncated:
             self._end = "terminated" if terminated else "truncated"
@@ -236,7 +236,7 @@ class PettingZooSimulator:
         return signals | {"kind": "drawing", "drawing": self._drawing.scene()}
 
     def frame(self) -> dict[str, Any]:
-        signals = signals_frame(self._observation, self._action, self._reward)
+        signals = signals_frame(self._observation, self._action, self.reward)
         return signals if self._drawing is None else signals | {"drawing": self._drawing.frame()}
 
     def close(self) -> None:

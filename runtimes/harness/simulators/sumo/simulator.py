@@ -41,6 +41,8 @@ def broken(error: Exception) -> SimulatorBroken:
 class SumoSimulator:
     """Runs the scenarios of a SUMO dataset."""
 
+    reward: float | None = None
+
     def __init__(self, dataset: Path, definition: Mapping[str, Any]) -> None:
         self.interface = Interface.of(definition["interface"])
         self._folder = dataset

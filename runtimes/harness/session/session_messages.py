@@ -1,0 +1,62 @@
+"""Session messages: orders of a server that plays scenarios for its clients, and answers of a session, as msgpack."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ..simulators.base import Metric
+
+
+class ResetOrder(msgspec.Struct, tag="reset"):
+    """Order to start a scenario as the task of a simulation with this seed; the scenario before, if any, is dropped."""
+
+    scenario: int
+    repeat: int
+    seed: int
+
+
+class StepOrder(msgspec.Struct, tag="step"):
+    """Order to apply an action: one value per entry of the action space, in C order."""
+
+    values: list[float]
+
+
+Order = ResetOrder | StepOrder
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """The simulator is created and waits for orders."""
+
+
+class Broken(msgspec.Struct, tag="broken"):
+    """The simulator cannot be created."""
+
+    reason: str
+
+
+class Observed(msgspec.Struct, tag="observed"):
+    """The observation after a reset or a step: one value per entry of the observation space, in C order.
+
+    ``seed``: of the scenario. ``reward``: of the step, None after a reset. ``metrics``: of the scenario that this step
+    has ended, None if it goes on.
+    """
+
+    values: list[float]
+    seed: int
+    reward: float | None = None
+    metrics: Mapping[str, Metric] | None = None
+
+
+class Refused(msgspec.Struct, tag="refused"):
+    """The action was not applied; the scenario goes on."""
+
+    reason: str
+
+
+class Failed(msgspec.Struct, tag="failed"):
+    """The simulator raised an error, which has ended the scenario; the next reset starts another one."""
+
+    reason: str
+
+
+Answer = Ready | Broken | Observed | Refused | Failed
