@@ -27,6 +27,9 @@ run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
 scs: setup  ## Serve the cache service alone on port 5080, with a configuration for laptops.
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
+openenv: setup  ## Serve the scenarios of DATASET to OpenEnv's clients on PORT (8000): `make openenv DATASET=car_street`.
+	@$(PY) -m openenv_server --dataset $(or $(DATASET),car_street) --port $(or $(PORT),8000)
+
 unit: setup  ## Tests without I/O: seconds.
 	@$(PY) -m pytest tests/unit
 
@@ -74,4 +77,4 @@ bench: setup  ## Benchmarks beside other systems; writes benchmarks/RESULTS.md.
 clean:    ## Remove all data of runs: environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench clean
+.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench clean

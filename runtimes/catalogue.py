@@ -12,8 +12,10 @@ from runtimes.environments import Environment
 from runtimes.harness.models.base import ModelFormat
 
 FOLDER = Path(__file__).parent
-#: Locks of the environments of model servers, simulators and converters, one file each; `scripts.lock` writes them.
+#: Locks of the environments of model servers, simulators, converters and servers of protocols, one file each;
+#: `scripts.lock` writes them.
 MODEL_SERVERS, SIMULATORS, CONVERTERS = FOLDER / "model_servers", FOLDER / "simulators", FOLDER / "converters"
+SERVERS = FOLDER / "servers"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +95,12 @@ def simulators() -> Mapping[str, Environment]:
 def converters() -> Mapping[str, Environment]:
     """Return the environment of every program that converts users' files, by name."""
     return {path.stem: _environment(path) for path in sorted(CONVERTERS.glob("*.lock"))}
+
+
+@functools.cache
+def servers() -> Mapping[str, Environment]:
+    """Return the environment of every server of another project's protocol, by name; no image has them."""
+    return {path.stem: _environment(path) for path in sorted(SERVERS.glob("*.lock"))}
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
 
-An environment of model servers has the packages of its formats and of the harness; an environment of a simulator or of
-a converter has the packages of its NAME.in in `runtimes/simulators` or `runtimes/converters`. Without names, all locks
-are written. Pins stay unless ``-- --upgrade``.
+An environment of model servers has the packages of its formats and of the harness; an environment of a simulator, a
+converter or a server has the packages of its NAME.in in `runtimes/simulators`, `runtimes/converters` or
+`runtimes/servers`. Without names, all locks are written. Pins stay unless ``-- --upgrade``.
 `scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is written each time.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import uv
 
 from runtimes import formats
-from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, SIMULATORS
+from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, SERVERS, SIMULATORS
 
 BOOTSTRAP = Path("scripts/uv.txt")
 #: Packages that the harness itself imports in every environment.
@@ -30,7 +30,7 @@ def requirements() -> Mapping[Path, str]:
         MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *packages})) + "\n"
         for name, packages in formats.packages().items()
     }
-    sources = (*sorted(SIMULATORS.glob("*.in")), *sorted(CONVERTERS.glob("*.in")))
+    sources = [path for folder in (SIMULATORS, CONVERTERS, SERVERS) for path in sorted(folder.glob("*.in"))]
     return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sources}
 
 

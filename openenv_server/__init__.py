@@ -1,0 +1,1 @@
+"""OpenEnv server: serves the scenarios of a dataset to training loops that speak OpenEnv's protocol."""

@@ -1,0 +1,88 @@
+"""Application: the process that serves a dataset with OpenEnv's own server, in an environment that has OpenEnv."""
+
+import functools
+import json
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from openenv.core.env_server.http_server import create_app
+from openenv.core.env_server.types import ConcurrencyConfig
+
+from openenv_server.actions import InvalidAction
+from openenv_server.environment import DatasetEnvironment, NoFreeSession, NoScenario, Sessions
+from openenv_server.guard import Guard
+from openenv_server.scenario_choice import InvalidReset
+from openenv_server.schemas import ScenarioState, schemas
+from openenv_server.served_world import ServedWorld
+from openenv_server.session_process import ScenarioFailed, SessionEnded, StepRefused
+
+#: HTTP statuses of errors; over a WebSocket they are OpenEnv's errors with the same sentences.
+STATUSES: dict[type[Exception], int] = {
+    InvalidAction: 422,
+    InvalidReset: 422,
+    StepRefused: 422,
+    NoScenario: 409,
+    NoFreeSession: 503,
+    ScenarioFailed: 500,
+    SessionEnded: 500,
+}
+#: The most bytes of a WebSocket message: an action is small.
+LARGEST = 1 << 20
+#: Seconds that open connections have when the server stops.
+STOP_SECONDS = 5
+
+
+def application(world: ServedWorld) -> Any:
+    """Return OpenEnv's application for a dataset."""
+    action, observation = schemas(world.interface)
+    app = create_app(
+        functools.partial(DatasetEnvironment, Sessions(world), observation),
+        action,
+        observation,
+        env_name=world.name,
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=world.sessions, session_timeout=world.idle),
+        state_cls=ScenarioState,
+    )
+    for error in STATUSES:
+        app.add_exception_handler(error, _answer)
+    return app
+
+
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, STATUSES[type(error)])
+
+
+class AnnouncedServer(uvicorn.Server):  # type: ignore[misc]
+    """Says on the terminal where it serves, once it does."""
+
+    def __init__(self, config: uvicorn.Config, name: str) -> None:
+        super().__init__(config)
+        self._name = name
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        print(
+            f"{self._name}: OpenEnv's clients connect to http://{host}:{self.config.port}; Ctrl-C ends it.", flush=True
+        )
+
+
+def main() -> None:
+    """Serve until a signal; the options are on standard input."""
+    options = json.load(sys.stdin)
+    world = ServedWorld.of(options["world"])
+    config = uvicorn.Config(
+        Guard(application(world), options["token"]),
+        host=options["host"],
+        port=options["port"],
+        log_level="warning",
+        ws_max_size=LARGEST,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        server_header=False,
+    )
+    AnnouncedServer(config, world.name).run()

@@ -1,0 +1,128 @@
+"""Session process: a simulator in a process and sandbox of its own, and the only access to it."""
+
+import socket
+import subprocess
+import sys
+from typing import TypeVar
+
+import msgspec
+
+from openenv_server.scenario_choice import Chosen
+from openenv_server.served_world import ServedWorld
+from runtimes.harness.runner.framed_socket import FramedSocket, PeerClosed
+from runtimes.harness.runner.process_spec import Installation, ProcessSpec, ending, start_process
+from runtimes.harness.sandbox.allowances import MEMORY
+from runtimes.harness.session.session_messages import (
+    Answer,
+    Broken,
+    Failed,
+    Observed,
+    Ready,
+    Refused,
+    ResetOrder,
+    StepOrder,
+)
+
+#: Seconds for the start of a simulator, whose libraries may still have to be read from disk.
+START_SECONDS = 120.0
+#: Seconds for a reset or a step: OpenEnv's client waits a minute by default.
+ANSWER_SECONDS = 50.0
+#: Seconds in which a killed process must have ended.
+END_SECONDS = 10.0
+
+Expected = TypeVar("Expected", bound=Answer)
+_decoder = msgspec.msgpack.Decoder(Answer)
+
+
+class SessionEnded(RuntimeError):
+    """The process has ended: the scenario is lost, and another process is needed for the next one."""
+
+
+class ScenarioFailed(RuntimeError):
+    """The simulator raised an error, which has ended the scenario; the process can start another one."""
+
+
+class StepRefused(ValueError):
+    """The action was not applied; the scenario goes on."""
+
+
+class SessionProcess:
+    """One process; used by one thread at a time. ``answer_seconds``: how long a reset or a step may take."""
+
+    def __init__(self, world: ServedWorld, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._answer_seconds = answer_seconds
+        local, remote = socket.socketpair()
+        spec = ProcessSpec(
+            name="session",
+            module="session",
+            options={
+                "dataset": world.folder,
+                "setup": {"digest": world.digest, "total": world.total, "params": dict(world.params)},
+            },
+            confined=world.sandbox is not None,
+            memory=MEMORY,
+            readonly=(world.folder,),
+        )
+        installation = Installation(python=world.python, harness=world.harness, site=world.site, level=world.sandbox)
+        with remote:
+            self._process = start_process(spec, installation, {"socket": remote.fileno()}, sys.stderr.fileno())
+        self._channel = FramedSocket(local)
+        try:
+            self._receive(START_SECONDS, Ready)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Id of the process, or of the one that waits for it outside of its sandbox."""
+        return self._process.pid
+
+    def reset(self, chosen: Chosen) -> Observed:
+        """Start a scenario; raise SessionEnded or ScenarioFailed."""
+        self._send(ResetOrder(chosen.scenario, chosen.repeat, chosen.seed))
+        return self._receive(self._answer_seconds, Observed)
+
+    def step(self, values: list[float]) -> Observed:
+        """Apply an action; raise StepRefused, SessionEnded or ScenarioFailed."""
+        self._send(StepOrder(values))
+        return self._receive(self._answer_seconds, Observed)
+
+    def _send(self, order: ResetOrder | StepOrder) -> None:
+        try:
+            self._channel.send(order)
+        except PeerClosed:
+            raise self._ended("") from None
+
+    def _receive(self, seconds: float, expected: type[Expected]) -> Expected:
+        try:
+            answer: Answer = _decoder.decode(self._channel.receive_raw(seconds))
+        except TimeoutError:
+            raise self._ended(f"it gave no answer within {seconds:g} s, and was killed") from None
+        except (PeerClosed, msgspec.MsgspecError):
+            raise self._ended("") from None
+        if isinstance(answer, Refused):
+            raise StepRefused(f"The action was not applied: {answer.reason}. The scenario goes on.")
+        if isinstance(answer, Failed):
+            raise ScenarioFailed(answer.reason)
+        if isinstance(answer, Broken):
+            raise self._ended(f"it cannot be created: {answer.reason}")
+        if not isinstance(answer, expected):
+            raise self._ended("it gave an unexpected answer")
+        return answer
+
+    def _ended(self, reason: str) -> SessionEnded:
+        """End the process; return the error with the reason, or with how it ended by itself."""
+        if not reason:
+            try:
+                reason = ending(self._process.wait(END_SECONDS))
+            except subprocess.TimeoutExpired:
+                reason = "it closed its connection"
+        self.close()
+        return SessionEnded(reason)
+
+    def close(self) -> None:
+        """Kill the process, its descendants with it, and wait for its end; may be called twice."""
+        self._process.kill()
+        self._channel.close()
+        self._process.wait(END_SECONDS)
