@@ -35,6 +35,10 @@ class Client:
         response = _raise_for_error(self._http.get(path, params=params))
         return response.status_code, response.text
 
+    def read(self, path: str) -> bytes:
+        """Return the bytes at a path."""
+        return _raise_for_error(self._http.get(path)).content
+
     def submit(self, document: dict[str, Any], model: str | None = None) -> dict[str, Any]:
         """Submit a simulation; ``model`` is the path of a model binary that is sent in the same request."""
         if model is None:

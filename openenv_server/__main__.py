@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import httpx
+
+from cli.client import Client, RequestRefused
 from core.domain.bearer_tokens import token_fault
 from core.domain.near_names import near_names, suggestion
 from core.domain.selection import checked_params
 from core.settings import LOOPBACK, Settings
 from datasets.catalogue import Dataset, datasets
 from errors import PlatformError
+from openenv_server.registered_dataset import CannotFetch, fetch
 from openenv_server.served_world import ServedWorld
 from runtimes import catalogue, environments, harness
 from runtimes.harness import sandbox
@@ -24,7 +28,7 @@ from runtimes.harness.runner.process_spec import FLAGS
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.
-BOOT = "import sys; sys.path[:0] = sys.argv[1:3]; from openenv_server.application import main; main()"
+BOOT = "import sys; sys.path[:0] = sys.argv[1:3]; from openenv_server.application import main; sys.exit(main())"
 #: Variables of OpenEnv that would change what its server offers.
 UNSET = frozenset({"ENABLE_WEB_INTERFACE", "OPENENV_MODE"})
 
@@ -38,13 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         settings = Settings.from_env(os.environ)
-        dataset = find(options.dataset)
+        dataset = find(options.dataset, options.server, settings)
         params = checked_params(dataset.definition.get("params", {}), dict(options.param), dataset.name)
         token = read_token(options.host, options.token_file)
         world = prepare(dataset, params, options, settings)
         site = prepared(catalogue.servers()["openenv_server"], settings.environments)
     except (CannotServe, PlatformError, ValueError, environments.CannotPrepare) as error:
-        print(error.detail if isinstance(error, PlatformError) else error, file=sys.stderr)
+        print((error.detail if isinstance(error, PlatformError) else None) or error, file=sys.stderr)
         return 2
     serve({"world": world.describe(), "host": options.host, "port": options.port, "token": token}, site)
 
@@ -53,7 +57,10 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     described = argparse.ArgumentParser("python -m openenv_server", description=__doc__)
     add = described.add_argument
-    add("--dataset", required=True, help="a built-in dataset: " + ", ".join(datasets()))
+    add("--dataset", required=True, help="a dataset of --server, or a built-in one: " + ", ".join(datasets()))
+    add(
+        "--server", metavar="URL", help="a running platform, for its registered datasets (NAME, NAME@VERSION, NAME@TAG)"
+    )
     add("--host", default="127.0.0.1", help="address to listen on; any other than loopback needs --token-file")
     add("--port", type=int, default=8000)
     add("--sessions", type=positive, default=4, help="most clients at a time, each with a process of its own")
@@ -83,17 +90,29 @@ def parameter(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def find(name: str) -> Dataset:
+def find(name: str, server: str | None, settings: Settings) -> Dataset:
     """Return a dataset by its name; raise CannotServe if it cannot be served."""
-    dataset = datasets().get(name)
+    dataset = _fetched(name, server, settings) if server is not None else datasets().get(name)
     if dataset is None:
         hint = suggestion(near_names(name, datasets()), f"There are: {', '.join(datasets())}.")
-        raise CannotServe(f"There is no built-in dataset {name!r}. {hint}")
+        raise CannotServe(f"There is no built-in dataset {name!r}. {hint} For a registered one, add --server URL.")
     if dataset.definition.get("gang"):
         raise CannotServe(
             f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
         )
     return dataset
+
+
+def _fetched(reference: str, server: str, settings: Settings) -> Dataset:
+    with Client(server, token=settings.token) as client:
+        try:
+            return fetch(client, reference, settings.home.resolve() / "openenv")
+        except (CannotFetch, RequestRefused) as error:
+            raise CannotServe(str(error)) from None
+        except httpx.HTTPError as error:
+            raise CannotServe(
+                f"The platform at {server} does not answer: {error}. Start it, or correct --server."
+            ) from None
 
 
 def read_token(host: str, file: Path | None) -> str:
@@ -145,12 +164,11 @@ def prepared(environment: environments.Environment, root: Path) -> Path:
 
 
 def serve(served: Mapping[str, Any], site: Path) -> NoReturn:
-    """Become the server's process, which reads its options from a pipe: a token on its command line could be seen."""
-    reading, writing = os.pipe()
-    with open(writing, "w") as pipe:
-        json.dump(served, pipe)
-    os.dup2(reading, 0)
-    os.close(reading)
+    """Become the server's process, which reads its options from a file in memory: others see command lines."""
+    with open(os.memfd_create("options"), "w+b") as file:
+        file.write(json.dumps(served).encode())
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
     environ = {
         key: value
         for key, value in os.environ.items()

@@ -1,5 +1,6 @@
 """Application: the process that serves a dataset with OpenEnv's own server, in an environment that has OpenEnv."""
 
+import contextlib
 import functools
 import json
 import socket
@@ -59,30 +60,34 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
 class AnnouncedServer(uvicorn.Server):  # type: ignore[misc]
     """Says on the terminal where it serves, once it does."""
 
-    def __init__(self, config: uvicorn.Config, name: str) -> None:
+    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
         super().__init__(config)
-        self._name = name
+        self._announcement = announcement
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
         await super().startup(sockets)
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        print(
-            f"{self._name}: OpenEnv's clients connect to http://{host}:{self.config.port}; Ctrl-C ends it.", flush=True
-        )
+        print(self._announcement, flush=True)
 
 
-def main() -> None:
-    """Serve until a signal; the options are on standard input."""
+def main() -> int:
+    """Serve until a signal; return the exit code. The options are on standard input."""
     options = json.load(sys.stdin)
-    world = ServedWorld.of(options["world"])
+    host, port, world = options["host"], options["port"], ServedWorld.of(options["world"])
     config = uvicorn.Config(
         Guard(application(world), options["token"]),
-        host=options["host"],
-        port=options["port"],
         log_level="warning",
         ws_max_size=LARGEST,
         timeout_graceful_shutdown=STOP_SECONDS,
         server_header=False,
     )
-    AnnouncedServer(config, world.name).run()
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        print(f"Cannot listen on {host}, port {port}: {error.strerror}. Choose another --port.", file=sys.stderr)
+        return 1
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    announcement = f"{world.name}: OpenEnv's clients connect to {address}; Ctrl-C ends it."
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has ended in order, and repeats the signal
+        AnnouncedServer(config, announcement).run([listener])
+    return 0

@@ -47,7 +47,7 @@ def schemas(interface: Interface) -> tuple[type[FlexibleAction], type[WorldObser
     }
     fields[VALUES] = (
         Annotated[Any, WithJsonSchema(_list(space))],
-        Field(default=None, description="One number per entry: " + ", ".join(space.names)),
+        Field(default=None),
     )
     observed = interface.observation
     named = {"type": "object", "properties": dict(_entries(observed))}
@@ -71,7 +71,15 @@ def schemas(interface: Interface) -> tuple[type[FlexibleAction], type[WorldObser
 def _list(space: Space) -> dict[str, Any]:
     count = len(space.names)
     entries = [schema | {"title": name} for name, schema in _entries(space)]
-    return {"type": "array", "prefixItems": entries, "items": False, "minItems": count, "maxItems": count}
+    shape = f"{space.dtype}{list(space.shape)}, flat, the last index varies fastest"
+    return {
+        "type": "array",
+        "description": shape,
+        "prefixItems": entries,
+        "items": False,
+        "minItems": count,
+        "maxItems": count,
+    }
 
 
 def _entries(space: Space) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -92,7 +100,14 @@ def readme(definition: Mapping[str, Any], interface: Interface, reward: str) -> 
     """Return the description of a dataset as Markdown: observation, action, reward and metrics."""
     lines = [f"# {definition['title']}", "", str(definition["description"]), ""]
     for title, space in (("Observation", interface.observation), ("Action", interface.action)):
-        lines += [f"## {title}", "", "| entry | name | unit | low | high |", "|---|---|---|---|---|"]
+        lines += [
+            f"## {title}",
+            "",
+            f"{space.dtype}{list(space.shape)}",
+            "",
+            "| entry | name | unit | low | high |",
+            "|---|---|---|---|---|",
+        ]
         rows = zip(space.names, space.units, space.low, space.high, strict=True)
         lines += [
             f"| {index} | {name} | {unit} | {'' if low is None else low} | {'' if high is None else high} |"

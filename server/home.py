@@ -11,6 +11,7 @@ PASSABLE = 0o711
 #: Folders of a home above what sandboxed processes read: packages, models and datasets, scenario folders.
 READ_BY_SANDBOX = (
     "environments",
+    "openenv",
     "cache",
     "cache/model_folders",
     "cache/objects",

@@ -116,6 +116,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "*": "the libraries of all formats; test_determinism.py and the tests of each format are in every run"
     },
     "tests/system/test_model_references.py": {"*": "half a minute; contracts/test_model_imports.py is in every run"},
+    "tests/system/test_openenv_server.py": {
+        "*": "needs OpenEnv, 450 MB; session processes are in every run, in contracts/test_openenv_sessions.py"
+    },
     "tests/system/test_package_indexes.py": {"*": "needs Debian's PyTorch, 270 MB of packages"},
     "tests/simulators/test_wasm_models.py": {
         "test_an_example_in_c_has_the_results_of_the_baseline_in_python": "needs clang, lld and wasi-libc",
