@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "--server", metavar="URL", help="a running platform, for its registered datasets (NAME, NAME@VERSION, NAME@TAG)"
     )
     add("--host", default="127.0.0.1", help="address to listen on; any other than loopback needs --token-file")
-    add("--port", type=int, default=8000)
+    add("--port", type=port, default=8000)
     add("--sessions", type=positive, default=4, help="most clients at a time, each with a process of its own")
     add("--idle", type=positive, default=3600, help="seconds without a request after which a session is ended")
     add(
@@ -70,6 +70,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--token-file", type=Path, help="a file with the token that clients send as `Authorization: Bearer <token>`")
     return described
+
+
+def port(text: str) -> int:
+    """Return the number of a port; raise ValueError."""
+    if not 1 <= int(text) <= 65535:
+        raise ValueError
+    return int(text)
 
 
 def positive(text: str) -> int:

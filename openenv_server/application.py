@@ -1,6 +1,5 @@
 """Application: the process that serves a dataset with OpenEnv's own server, in an environment that has OpenEnv."""
 
-import contextlib
 import functools
 import json
 import socket
@@ -14,7 +13,7 @@ from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.types import ConcurrencyConfig
 
 from openenv_server.actions import InvalidAction
-from openenv_server.environment import DatasetEnvironment, NoFreeSession, NoScenario, Sessions
+from openenv_server.environment import DatasetEnvironment, NoFreeSession, NoScenario, SessionClosed, Sessions
 from openenv_server.guard import Guard
 from openenv_server.scenario_choice import InvalidReset
 from openenv_server.schemas import ScenarioState, schemas
@@ -27,6 +26,7 @@ STATUSES: dict[type[Exception], int] = {
     InvalidReset: 422,
     StepRefused: 422,
     NoScenario: 409,
+    SessionClosed: 409,
     NoFreeSession: 503,
     ScenarioFailed: 500,
     SessionEnded: 500,
@@ -37,11 +37,12 @@ LARGEST = 1 << 20
 STOP_SECONDS = 5
 
 
-def application(world: ServedWorld) -> Any:
+def application(sessions: Sessions) -> Any:
     """Return OpenEnv's application for a dataset."""
+    world = sessions.world
     action, observation = schemas(world.interface)
     app = create_app(
-        functools.partial(DatasetEnvironment, Sessions(world), observation),
+        functools.partial(DatasetEnvironment, sessions, observation),
         action,
         observation,
         env_name=world.name,
@@ -73,9 +74,9 @@ class AnnouncedServer(uvicorn.Server):  # type: ignore[misc]
 def main() -> int:
     """Serve until a signal; return the exit code. The options are on standard input."""
     options = json.load(sys.stdin)
-    host, port, world = options["host"], options["port"], ServedWorld.of(options["world"])
+    host, port, sessions = options["host"], options["port"], Sessions(ServedWorld.of(options["world"]))
     config = uvicorn.Config(
-        Guard(application(world), options["token"]),
+        Guard(application(sessions), options["token"]),
         log_level="warning",
         ws_max_size=LARGEST,
         timeout_graceful_shutdown=STOP_SECONDS,
@@ -87,7 +88,11 @@ def main() -> int:
         print(f"Cannot listen on {host}, port {port}: {error.strerror}. Choose another --port.", file=sys.stderr)
         return 1
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-    announcement = f"{world.name}: OpenEnv's clients connect to {address}; Ctrl-C ends it."
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has ended in order, and repeats the signal
+    announcement = f"{sessions.world.name}: OpenEnv's clients connect to {address}; Ctrl-C ends it."
+    try:
         AnnouncedServer(config, announcement).run([listener])
+    except KeyboardInterrupt:
+        pass  # uvicorn has ended in order, and repeats the signal
+    finally:
+        sessions.kill()
     return 0

@@ -16,6 +16,8 @@ from runtimes.harness.session.session_messages import Observed
 
 #: The one split of OpenEnv's task API: all scenarios of the dataset.
 SPLIT = "scenarios"
+#: The most characters of an episode's id, as in OpenEnv's own requests over HTTP.
+LONGEST_ID = 255
 #: The most scenarios that one request of the task API lists.
 LISTED = 10_000
 
@@ -28,12 +30,17 @@ class NoFreeSession(RuntimeError):
     """Every session of this server has a process."""
 
 
+class SessionClosed(RuntimeError):
+    """The server has closed the session, because it was idle for too long."""
+
+
 class Sessions:
     """The processes of all sessions of a server, at most ``world.sessions`` at a time."""
 
     def __init__(self, world: ServedWorld) -> None:
         self.world = world
         self._free = threading.BoundedSemaphore(world.sessions)
+        self._running: set[SessionProcess] = set()
 
     def start(self) -> SessionProcess:
         """Start a process; raise NoFreeSession if there are as many as allowed, SessionEnded if it does not start."""
@@ -43,18 +50,26 @@ class Sessions:
                 "a larger --sessions."
             )
         try:
-            return SessionProcess(self.world)
+            process = SessionProcess(self.world)
         except SessionEnded as error:
             self._free.release()
             raise SessionEnded(f"The simulator cannot be started: {error}.") from None
         except BaseException:
             self._free.release()
             raise
+        self._running.add(process)
+        return process
 
     def end(self, process: SessionProcess) -> None:
         """End a process that `start` returned; call it once for each."""
+        self._running.discard(process)
         process.close()
         self._free.release()
+
+    def kill(self) -> None:
+        """Kill every process, so that no thread waits for one when the server stops."""
+        for process in tuple(self._running):
+            process.kill()
 
 
 class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioState]):  # type: ignore[misc]
@@ -70,6 +85,7 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
         self._choice = ScenarioChoice(self._world.name, self._world.total)
         self._process: SessionProcess | None = None
         self._under_way = False
+        self._closed = False
         self._state = self._idle_state(None)
 
     def reset(
@@ -94,6 +110,9 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
             raise InvalidReset(f"There is one split, {SPLIT!r}, not {split!r:.80}.")
         if index is not None and scenario is not None:
             raise InvalidReset("`index` and `scenario` are the same: send one of them.")
+        if episode_id is not None and not (isinstance(episode_id, str) and len(episode_id) <= LONGEST_ID):
+            raise InvalidReset(f"`episode_id` is a text of up to {LONGEST_ID} characters, not {episode_id!r:.80}.")
+        self._check_open()
         if self._process is None:
             self._process = self._sessions.start()
         chosen = self._choice.choose(seed=seed, scenario=index if scenario is None else scenario, repeat=repeat)
@@ -107,6 +126,7 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
 
     def step(self, action: FlexibleAction, timeout_s: float | None = None, **others: Any) -> WorldObservation:
         """Apply an action; the answer to the last one has the scenario's metrics."""
+        self._check_open()
         if not self._under_way:
             raise NoScenario(
                 "No scenario is under way: reset first. A scenario lasts as long as its WebSocket connection (/ws); "
@@ -126,7 +146,7 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
                 return self._process.reset(order)
             return self._process.step(order)
         except SessionEnded as error:
-            self.close()
+            self._end_process()
             raise SessionEnded(
                 f"The process of the simulator has ended: {error}. The scenario is lost; reset starts another process."
             ) from None
@@ -188,7 +208,9 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Return a scenario; raise IndexError if there is no such scenario."""
         self._check_split(split)
-        return self._world.scenario(range(self._world.total)[index])
+        if not 0 <= index < self._world.total:
+            raise IndexError(index)
+        return self._world.scenario(index)
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
         """Return the scenarios [start, stop), of very many the first."""
@@ -200,7 +222,19 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
             raise IndexError(split)
 
     def close(self) -> None:
-        """End the process, if there is one; another reset starts another."""
+        """End the session and its process, if there is one. OpenEnv's server calls it when a client is gone or idle."""
+        self._closed = True
+        self._end_process()
+
+    def _check_open(self) -> None:
+        # OpenEnv's server forgets a session that it closes, so a process that starts now would never be ended.
+        if self._closed:
+            raise SessionClosed(
+                f"This session was closed after {self._world.idle:g} s without a request: connect again, or start the "
+                "server with a larger --idle."
+            )
+
+    def _end_process(self) -> None:
         self._under_way = False
         if self._process is not None:
             process, self._process = self._process, None

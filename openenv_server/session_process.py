@@ -121,6 +121,10 @@ class SessionProcess:
         self.close()
         return SessionEnded(reason)
 
+    def kill(self) -> None:
+        """Kill the process, also while another thread waits for its answer."""
+        self._process.kill()
+
     def close(self) -> None:
         """Kill the process, its descendants with it, and wait for its end; may be called twice."""
         self._process.kill()

@@ -95,10 +95,13 @@ class Client:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
 
     def order(self, verb: str, value: Any) -> dict[str, Any]:
+        self.send(verb, value)
+        return self.answer()
+
+    def send(self, verb: str, value: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({verb: value}) + "\n")
         self.process.stdin.flush()
-        return self.answer()
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -251,6 +254,7 @@ def test_errors_leave_the_session_usable(serve: Serve, connect: Connect) -> None
     for text, action in faults.items():
         assert text in client.step(**action)["error"]
     assert "`scenario` is a whole number from 0 to 287" in client.reset(scenario=288)["error"]
+    assert "`episode_id` is a text of up to 255 characters, not 7" in client.reset(scenario=1, episode_id=7)["error"]
     assert "`reset` has no argument 'scenarioo'" in client.reset(scenarioo=1)["error"]
     assert client.step(accel=0.5, lane=0)["done"] is False
     assert client.order("state", {})["step_count"] == 1
@@ -271,6 +275,25 @@ def test_a_crash_of_a_simulator_ends_the_scenario_and_neither_the_session_nor_th
     client.reset(scenario=3)
     assert client.step(values=[1, 2, 3, 4])["metadata"]["metrics"]["value"] == 10
     assert neighbour.step(values=[1, 1, 1, 1])["metadata"]["metrics"]["value"] == 4
+
+
+def test_a_server_stops_although_a_simulator_hangs(serve: Serve, connect: Connect) -> None:
+    server = serve("noop", "--param", "hang_at=1")
+    client = connect(server)
+    client.reset(scenario=1)
+    client.send("step", {"values": [0] * 4})
+    assert server.stop() == 0
+
+
+def test_an_idle_session_is_ended_and_its_client_told(serve: Serve, connect: Connect) -> None:
+    server = serve("noop", "--idle", "1")
+    client = connect(server)
+    client.reset(scenario=1)
+    assert len(server.sessions()) == 1
+    until(lambda: not server.sessions(), 30.0, message="the process of an idle session goes on")
+    for answer in (client.step(values=[0] * 4), client.reset(scenario=1)):
+        assert "This session was closed after 1 s without a request: connect again" in answer["error"]
+    assert not server.sessions()
 
 
 def test_http_describes_the_dataset_and_openenvs_own_check_passes(serve: Serve, site: Path) -> None:
