@@ -1,7 +1,8 @@
 """Maps of a dataset: all of them converted, their scenarios drawn, and the files with which a version keeps both."""
 
+import heapq
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from core.services.datasets.map_conversion import ConvertedMap, MapConversion
 from datasets.catalogue.car_street import map_scenarios
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import scenarios
+from datasets.versions.manifest import ManifestEntry
 from datasets.versions.packs import SourceFile
 from datasets.versions.scenarios import Description, Generation, MapFile
 from errors import BadScenario
@@ -27,6 +29,13 @@ class DatasetMaps:
     files: Sequence[SourceFile] = ()
     networks: Mapping[str, StreetNetwork] = field(default_factory=dict)
     reports: Sequence[Mapping[str, Any]] = ()
+
+    def described(self, generate: Generation | None, scenarios: Mapping[Any, int]) -> dict[str, Any]:
+        """Return the part of a version's description that maps have; ``scenarios``: their number by street."""
+        if not self.reports:
+            return {}
+        reports = [{**report, "scenarios": scenarios.get(report["name"], 0)} for report in self.reports]
+        return {"maps": reports, "generate": msgspec.to_builtins(generate)}
 
 
 def converted(
@@ -62,6 +71,21 @@ def converted(
     content = {"converter": catalogue.converters()["netconvert"].digest, "maps": reports}
     files.append(SourceFile(REPORT, [json.dumps(content, indent=1).encode() + b"\n"]))
     return DatasetMaps(files, networks, reports)
+
+
+def with_derived(sent: Iterable[ManifestEntry], derived: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
+    """Yield the files that were sent and those that the platform made of them; both are, and stay, sorted by path."""
+
+    def checked() -> Iterator[ManifestEntry]:
+        for entry in sent:
+            if entry.path.casefold().split("/")[0] == scenarios.CONVERTED:
+                raise BadScenario(
+                    f"The platform writes the folder {scenarios.CONVERTED}/ of a dataset with maps; remove it from the"
+                    " source."
+                )
+            yield entry
+
+    return heapq.merge(checked(), derived, key=lambda entry: entry.path.encode())
 
 
 def drawn(entry: MapFile, made: ConvertedMap, generation: Generation) -> list[dict[str, Any]]:

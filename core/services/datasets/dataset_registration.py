@@ -4,7 +4,6 @@ The job may be killed at any point: the next attempt deletes what the previous o
 not visible before it is complete.
 """
 
-import heapq
 import json
 import logging
 import secrets
@@ -25,7 +24,7 @@ import msgspec
 from core.domain.full_disks import is_disk_full
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
-from core.services.datasets.dataset_maps import DatasetMaps, converted
+from core.services.datasets.dataset_maps import DatasetMaps, converted, with_derived
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
@@ -185,7 +184,7 @@ class _Attempt:
             raise Invalid("The source contains no files.")
         description, maps = self._description(manifest), DatasetMaps()
         if description is not None and description.maps:
-            maps = self._convert(manifest, description)
+            maps = converted(description, self._job._maps, self._reader(manifest), self._report_progress)
             manifest, written = self._with_derived(manifest, maps.files)
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
         values["described"] = self._described(manifest, description, maps)
@@ -386,10 +385,10 @@ class _Attempt:
             etag=listed.etag,
         )
 
-    # -- maps
+    # -- files that the platform made of those that were sent
 
-    def _convert(self, manifest: str, description: Description) -> DatasetMaps:
-        """Convert the maps of a dataset."""
+    def _reader(self, manifest: str) -> Callable[[str], Iterator[bytes]]:
+        """Return a function that reads a file of the dataset by its path; it raises BadScenario if there is none."""
 
         def read(path: str) -> Iterator[bytes]:
             entry = manifest_object.find(self._objects, manifest, path)
@@ -397,30 +396,16 @@ class _Attempt:
                 raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(path)}.")
             return self._job._sources.read(entry)
 
-        return converted(description, self._job._maps, read, self._report_progress)
+        return read
 
     def _with_derived(self, manifest: str, files: Iterable[SourceFile]) -> tuple[str, ManifestSummary]:
         """Add files that the platform made to a version; return the manifest that replaces the given one."""
         derived = sorted(self._packed(files), key=lambda entry: entry.path.encode())
-        written = self._written(self._merged(manifest, derived))
+        written = self._written(with_derived(manifest_object.read(self._objects, manifest), derived))
         for object in (manifest, manifest_object.index_of(manifest)):
             self._objects.delete(object)
             self._database.write(lambda c, object=object: store.forget(c, self._id, object))  # type: ignore[misc]
         return written
-
-    def _merged(self, manifest: str, derived: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
-        """Yield the files that were sent and those that the platform made of them, by path."""
-
-        def sent() -> Iterator[ManifestEntry]:
-            for entry in manifest_object.read(self._objects, manifest):
-                if entry.path.casefold().split("/")[0] == scenarios.CONVERTED:
-                    raise BadScenario(
-                        f"The platform writes the folder {scenarios.CONVERTED}/ of a dataset with maps; remove it from"
-                        " the source."
-                    )
-                yield entry
-
-        return heapq.merge(sent(), derived, key=lambda entry: entry.path.encode())
 
     # -- manifest and description
 
@@ -458,21 +443,14 @@ class _Attempt:
         """Return the description with the number of scenarios, which are validated, as JSON; None without one."""
         if description is None:
             return None
-        listed = manifest_object.find(self._objects, manifest, description.scenarios)
-        if listed is None:
-            raise BadScenario(
-                f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(description.scenarios)}."
-            )
-        scenario_lines = scenarios.non_blank(lines(self._job._sources.read(listed), scenarios.LINE))
+        listed = self._reader(manifest)(description.scenarios)
+        scenario_lines = scenarios.non_blank(lines(listed, scenarios.LINE))
         validated = scenarios.validated(scenario_lines, description.extends, maps.networks)
         counts = Counter(scenario.get("street") for scenario in validated)
         if not counts:
             raise BadScenario("The dataset contains no scenarios.")
         own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
-        if maps.reports:
-            reports = [{**report, "scenarios": counts[report["name"]]} for report in maps.reports]
-            own |= {"maps": reports, "generate": msgspec.to_builtins(description.generate)}
-        return json.dumps(own | {"tasks": counts.total()})
+        return json.dumps(own | maps.described(description.generate, counts) | {"tasks": counts.total()})
 
     def _add_reference(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
