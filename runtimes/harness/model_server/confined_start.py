@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .scratch import TMP
+from ..forking.scratch import TMP
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Model server process: holds a user's model and answers the evaluator, in its own environment and sandbox.
 
 With isolation "scenario", this process is a zygote that runs no user code: it forks a process for each scenario, so
-that no state carries over from one scenario to the next (zygote.py). docs/model-server.md describes the protocol.
+that no state carries over from one scenario to the next (forking/zygote.py). docs/model-server.md has the protocol.
 """
 
 import importlib
@@ -19,14 +19,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..forking import zygote
+from ..forking.scratch import Scratch
+from ..forking.zygote import exit_at_once
 from ..models.base import Assignment, LoadedModel, Misfit, NoAction
 from ..simulators.base import Interface
-from . import model_protocol, zygote
+from . import model_protocol
 from .explanations import Surroundings, explain
 from .model_protocol import Act, Close, Load, Reset
-from .scratch import Scratch
 from .socket_program import SocketProgram
-from .zygote import exit_at_once
 
 #: The most bytes of a frame from the evaluator, which is trusted: a limit for faults only.
 LARGEST = 256 << 20
@@ -140,7 +141,11 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
     if fork:
         server.prepare()
         plan = zygote.ScenarioPlan(
-            start=server.start_programs, serve=server.serve_scenario, sealed=sealed, scratch=clearing
+            start=server.start_programs,
+            serve=server.serve_scenario,
+            announce=lambda code: model_protocol.SOCKET_FRAME,
+            sealed=sealed,
+            scratch=clearing,
         )
         zygote.run(connection.socket, plan)
     server.load()

@@ -1,4 +1,4 @@
-"""Zygote: a model server that runs no user code and forks a process for each scenario.
+"""Zygote: a process that runs no code of users and forks a process for each scenario, which does.
 
 A scenario's process shares no open file, socket, pipe or memory with the zygote or with the next scenario's process,
 and may signal neither: what it changes ends with it. docs/sandbox.md lists the channels.
@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ..sandbox import kernel
-from . import model_protocol
 from .scratch import Scratch
 
 #: Seconds that a process may take to exit after its scenario, before it is killed.
 GRACE = 0.5
-#: Bytes moved at once from a scenario's output to the model server's, and seconds between two such moves.
+#: Bytes moved at once from a scenario's output to the zygote's, and seconds between two such moves.
 PIECE, PAUSE = 1 << 16, 0.02
-#: Bytes that the pipe of the model server's output is to hold: each moved piece takes a page of it, however short.
+#: Bytes that the pipe of the zygote's output is to hold: each moved piece takes a page of it, however short.
 OUTPUT = 1 << 20
 
 
@@ -33,18 +32,23 @@ OUTPUT = 1 << 20
 class ScenarioPlan:
     """What every scenario's process does. ``sealed``: it is confined, and seals itself before it loads the model.
 
-    ``start`` is called before the seal, which denies to start the model's programs; ``serve`` loads the model and
-    serves a scenario on a socket; ``first``: it reports that the model is loaded.
+    ``start`` is called before the seal, which denies to start the user's programs; ``serve`` loads the user's code and
+    serves a scenario on a socket; its second argument: whether it is the first. ``announce`` returns the message that
+    passes a process's socket to the evaluator; it gets the exit code of the process before, if that ended during its
+    scenario, as one may only if the zygote ``survives`` it.
     """
 
     start: Callable[[], None]
     serve: Callable[[socket.socket, bool], None]
+    announce: Callable[[int | None], bytes]
     sealed: bool
     scratch: Scratch | None
+    survives: bool = False
 
 
 def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
-    """Fork a process per scenario until the evaluator closes; exit like the first one that ends during its scenario.
+    """Fork a process per scenario until the evaluator closes; exit like the first one that ends during its scenario,
+    unless the zygote survives that.
 
     The evaluator gets each process's socket over ``control``, and ends the scenario by closing it.
     """
@@ -52,10 +56,10 @@ def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
         fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, OUTPUT)
     gc.collect()
     gc.freeze()
-    first = True
+    first, code = True, None
     while True:
         process = ScenarioProcess.fork(plan, control, first=first)
-        connected = process.pass_to(control)
+        connected = process.pass_to(control, plan.announce(code))
         code = process.wait() if connected else process.end()
         if plan.sealed:
             reap_programs()
@@ -63,7 +67,7 @@ def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
             plan.scratch.clear()
         if not connected:
             os._exit(0)
-        if code is not None:
+        if code is not None and not plan.survives:
             os._exit(code if code >= 0 else 128 - code)
         first = False
 
@@ -80,7 +84,7 @@ class ScenarioProcess:
 
     @classmethod
     def fork(cls, plan: ScenarioPlan, control: socket.socket, *, first: bool) -> "ScenarioProcess":
-        """Fork a process, which loads the model and waits for its scenario."""
+        """Fork a process, which waits for its scenario."""
         zygote = os.getpid()
         own, evaluators = socket.socketpair()
         output, writing = os.pipe()
@@ -92,11 +96,11 @@ class ScenarioProcess:
         os.close(writing)
         return cls(pid, output, own, evaluators)
 
-    def pass_to(self, control: socket.socket) -> bool:
+    def pass_to(self, control: socket.socket, message: bytes) -> bool:
         """Pass the evaluator's end of the socket; return whether the evaluator is still there."""
         with self._evaluators:
             try:
-                socket.send_fds(control, [model_protocol.SOCKET_FRAME], [self._evaluators.fileno()])
+                socket.send_fds(control, [message], [self._evaluators.fileno()])
             except ConnectionError:
                 return False
         return True

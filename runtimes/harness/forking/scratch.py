@@ -1,7 +1,7 @@
-"""Scratch folder of a model server: what a scenario's process has written there is removed before the next one starts.
+"""Scratch folder: what a scenario's process has written there is removed before the next one starts.
 
-The removal assumes nothing of the names and depths that a model has chosen, and leaves none of them in the memory of
-the zygote, from which the next scenario's process is forked.
+The removal assumes nothing of the names and depths that a user's code has chosen, and leaves none of them in the
+memory of the zygote, from which the next scenario's process is forked.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ import secrets
 import shutil
 from pathlib import Path
 
-#: The writable folder of a confined model server: a mount of its own, not the machine's /tmp.
+#: The writable folder of a confined process: a mount of its own, not the machine's /tmp.
 TMP = Path("/tmp")
 
 
 class Scratch:
-    """The folder that a model may write to. Create it before the first process is forked.
+    """The folder that a user's code may write to. Create it before the first process is forked.
 
-    In a sandbox it is /tmp; otherwise it is a folder of this model server in the machine's temporary folder.
+    In a sandbox it is /tmp; otherwise it is a folder of the zygote in the machine's temporary folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Scratch:
 
     def remove_contents(self) -> None:
         """In a scenario's own process, at its end: spare the zygote the fork in `clear`."""
-        with contextlib.suppress(Exception):  # the model may have replaced any function
+        with contextlib.suppress(Exception):  # the code may have replaced any function
             if self._confined and self._is_dirty():
                 empty(self._folder)
 
