@@ -18,8 +18,16 @@ LONGEST = 500
 MESSAGES = 100
 
 
+#: FMI 2.0: the kind of status that says whether an FMU wants its simulation to end (fmi2Terminated).
+TERMINATED = 3
+
+
 class StepFailed(Exception):
     """A function of the FMU has returned an error."""
+
+
+class Ended(StepFailed):
+    """The FMU has ended its simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +45,26 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """How an instance is used. ``step`` and ``start`` in seconds; ``seed``: the parameter that gets a scenario's."""
+    """How an instance is used. ``step`` and ``start`` in seconds; ``seed``: the parameter that gets a scenario's.
+
+    ``substeps``: steps of the FMU per action, each of which is ``step`` long.
+    """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     step: float
     start: float
     seed: Port | None
+    substeps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """What is needed to load an FMU and to make an instance of it, from its description. ``fmi``: "2" or "3"."""
+
+    fmi: str
+    guid: str
+    identifier: str
 
 
 class Instance(ABC):
@@ -73,8 +94,9 @@ class Instance(ABC):
         wiring = self._wiring
         for port in wiring.inputs:
             self._set(port, row[list(port.places)].astype(port.dtype).tolist())
-        self._call("a step", lambda: self._step(wiring.start + self._steps * wiring.step, wiring.step))
-        self._steps += 1
+        for _ in range(wiring.substeps):
+            self._call("a step", lambda: self._step(wiring.start + self._steps * wiring.step, wiring.step))
+            self._steps += 1
         return self.outputs()
 
     def outputs(self) -> "NDArray[Any]":
@@ -154,7 +176,19 @@ class Instance2(Instance):
         self._library.exitInitializationMode()
 
     def _step(self, time: float, step: float) -> None:
-        self._library.doStep(time, step)
+        try:
+            self._library.doStep(time, step)
+        except Exception:
+            if self._terminated():
+                raise Ended(f"the FMU has ended its simulation at {time + step:g} s") from None
+            raise
+
+    def _terminated(self) -> bool:
+        """Return whether the FMU says that it has ended the simulation; many do not answer the question."""
+        try:
+            return bool(self._library.getBooleanStatus(TERMINATED))
+        except Exception:
+            return False
 
     def _get(self, port: Port) -> Sequence[float]:
         values: Sequence[float] = getattr(self._library, f"get{port.suffix}")(port.references)
@@ -177,7 +211,7 @@ class Instance3(Instance):
     def _step(self, time: float, step: float) -> None:
         _, ended, _, _ = self._library.doStep(time, step)
         if ended:
-            raise StepFailed(f"the FMU has ended its simulation at {time + step:g} s")
+            raise Ended(f"the FMU has ended its simulation at {time + step:g} s")
 
     def _get(self, port: Port) -> Sequence[float]:
         values: Sequence[float] = getattr(self._library, f"get{port.suffix}")(port.references, len(port.places))
@@ -187,19 +221,19 @@ class Instance3(Instance):
         self._library.fmi3FreeInstance(self._library.component)
 
 
-def instances(described: Any, folder: Path, wiring: Wiring, count: int) -> list[Instance]:
+def instances(binary: Binary, folder: Path, wiring: Wiring, count: int) -> list[Instance]:
     """Load the FMU's library and make this number of instances; raise StepFailed with the reason."""
     from fmpy.fmi2 import FMU2Slave
     from fmpy.fmi3 import FMU3Slave
 
-    slave, instance = (FMU2Slave, Instance2) if described.fmiVersion.startswith("2") else (FMU3Slave, Instance3)
+    slave, instance = (FMU2Slave, Instance2) if binary.fmi == "2" else (FMU3Slave, Instance3)
     found: list[Instance] = []
     for index in range(count):
         try:
             library = slave(
-                guid=described.guid,
+                guid=binary.guid,
                 unzipDirectory=str(folder),
-                modelIdentifier=described.coSimulation.modelIdentifier,
+                modelIdentifier=binary.identifier,
                 instanceName=f"model-{index}",
             )
         except Exception as error:

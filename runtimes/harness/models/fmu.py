@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..fmi.description import DESCRIPTION, PAGE, BadFmu, by_causality, described, elements, ports, seed_port, times
-from ..fmi.instances import LONGEST, Port, StepFailed, Wiring, instances
+from ..fmi.instances import LONGEST, Binary, Port, StepFailed, Wiring, instances
 from ..simulators.base import Space
 from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
 from .recurrence import names_of
@@ -83,7 +83,8 @@ class FmuModel:
             check_input(tensor, interface.observation, batch)
         step, start = times(description.defaultExperiment, assignment.step)
         seed = seed_port(parameters)
-        self._rows = instances(description, folder, Wiring(inputs, outputs, step, start, seed), batch)
+        binary = Binary(fmi, description.guid, description.coSimulation.modelIdentifier)
+        self._rows = instances(binary, folder, Wiring(inputs, outputs, step, start, seed), batch)
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": f"fmpy {fmpy.__version__}",
