@@ -170,7 +170,7 @@ def described_fields(description: Mapping[str, Any], dataset: str) -> dict[str, 
     play = description["play"]
     fields = {"format": description.get("model", {}).get("format"), "isolation": play.get("isolation")}
     if not dataset:
-        fields["world"] = {name: play["definition"].get(name) for name in ("simulator", "package")}
+        fields["world"] = {name: play["definition"].get(name) for name in ("simulator", "package", "starts_processes")}
     return fields
 
 

@@ -13,15 +13,19 @@ from ..simulators.base import Simulator
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """A dataset and the module of its simulator. ``definition``: the part of the `dataset.json` that is known."""
+    """A dataset and the module of its simulator. ``definition``: the part of the `dataset.json` that is known.
+
+    ``processes``: what the module's `start_processes` returned, if the definition has `starts_processes`.
+    """
 
     folder: Path
     definition: Mapping[str, Any]
     module: Any
+    processes: tuple[Any, ...] = ()
 
     def create(self, definition: Mapping[str, Any]) -> Simulator:
         """Return a simulator for the dataset; ``definition``: the whole of it."""
-        simulator: Simulator = self.module.create(self.folder, definition)
+        simulator: Simulator = self.module.create(self.folder, definition, *self.processes)
         return simulator
 
     def scenarios(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -39,29 +43,38 @@ def start(options: Mapping[str, Any]) -> World:
     ``options``: `dataset`, the folder; `world`, what is known of its definition, or None to read its file;
     `confinement`, or None for no sandbox. Exits if the dataset names an unknown simulator.
     """
-    sealed = _confine(options.get("confinement"))
     folder = Path(options["dataset"])
+    # The platform's own file, also for datasets of users; it says whether the process may fork.
     definition = options["world"] or json.loads((folder / "dataset.json").read_bytes())
+    starts_processes = bool(definition.get("starts_processes"))
     kind = definition["simulator"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
+    level = confined(options.get("confinement"), starts_processes=starts_processes)
     module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
-    if sealed:
+    processes = (module.start_processes(level),) if starts_processes else ()
+    if level > 1:
         from ..sandbox import seal
 
         seal()
-    return World(folder=folder, definition=definition, module=module)
+    return World(folder=folder, definition=definition, module=module, processes=processes)
 
 
-def _confine(options: dict[str, Any] | None) -> bool:
-    """Confine this process; return whether the sandbox must still be sealed."""
+def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> int:
+    """Confine this process; return the level of its sandbox, which is sealed above 1; 0: it has none.
+
+    Processes that it starts run code of users, and have address space for its shared libraries.
+    """
     if options is None:
-        return False
+        return 0
     from ..sandbox import Confinement, confine
+    from ..sandbox.allowances import LIBRARIES
 
     fields = dict(options)
     fields["readonly"] = tuple(fields.get("readonly", ()))
     fields["keep"] = tuple(fields.get("keep", ()))
-    return confine(Confinement(**fields)).level > 1
+    if starts_processes:
+        fields |= {"may_fork": True, "libraries": LIBRARIES}
+    return confine(Confinement(**fields)).level

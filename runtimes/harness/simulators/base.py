@@ -114,7 +114,9 @@ class Simulator(Protocol):
     """A simulator that runs one scenario at a time, in lock-step with the evaluator.
 
     Each module of this package defines ``create(dataset, definition)``, and may define ``preload(definition)``, which
-    imports libraries before the evaluator seals its sandbox.
+    imports libraries before the evaluator seals its sandbox. If the dataset's definition has `starts_processes`, the
+    module also defines ``start_processes(level)``, which starts processes before the seal, and whose result ``create``
+    gets as a third argument; ``level``: of the sandbox, 0 without one.
     """
 
     interface: Interface

@@ -102,7 +102,7 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
             version=dataset.version,
         )
         isolation = format.isolation_on(dataset.definition.get("isolation"))
-        world = {name: dataset.definition.get(name) for name in ("simulator", "package")}
+        world = {name: dataset.definition.get(name) for name in ("simulator", "package", "starts_processes")}
         worker_spec = {"format": format.name, "isolation": isolation, "world": world}
         launch = _template_launch(key, options, url)
         complete = json.dumps(
