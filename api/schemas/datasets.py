@@ -78,6 +78,12 @@ class DatasetSchema(DatasetBriefSchema):
             " scenarios, what was `dropped` (`what`, `count`, `examples`) and netconvert's `warnings`; docs/maps.md."
         },
     )
+    plant = fields.Dict(
+        metadata={
+            "description": "The FMU that is the dataset's world: its version of FMI, tool, steps, inputs, and what was"
+            " declared of it; docs/datasets.md."
+        }
+    )
 
 
 class ScenarioPageSchema(NumberedPageSchema):

@@ -8,11 +8,13 @@ import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset
 from datasets.catalogue.car_street.street_network import StreetNetwork
+from datasets.versions import plant_files
 from datasets.versions.scenarios import DESCRIPTION, SCENARIOS, non_blank, validated
 
 #: Seconds for which a folder is kept after its last use.
@@ -35,13 +37,21 @@ def ready(plays: Path, name: str) -> bool:
     return True
 
 
-def create(
-    plays: Path, name: str, built_in: Dataset, scenarios: Path, networks: Mapping[str, Path] | None = None
-) -> Path:
-    """Create the folder unless it exists, and return it. It appears atomically and is read-only.
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """What a user's dataset has besides the files of the one that it extends.
 
-    ``networks``: those of the dataset's own maps, by name.
+    ``networks``: those of its own maps, by name. ``fmu``: the file of its plant, whose definition is ``plant``.
     """
+
+    scenarios: Path
+    networks: Mapping[str, Path] = field(default_factory=dict)
+    fmu: Path | None = None
+    plant: Mapping[str, Any] | None = None
+
+
+def create(plays: Path, name: str, built_in: Dataset, own: OwnFiles) -> Path:
+    """Create the folder unless it exists, and return it. It appears atomically and is read-only."""
     target = path_of(plays, name)
     if ready(plays, name):
         return target
@@ -55,12 +65,14 @@ def create(
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(built_in.folder / entry["path"], copy)
         maps = {}
-        for map_name, network in (networks or {}).items():
+        for map_name, network in own.networks.items():
             shutil.copyfile(network, draft / "nets" / f"{map_name}.net.xml")
             maps[map_name] = StreetNetwork.read(network)
-        with open(scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
+        if own.fmu is not None:
+            plant_files.unpack(own.fmu, draft / plant_files.FOLDER)
+        with open(own.scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
             # Validated here again, because a simulator is about to read the scenarios.
-            for scenario in validated(non_blank(source), built_in.name, maps):
+            for scenario in validated(non_blank(source), built_in.name, maps, own.plant):
                 file.write(json.dumps(scenario).encode() + b"\n")
         for folder, _, files in os.walk(draft):
             for name in files:
@@ -78,7 +90,7 @@ def create(
 def pack(folder: Path) -> bytes:
     """Pack a folder as a tar, for an evaluator without a shared file system. Equal folders give equal bytes."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             if "__pycache__" not in path.parts:
                 entry = tarfile.TarInfo(path.relative_to(folder).as_posix())

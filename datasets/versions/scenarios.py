@@ -5,6 +5,7 @@ allowed.
 """
 
 import functools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ import msgspec
 
 from datasets.catalogue import Dataset, datasets, mujoco, pettingzoo
 from datasets.catalogue.car_street.street_network import StreetNetwork
-from datasets.versions import file_names
+from datasets.versions import file_names, plants
+from datasets.versions.plants import Plant
 from errors import BadScenario
 
 #: The file that makes a set of files a dataset for simulations, and the most bytes of it that are read.
@@ -48,6 +50,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     description: str = ""
     maps: tuple[MapFile, ...] = ()
     generate: Generation | None = None
+    plant: Plant | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +70,7 @@ class FieldRule:
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
     "list": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
@@ -113,6 +117,7 @@ FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
         for name, environment in pettingzoo.ALL.items()
     },
     "noop": {},
+    plants.TEMPLATE: {},  # of each plant those that its dataset declares
     "cartpole": {
         "options": FieldRule(
             kind="object",
@@ -183,18 +188,23 @@ def parse_description(raw: bytes) -> Description:
         raise BadScenario(
             f"{DESCRIPTION} cannot be read: {error}. It has `extends` and `scenarios` (or `maps`), and may have"
             " `title` and `description`; simulators, interfaces, metrics and parameters come from the dataset that it"
-            " extends."
+            " extends, or from its `plant`."
         ) from None
     if description.extends not in FIELDS or description.extends not in datasets():
         allowed = ", ".join(sorted(FIELDS))
         raise BadScenario(f"{DESCRIPTION}: `extends` is one of {allowed}; not {description.extends!r:.80}.")
     if len(description.title) > 200 or len(description.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
+    if (description.plant is not None) != (description.extends == plants.TEMPLATE):
+        raise BadScenario(f"{DESCRIPTION}: datasets that extend {plants.TEMPLATE} have a `plant`, and no others.")
     if description.maps or description.generate is not None:
         return _with_maps(description)
     if not description.scenarios:
         raise BadScenario(f"{DESCRIPTION}: `scenarios` is missing: the file with a scenario on each line.")
-    return msgspec.structs.replace(description, scenarios=file_names.validated(description.scenarios))
+    plant = description.plant
+    if plant is not None:
+        plant = msgspec.structs.replace(plant, file=file_names.validated(plant.file))
+    return msgspec.structs.replace(description, scenarios=file_names.validated(description.scenarios), plant=plant)
 
 
 def _with_maps(description: Description) -> Description:
@@ -241,17 +251,22 @@ def non_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def validated(
-    lines: Iterable[bytes], extends: str, maps: Mapping[str, StreetNetwork] | None = None
+    lines: Iterable[bytes],
+    extends: str,
+    maps: Mapping[str, StreetNetwork] | None = None,
+    plant: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield each scenario as a dict; raise BadScenario with the line's number for an invalid scenario.
 
-    ``maps``: networks of the dataset's own maps, by name.
+    ``maps``: networks of the dataset's own maps, by name; ``plant``: that of the dataset's definition.
     """
     allowed = {**COMMON, **FIELDS[extends]}
     semantic_check = _SEMANTIC_CHECKS.get(extends)
     if maps:
         allowed |= _map_rules(maps)
         semantic_check = functools.partial(_check_on_map, maps)
+    if plant is not None:
+        allowed |= _plant_rules(plant)
     for number, line in enumerate(lines, 1):
         try:
             if len(line) > LINE:
@@ -273,6 +288,8 @@ def _check(value: Any, rule: FieldRule, path: str) -> None:
     name = f"`{path}`" if path else "it"
     if not _KINDS[rule.kind](value):
         raise ValueError(f"{name} is not of type {rule.kind}")
+    if rule.kind == "bool":
+        return
     if rule.choices and value not in rule.choices:
         raise ValueError(f"{name} is one of {', '.join(map(str, rule.choices))}")
     size = len(value) if rule.kind in {"string", "list"} else value
@@ -280,7 +297,8 @@ def _check(value: Any, rule: FieldRule, path: str) -> None:
         (rule.low is not None and size < rule.low) or (rule.high is not None and size > rule.high)
     ):
         subject = "its length" if rule.kind in {"string", "list"} else "it"
-        raise ValueError(f"{name}: {subject} lies in {rule.low:g}..{rule.high:g}")
+        low, high = ("" if bound is None else f"{bound:g}" for bound in (rule.low, rule.high))
+        raise ValueError(f"{name}: {subject} lies in {low}..{high}")
     if rule.pattern is not None and not re.fullmatch(rule.pattern, value, re.ASCII):
         raise ValueError(f"{name} does not match {rule.pattern}")
     if rule.kind == "object":
@@ -314,6 +332,18 @@ def _map_rules(maps: Mapping[str, StreetNetwork]) -> Mapping[str, FieldRule]:
         "street": replace(rules["street"], choices=(*maps, *_STREETS)),
         "route": replace(rules["route"], low=1, items=edge),
     }
+
+
+def _plant_rules(plant: Mapping[str, Any]) -> Mapping[str, FieldRule]:
+    """Return the rules of the parameters and start values that scenarios of a plant may set."""
+    members = {}
+    for entry in plant["parameters"]:
+        rule = FieldRule(kind=plants.kind_of(entry["type"]), low=entry["low"], high=entry["high"])
+        if entry["shape"] is not None:
+            size = math.prod(entry["shape"])
+            rule = FieldRule(kind="list", low=size, high=size, items=rule)
+        members[entry["name"]] = rule
+    return {"parameters": FieldRule(kind="object", members=members)}
 
 
 def _check_on_map(maps: Mapping[str, StreetNetwork], scenario: Mapping[str, Any]) -> None:
@@ -378,7 +408,7 @@ def extend(built_in: Dataset, *, name: str, version: str, digest: str, descripti
     }
     if maps := description.get("maps"):
         own["maps"] = maps
-    definition = dict(built_in.definition) | own
+    definition = dict(built_in.definition) | description.get("definition", {}) | own
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 
 

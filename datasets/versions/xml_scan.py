@@ -47,7 +47,7 @@ def scan(chunks: Iterable[bytes], visitor: Visitor) -> None:
         visitor.end(name)
 
     def refuse(*_: object) -> None:
-        raise BadXml("it declares a document type, which maps do not need; remove the line `<!DOCTYPE ...>`")
+        raise BadXml("it declares a document type, which is not needed; remove the line `<!DOCTYPE ...>`")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end

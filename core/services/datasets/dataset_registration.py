@@ -25,6 +25,7 @@ from core.domain.full_disks import is_disk_full
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_maps import DatasetMaps, converted, with_derived
+from core.services.datasets.dataset_plants import defined
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
@@ -187,7 +188,10 @@ class _Attempt:
             maps = converted(description, self._job._maps, self._reader(manifest), self._report_progress)
             manifest, written = self._with_derived(manifest, maps.files)
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        values["described"] = self._described(manifest, description, maps)
+        own = {}
+        if description is not None and description.plant is not None:
+            own = defined(description.plant, self._job._scratch, self._reader(manifest), self._report_progress)
+        values["described"] = self._described(manifest, description, maps, own)
 
         def finish(c: Connection) -> Any:
             return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
@@ -439,17 +443,24 @@ class _Attempt:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
         return scenarios.parse_description(b"".join(self._job._sources.read(entry)))
 
-    def _described(self, manifest: str, description: Description | None, maps: DatasetMaps) -> str | None:
-        """Return the description with the number of scenarios, which are validated, as JSON; None without one."""
+    def _described(
+        self, manifest: str, description: Description | None, maps: DatasetMaps, definition: dict[str, Any]
+    ) -> str | None:
+        """Return the description with the number of scenarios, which are validated, as JSON; None without one.
+
+        ``definition``: members of the dataset's definition that are its own, not those of the dataset that it extends.
+        """
         if description is None:
             return None
         listed = self._reader(manifest)(description.scenarios)
         scenario_lines = scenarios.non_blank(lines(listed, scenarios.LINE))
-        validated = scenarios.validated(scenario_lines, description.extends, maps.networks)
+        plant = definition.get("plant")
+        validated = scenarios.validated(scenario_lines, description.extends, maps.networks, plant)
         counts = Counter(scenario.get("street") for scenario in validated)
         if not counts:
             raise BadScenario("The dataset contains no scenarios.")
         own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
+        own |= {"definition": definition} if definition else {}
         return json.dumps(own | maps.described(description.generate, counts) | {"tasks": counts.total()})
 
     def _add_reference(self, object: str) -> None:

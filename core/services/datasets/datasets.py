@@ -25,6 +25,7 @@ from datasets.catalogue import Dataset, datasets
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import file_names, manifest_object
 from datasets.versions.manifest import ManifestEntry, lines
+from datasets.versions.plants import MEMBERS
 from datasets.versions.scenarios import extend, non_blank
 from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
@@ -137,6 +138,11 @@ class Datasets:
     def find(self, ref: str, version: str | None = None) -> Dataset:
         """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
         if (built_in := _built_in(ref, version)) is not None:
+            if built_in.definition.get("template"):
+                raise NotPlayable(
+                    f"{built_in.name} is a template without scenarios: register a dataset that extends it, with an FMU"
+                    " as its `plant` (docs/datasets.md), and simulate that."
+                )
             return built_in
         row = self._ready(f"{ref}@{version}" if version else ref)
         if not row.described:
@@ -154,6 +160,8 @@ class Datasets:
         said = own | {"scenarios": dataset.definition["listed"]}
         if maps := dataset.definition.get("maps"):
             said["maps"] = [{"name": entry["name"]} for entry in maps]
+        if "plant" in dataset.definition:
+            said["definition"] = {name: dataset.definition[name] for name in MEMBERS if name in dataset.definition}
         return frozen | {
             "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
             "said": said,

@@ -77,7 +77,7 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
     }
     if built_in is not None:
         for name in ("interface", "metrics", "params", "score"):
-            described[name] = built_in.definition[name]
+            described[name] = content.get("definition", built_in.definition)[name]
     if maps := content.get("maps"):
         described["maps"] = maps
         described["generate"] = content.get("generate")

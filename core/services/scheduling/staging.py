@@ -121,7 +121,10 @@ class Staging:
             tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=say)
             said = dataset["said"]
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
-            scenario_folder.create(self._plays, name, shipped, tree / said["scenarios"], networks)
+            plant = said.get("definition", {}).get("plant")
+            fmu = tree / plant["file"] if plant is not None else None
+            own = scenario_folder.OwnFiles(tree / said["scenarios"], networks, fmu, plant)
+            scenario_folder.create(self._plays, name, shipped, own)
         return scenario_folder.path_of(self._plays, name)
 
     def prefetch(self, id: str) -> None:

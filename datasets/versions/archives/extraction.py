@@ -1,7 +1,7 @@
-"""Extraction: the files of a model's archive, written below a folder; the archive is untrusted."""
+"""Extraction: the files of a model's archive or an FMU, written below a folder; the archive is untrusted."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -42,15 +42,24 @@ def tar_names(archive: Path) -> tuple[str, ...] | None:
     return tuple(member.path for member in members)
 
 
-def extract(archive: Path, folder: Path, *, largest: int) -> None:
-    """Write the files of a zip or tar below an empty folder: regular files, readable and executable by all.
+def extract(
+    archive: Path,
+    folder: Path,
+    *,
+    largest: int,
+    wanted: Callable[[str], bool] = lambda path: True,
+    limit: str = "WINDTUNNEL_MAX_UNPACKED",
+) -> None:
+    """Write the wanted files of a zip or tar below an empty folder: regular files, readable and executable by all.
 
-    ``largest``: bytes of all files together. Raises BadArchive, BadName or TooLarge at a member that is not allowed;
-    what was written until then is left.
+    ``largest``: bytes of all files together; ``limit`` names it. Raises BadArchive, BadName or TooLarge at a member
+    that is not allowed; what was written until then is left.
     """
     left, count = largest, 0
     folders: set[Path] = set()
     for member in files_of(source_of(archive)):
+        if not wanted(member.path):
+            continue
         path = folder / member.path
         count += 1
         for above in islice(path.parents, member.path.count("/")):
@@ -68,8 +77,6 @@ def extract(archive: Path, folder: Path, *, largest: int) -> None:
             for chunk in member.chunks:
                 left -= len(chunk)
                 if left < 0:
-                    raise TooLarge(
-                        f"The model's archive unpacks to more than {largest:,} bytes (WINDTUNNEL_MAX_UNPACKED)."
-                    )
+                    raise TooLarge(f"The archive unpacks to more than {largest:,} bytes ({limit}).")
                 file.write(chunk)
         os.chmod(path, 0o555)  # whatever the umask

@@ -185,6 +185,7 @@ FORMAT = ModelFormat(
             )
         },
         "pettingzoo_multiwalker": "zero",
+        "fmu": "zero",
         **{f"mujoco_{name}": "zero" for name in ("inverted_double_pendulum", "pusher", "walker2d")},
     },
 )
