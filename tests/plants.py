@@ -184,14 +184,14 @@ def plant_site() -> str:
 
 
 @cache
-def library(fmi: str, macros: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """Compile the room; functions that it does not define answer with an error."""
+def library(fmi: str, macros: tuple[tuple[str, str], ...] = (), more: str = "") -> bytes:
+    """Compile the room, after ``more``; functions that it does not define answer with an error."""
     headers = Path(plant_site()) / "fmpy/c-code"
     declared = set(re.findall(rf"\bfmi{fmi}\w+(?=;)", (headers / f"fmi{fmi}Functions.h").read_text()))
     defined = set(re.findall(rf"\bfmi{fmi}\w+(?=\()", SOURCES[fmi]))
     stubs = "".join(f"int {name}(void) {{ return 3; }}\n" for name in sorted(declared - defined))
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in (("m.c", SOURCES[fmi]), ("stubs.c", stubs)):
+        for name, text in (("m.c", more + SOURCES[fmi]), ("stubs.c", stubs)):
             (Path(folder) / name).write_text(text)
         command = ["cc", "-shared", "-fPIC", f"-I{headers}", *(f"-D{name}={text}" for name, text in macros)]
         subprocess.run([*command, "-o", "room.so", "m.c", "stubs.c", "-lm"], check=True, cwd=folder)
@@ -208,9 +208,9 @@ def description(fmi: str = "2", *, kinds: str = COSIMULATION, experiment: str = 
     ).encode()
 
 
-def room(fmi: str = "2", files: Mapping[str, bytes] | None = None, **macros: str) -> bytes:
-    """Return the room as an FMU; ``files`` are added to it, or replace its own."""
-    own = {"modelDescription.xml": description(fmi), LIBRARIES[fmi]: library(fmi, tuple(sorted(macros.items())))}
+def room(fmi: str = "2", files: Mapping[str, bytes] | None = None, more: str = "", **macros: str) -> bytes:
+    """Return the room as an FMU; ``files`` are added to it, or replace its own, and ``more`` precedes its code."""
+    own = {"modelDescription.xml": description(fmi), LIBRARIES[fmi]: library(fmi, tuple(sorted(macros.items())), more)}
     return zipped({**own, **(files or {})})
 
 

@@ -181,8 +181,6 @@ def read(chunks: Iterable[bytes]) -> FmuDescription:
     identifier = reader.kinds["CoSimulation"].get("modelIdentifier", "")
     if not _IDENTIFIER.fullmatch(identifier):
         raise BadXml(f"its modelIdentifier {printable(identifier)} is not an identifier of C")
-    if reader.kinds["CoSimulation"].get("needsExecutionTool") in {"true", "1"}:
-        raise BadXml("it needs the tool that exported it (needsExecutionTool); export it with its own code")
     return FmuDescription(
         fmi=fmi,
         guid=reader.root.get("guid" if fmi == "2" else "instantiationToken", ""),

@@ -109,10 +109,10 @@ class _Resolver:
     def action(self) -> list[Chosen]:
         chosen = self._chosen(self._plant.action, "action", "input")
         for variable, _ in chosen:
-            if variable.causality != "input":
+            if (variable.causality, variable.variability) != ("parameter", "tunable") and variable.causality != "input":
                 raise _bad(
-                    f"`action`: {printable(variable.name)} is not an input of the FMU, but of the causality"
-                    f" {printable(variable.causality)}"
+                    f"`action`: {printable(variable.name)} is neither an input of the FMU nor a tunable parameter, but of"
+                    f" the causality {printable(variable.causality)}"
                 )
         self._acted = {variable.name for variable, _ in chosen}
         return chosen

@@ -78,6 +78,8 @@ class Instance(ABC):
 
     def reset(self, seed: int, starts: Sequence[tuple[Port, Sequence[float]]] = ()) -> None:
         """Begin a scenario with an instance that has done no step; ``starts``: values set before it is initialized."""
+        import numpy as np  # the server reads formats without it
+
         if self._initialized:
             self._free()
             self._make()
@@ -85,7 +87,7 @@ class Instance(ABC):
         if (port := self._wiring.seed) is not None:
             self._set(port, [seed & 0x7FFFFFFF])
         for port, values in starts:
-            self._set(port, values)
+            self._set(port, np.array(values).astype(port.dtype).tolist())
         self._call("the initialization", self._initialize)
         self._initialized = True
 

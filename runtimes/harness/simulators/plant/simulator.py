@@ -71,8 +71,7 @@ class PlantSimulator:
         own = {name: value for name, value in scenario.params.items() if name in self._parameters}
         for name, value in {**scenario.spec.get("parameters", {}), **own}.items():
             values = value if isinstance(value, list) else [value]
-            port = self._port(self._parameters[name], len(values))
-            yield port, np.array(values).astype(port.dtype).tolist()
+            yield self._port(self._parameters[name], len(values)), [float(number) for number in values]
 
     def _port(self, entry: Mapping[str, Any], size: int) -> Port:
         """Return the port of a single variable of ``size`` numbers."""
