@@ -28,6 +28,7 @@ IMPORTS = {
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
     "pettingzoo": "pettingzoo.sisl, mpe2, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.pettingzoo",
+    "plant": "fmpy.fmi3, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.plant.simulator",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",
     "scikit-learn": "sklearn.svm, runtimes.harness.model_server.model_server, runtimes.harness.models.scikit_learn",
     "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
