@@ -62,6 +62,7 @@ def definition(plant: Plant, fmu: FmuDescription) -> dict[str, Any]:
         "params": {**PARAMS, **{entry.name: _parameter(v, entry) for v, entry in settable if v.shape is None}},
         "score": _score(plant),
         "dt": step,
+        "deadline": plant.deadline,
         "plant": {
             "name": fmu.name[:200],
             "tool": fmu.tool[:200],
@@ -126,10 +127,10 @@ class _Resolver:
                 if variable.causality == causality and variable.type in TYPES
             ]
         if not entries:
-            listed = "lists no variable" if causality == "output" else "lists no input"
+            others = "any other variables" if causality == "output" else "tunable parameters"
             raise _bad(
-                f"`{what}` {listed}, or the FMU has no {causality}s of numbers; export it with {causality}s, or name"
-                " variables"
+                f"`{what}` lists no variable, and the FMU may have no {causality}s of numbers: export it with"
+                f" {causality}s, or let `{what}` name {others}"
             )
         chosen = [self._variable(entry, what) for entry in entries]
         names = [variable.name for variable, _ in chosen]
@@ -269,8 +270,11 @@ def _times(plant: Plant, fmu: FmuDescription) -> tuple[float, int]:
         raise _bad("neither `step` nor the FMU's DefaultExperiment has a step size in seconds; add a `step`")
     if not 1 <= plant.substeps <= SUBSTEPS:
         raise _bad(f"`substeps` is 1 to {SUBSTEPS:,}")
-    if not 0 < plant.patience <= LONGEST_STEP:
-        raise _bad(f"`patience`, the seconds that a step may take, is at most {LONGEST_STEP:g}")
+    if not 0 < plant.patience <= LONGEST_STEP or not 0 < plant.deadline <= LONGEST_STEP:
+        raise _bad(
+            "`patience` and `deadline`, the seconds that a step of the plant and an action of the model may take, are"
+            f" more than 0 and at most {LONGEST_STEP:g}"
+        )
     if (plant.steps is None) == (plant.duration is None):
         raise _bad("it has `steps`, their number, or `duration`, in seconds, and not both")
     exact = plant.steps if plant.steps is not None else (plant.duration or 0.0) / step

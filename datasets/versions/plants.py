@@ -10,7 +10,7 @@ from datasets.versions.fmu_description import TYPES
 #: The template that datasets with a plant extend.
 TEMPLATE = "fmu"
 #: Members of a definition that a plant determines.
-MEMBERS = ("interface", "metrics", "params", "score", "dt", "failure", "plant")
+MEMBERS = ("interface", "metrics", "params", "score", "dt", "deadline", "failure", "plant")
 #: How a metric follows from the values of a signal after each step, in words.
 AGGREGATIONS: Mapping[str, str] = {
     "last": "{} after the last step",
@@ -67,9 +67,10 @@ class PlantMetric(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Plant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The member `plant` of a user's `dataset.json`; `step`, `duration` and `patience` in seconds.
+    """The member `plant` of a user's `dataset.json`; `step`, `duration`, `patience` and `deadline` in seconds.
 
-    `ended`: the outcome if the FMU ends its simulation; without it, that is a failure of the plant.
+    `ended`: the outcome if the FMU ends its simulation; without it, that is a failure of the plant. `patience` is for a
+    step of the plant, `deadline` for an action of the model.
     """
 
     file: str
@@ -88,6 +89,7 @@ class Plant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     finished: str = "truncated"
     ended: str | None = None
     patience: float = 60.0
+    deadline: float = 1.0
 
 
 def kind_of(type: str) -> str:

@@ -409,6 +409,7 @@ def extend(built_in: Dataset, *, name: str, version: str, digest: str, descripti
     if maps := description.get("maps"):
         own["maps"] = maps
     definition = dict(built_in.definition) | description.get("definition", {}) | own
+    definition.pop("template", None)
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 
 

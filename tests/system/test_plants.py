@@ -28,6 +28,7 @@ def test_a_plant_is_registered_controlled_and_replayed(platform: PlatformProcess
     lines = [{"name": f"day-{day}", "parameters": {"outside": float(5 - day), "T": 17.0}} for day in range(6)]
     version = register(platform, f"room-{fmi}", dataset_files(room(fmi), PLANT, lines))
     assert (version["state"], version["tasks"], version["simulator"]) == ("ready", 6, "plant"), version
+    assert "template" not in version and version["plant"]["fmi"] == fmi
     assert version["interface"]["action"]["names"] == ["heating", "mode", "window"]
     ended = submitted(platform, f"room-{fmi}", workers=2)
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended

@@ -84,7 +84,10 @@ def test_parameters_are_those_of_simulations_too_and_outcomes_that_are_failures_
     ("changes", "reason"),
     [
         ({"observation": ["t"]}, "`observation`: the FMU has no variable 't'. Did you mean T?"),
-        ({"observation": []}, "`observation` lists no variable, or the FMU has no outputs of numbers"),
+        (
+            {"observation": []},
+            "`observation` lists no variable, and the FMU may have no outputs of numbers: export it with",
+        ),
         ({"observation": ["label"]}, "'label' is of the type 'String', which has no numbers"),
         ({"observation": ["T", "T"]}, "`observation` lists 'T' twice"),
         ({"observation": ["heating"]}, "'heating' is set by the action; observe an output in its place"),
@@ -96,7 +99,10 @@ def test_parameters_are_those_of_simulations_too_and_outcomes_that_are_failures_
         ({"duration": 90}, "a scenario has 1 to 1,000,000 whole steps; `steps` or `duration` / `step` is 1.5"),
         ({"step": 0}, "neither `step` nor the FMU's DefaultExperiment has a step size"),
         ({"substeps": 0}, "`substeps` is 1 to 10,000"),
-        ({"patience": 1e9}, "`patience`, the seconds that a step may take, is at most 600"),
+        (
+            {"patience": 1e9},
+            "`patience` and `deadline`, the seconds that a step of the plant and an action of the model may take",
+        ),
         ({"signals": {"T": {}}}, "`signals`: 'T' is not a name"),
         ({"signals": {"mode": {}}}, "`signals`: the FMU has a variable mode"),
         ({"signals": {"a": {"linear": {"b": 1}}, "b": {}}}, "`signals.a`: the FMU has no variable 'b'"),
