@@ -112,8 +112,8 @@ class _Resolver:
         for variable, _ in chosen:
             if (variable.causality, variable.variability) != ("parameter", "tunable") and variable.causality != "input":
                 raise _bad(
-                    f"`action`: {printable(variable.name)} is neither an input of the FMU nor a tunable parameter, but of"
-                    f" the causality {printable(variable.causality)}"
+                    f"`action`: {printable(variable.name)} is neither an input of the FMU nor a tunable parameter, but"
+                    f" of the causality {printable(variable.causality)}"
                 )
         self._acted = {variable.name for variable, _ in chosen}
         return chosen

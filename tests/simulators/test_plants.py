@@ -218,57 +218,37 @@ def test_nothing_is_left_of_a_scenario_in_any_order(fmi: str, tmp_path: Path) ->
     assert runs[0] == runs[1] == runs[2]
 
 
-#: A plant by PythonFMU: a tank that is filled through a valve and has a leak.
-TANK = """
-from pythonfmu import Boolean, Fmi2Causality, Fmi2Slave, Fmi2Variability, Integer, Real
+def example(begin: str, end: str) -> str:
+    """Return a part of the example in docs/datasets.md."""
+    text = Path("docs/datasets.md").read_text().partition("## A plant given as an FMU")[2]
+    return text.partition(begin)[2].partition(end)[0]
 
 
-class Tank(Fmi2Slave):
-    def __init__(self, **arguments):
-        super().__init__(**arguments)
-        self.level, self.leak, self.valve, self.full = 1.0, 0.1, 0, False
-        causality, variability = Fmi2Causality, Fmi2Variability
-        self.register_variable(Integer("valve", causality=causality.input, start=0))
-        self.register_variable(Real("level", causality=causality.output))
-        self.register_variable(Boolean("full", causality=causality.output))
-        leak = Real("leak", causality=causality.parameter, variability=variability.tunable, start=0.1)
-        self.register_variable(leak)
-
-    def do_step(self, time, step):
-        self.level += step * (self.valve - self.leak * self.level)
-        self.full = self.level > 2
-        return True
-"""
-
-
-def test_a_plant_of_pythonfmu_is_controlled(tmp_path: Path) -> None:
-    (tmp_path / "tank.py").write_text(TANK)
+def test_the_documented_plant_of_pythonfmu_is_controlled(tmp_path: Path) -> None:
+    (tmp_path / "tank.py").write_text(example("```python\n", "```"))
     command = [uv.find_uv_bin(), "tool", "run", "--from", "pythonfmu==0.7.0", "pythonfmu", "build", "-f", "tank.py"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    plant = {
-        "file": "Tank.fmu",
-        "step": 0.5,
-        "substeps": 5,
-        "steps": 20,
-        "action": [{"name": "valve", "low": 0, "high": 1}],
-        "parameters": [{"name": "leak", "low": 0.0, "high": 1.0}],
-        "metrics": [{"name": "level", "of": "level", "unit": "m"}],
-    }
+    described = json.loads(example("cat > dataset.json <<'JSON'\n", "JSON\n"))
+    model = example("cat > valve.py <<'PY'\n", "PY\n").encode()
     fmu = (tmp_path / "Tank.fmu").read_bytes()
-    results = results_of(
-        tmp_path,
-        fmu,
-        plant,
-        CONSTANT % b"[1]",
-        scenarios=[{"parameters": {"leak": 0.0}}, {"parameters": {"leak": 0.5}}],
-    )
-    assert [result["error"] for result in results] == [None, None]
-    assert results[0]["metrics"]["level"] == pytest.approx(11.0)
-    level = 1.0
-    for _ in range(100):
-        level += 0.1 * (1 - 0.5 * level)
-    assert results[1]["metrics"]["level"] == pytest.approx(level)
-    assert json.dumps(results[0]["metrics"]["outcome"]) == '"truncated"'
+    scenarios: list[dict[str, Any]] = [{"name": "tight"}, {"name": "leaky", "parameters": {"leak": 0.4}}]
+    results = results_of(tmp_path, fmu, described["plant"], model, scenarios=scenarios)
+    assert [result["metrics"]["outcome"] for result in results] == ["kept", "kept"], results
+    levels, rewards = [1.0], 0.0
+    for _ in range(120):
+        valve = 1 if levels[-1] < 1.5 else 0
+        levels.append(levels[-1] + 0.5 * (valve - 0.4 * levels[-1]))
+        rewards -= (levels[-1] - 1.5) ** 2 + 0.01 * valve
+    assert results[1]["metrics"]["return"] == pytest.approx(rewards)
+
+
+def test_a_plant_does_several_steps_of_its_own_between_two_actions(tmp_path: Path) -> None:
+    plant = {**PLANT, "substeps": 5, "steps": 4, "observation": ["count"]}
+    del plant["duration"]
+    spec, play = prepared(tmp_path, room(), plant)
+    with evaluator_pair(spec, THERMOSTAT, play) as pair:
+        frames = replayed(pair, 0, [[0.0, 0, 0]] * 4)["frames"]
+    assert [frame["observation"] for frame in frames] == [[0], [5], [10], [15], [20]]
 
 
 #: What a hostile plant tries, one bit of `power` for each attempt that succeeds.
