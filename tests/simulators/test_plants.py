@@ -218,6 +218,24 @@ def test_nothing_is_left_of_a_scenario_in_any_order(fmi: str, tmp_path: Path) ->
     assert runs[0] == runs[1] == runs[2]
 
 
+#: Counts the bytes of new memory that are not zero, of blocks of several sizes, and writes to some of them.
+UNWRITTEN = """
+    int found = 0;
+    for (int size = 1100; size < 100000; size += size / 2) for (int block = 0; block < 3; block++) {
+        unsigned char *memory = malloc(size);
+        for (int k = 0; k < size; k++) found += memory[k] != 0;
+        memset(memory, 77, size);
+        if (block) free(memory);
+    }
+    m->r[POWER] = found"""
+
+
+def test_memory_that_a_plant_has_not_written_is_zero(tmp_path: Path) -> None:
+    plant = {**PLANT, "metrics": [{"name": "found", "of": "power", "by": "max"}]}
+    results = results_of(tmp_path, room(FAULT=UNWRITTEN.replace("\n", " ")), plant)
+    assert [result["metrics"]["found"] for result in results] == [0.0, 0.0]
+
+
 def example(begin: str, end: str) -> str:
     """Return a part of the example in docs/datasets.md."""
     text = Path("docs/datasets.md").read_text().partition("## A plant given as an FMU")[2]
