@@ -32,6 +32,11 @@ def fetch(client: Client, reference: str, root: Path) -> Dataset:
     if described["extends"] is None:
         raise CannotFetch(f"{described['name']} holds files, not scenarios; see docs/datasets.md.")
     shipped = _same_as_here(client, described["extends"])
+    if shipped.definition.get("template"):
+        raise CannotFetch(
+            f"{described['name']} has a world of its own ({shipped.name}); only scenarios of the built-in worlds are"
+            " served as OpenEnv environments."
+        )
     files = f"/v1/datasets/{described['name']}@{described['version']}/files"
     description = parse_description(client.read(f"{files}/{DESCRIPTION}"))
     dataset = extend(
@@ -47,7 +52,7 @@ def fetch(client: Client, reference: str, root: Path) -> Dataset:
             maps = [entry.name for entry in description.maps]
             networks = {one: _download(client, f"{files}/{network_path(one)}", Path(draft) / one) for one in maps}
             scenarios = _download(client, f"{files}/{description.scenarios}", Path(draft) / "scenarios.ndjson")
-            scenario_folder.create(root, name, shipped, scenarios, networks)
+            scenario_folder.create(root, name, shipped, scenario_folder.OwnFiles(scenarios, networks))
     folder = scenario_folder.path_of(root, name)
     _write_definition(folder, dataset)
     return replace(dataset, folder=folder)
