@@ -24,7 +24,7 @@ from openenv_server.registered_dataset import CannotFetch, fetch
 from openenv_server.served_world import ServedWorld
 from runtimes import catalogue, environments, harness
 from runtimes.harness import sandbox
-from runtimes.harness.runner.process_spec import FLAGS
+from runtimes.harness.python_process import FLAGS
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.

@@ -58,7 +58,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, STATUSES[type(error)])
 
 
-class AnnouncedServer(uvicorn.Server):  # type: ignore[misc]
+class AnnouncedServer(uvicorn.Server):
     """Says on the terminal where it serves, once it does."""
 
     def __init__(self, config: uvicorn.Config, announcement: str) -> None:

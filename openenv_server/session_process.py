@@ -9,8 +9,9 @@ import msgspec
 
 from openenv_server.scenario_choice import Chosen
 from openenv_server.served_world import ServedWorld
+from runtimes.harness.python_process import ending
 from runtimes.harness.runner.framed_socket import FramedSocket, PeerClosed
-from runtimes.harness.runner.process_spec import Installation, ProcessSpec, ending, start_process
+from runtimes.harness.runner.process_spec import Installation, ProcessSpec, start_process
 from runtimes.harness.sandbox.allowances import MEMORY
 from runtimes.harness.session.session_messages import (
     Answer,

@@ -20,7 +20,8 @@ from core.domain.launches import Launch
 from datasets.catalogue import datasets
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
-from runtimes.harness.runner.process_spec import BOOT, ENTRIES, ENVIRON, FLAGS, ending
+from runtimes.harness.python_process import BOOT, ENVIRON, FLAGS, ending
+from runtimes.harness.runner.process_spec import ENTRIES
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox.allowances import LIBRARIES
 

@@ -18,7 +18,8 @@ from datasets.nodecache.model_files import is_archive, place
 from datasets.versions.archives.extraction import extract
 from runtimes import harness
 from runtimes.formats import formats
-from runtimes.harness.runner import framed_socket, process_spec, processes
+from runtimes.harness import python_process
+from runtimes.harness.runner import framed_socket, processes
 from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
 from runtimes.harness.runner.worker import EXIT_WAIT
@@ -130,7 +131,7 @@ class EvaluatorPair:
         process = self.model_servers[-1].process
         assert isinstance(process, processes.ChildProcess)
         try:
-            return process_spec.ending(process.popen.wait(EXIT_WAIT))
+            return python_process.ending(process.popen.wait(EXIT_WAIT))
         except subprocess.TimeoutExpired:
             return None
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from runtimes.harness.python_process import ending
 from runtimes.harness.runner.captured_output import CapturedOutput
 from runtimes.harness.runner.memory_kills import memory_kills
-from runtimes.harness.runner.process_spec import ending
 from runtimes.harness.runner.worker import blend, flush_after
 
 

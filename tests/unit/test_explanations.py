@@ -13,7 +13,7 @@ import pytest
 from runtimes.harness.model_server import explanations
 from runtimes.harness.model_server.explanations import Surroundings, explain, explain_end
 from runtimes.harness.model_server.model_server import describe_error
-from runtimes.harness.runner.process_spec import ending
+from runtimes.harness.python_process import ending
 from runtimes.harness.sandbox import Confinement
 
 CONFINED = Surroundings(memory=1 << 30, open_files=64, packages=lambda: ["msgspec", "numpy"])

@@ -29,10 +29,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..python_process import ending
 from ..sandbox.allowances import LIBRARIES
 from .cpu_pinning import pin
 from .memory_kills import memory_kills
-from .process_spec import Installation, ProcessSpec, ending, start_process
+from .process_spec import Installation, ProcessSpec, start_process
 from .process_times import process_times
 
 #: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.

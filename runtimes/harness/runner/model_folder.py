@@ -36,7 +36,7 @@ def place(tree: str, path: str) -> str:
         os.mkdir(folder)
         os.chmod(folder, 0o755)
         for name in files:
-            _link(os.path.join(above, name), os.path.join(folder, name))
+            link(os.path.join(above, name), os.path.join(folder, name))
     return target
 
 
@@ -56,9 +56,10 @@ def remove_abandoned(folders: Iterable[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _link(source: str, target: str) -> None:
+def link(source: str, target: str) -> None:
+    """Make a file appear at another path; it is copied if the file system has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
-    except OSError:  # the file system has no hard links
+    except OSError:
         shutil.copyfile(source, target)
         os.chmod(target, 0o555)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from ..python_process import KILLED, ending
 from .cpu_pinning import pin
 from .framed_socket import FramedSocket
 from .memory_kills import memory_kills
-from .process_spec import KILLED, Installation, ProcessSpec, ending, start_process
+from .process_spec import Installation, ProcessSpec, start_process
 from .process_times import process_times
 
 #: The reason for which a process is ended that did nothing wrong.

@@ -5,7 +5,7 @@ with which the environment is made.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from .aggregations import AGGREGATIONS
 from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 from .drawings import drawing_of
 from .drawings.shapes import Drawing
@@ -20,13 +21,6 @@ from .gymnasium_spaces import ActionApplier, check, space_of
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
-#: Aggregations of an `info` entry's values over the steps into one metric.
-AGGREGATIONS: Mapping[str, Callable[[list[float]], float]] = {
-    "last": lambda values: values[-1],
-    "mean": lambda values: sum(values) / len(values),
-    "min": min,
-    "max": max,
-}
 
 
 def preload(definition: Mapping[str, Any]) -> None:
