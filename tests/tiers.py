@@ -10,6 +10,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},
+    "tests/system/test_openenv.py": {
+        "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
+    },
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_backups.py": {

@@ -84,6 +84,12 @@ class DatasetSchema(DatasetBriefSchema):
             " declared of it; docs/datasets.md."
         }
     )
+    openenv = fields.Dict(
+        metadata={
+            "description": "The dataset's environment: how its observations and actions map to arrays, its `transport`,"
+            " and whether a seed decides an episode (`reproducible`); docs/openenv.md."
+        },
+    )
 
 
 class ScenarioPageSchema(NumberedPageSchema):

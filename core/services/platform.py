@@ -12,6 +12,7 @@ from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import Datasets
+from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_specs import ScenarioSpecs
@@ -142,7 +143,9 @@ def build(
     imports = ModelImports(database, notifier, models, resolver, origins)
     simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
     store_health = StoreHealth(store)
-    files = ModelFiles(cache or NodeCache(home / "cache", store, options.connections), largest=options.max_unpacked)
+    cache = cache or NodeCache(home / "cache", store, options.connections)
+    files = ModelFiles(cache, largest=options.max_unpacked)
+    installer = Installer(home / "packages", options.installer)
     return Platform(
         database=database,
         store=store,
@@ -175,7 +178,7 @@ def build(
             database,
             notifier,
             datasets,
-            ModelEnvironments(database, files, Installer(home / "packages", options.installer)),
+            ModelEnvironments(database, files, installer),
             store_health,
             home=home,
             own_environments=options.own_environments,
@@ -191,7 +194,7 @@ def build(
             uploads,
             sources,
             datasets,
-            home,
+            EnvironmentRegistration(installer, cache, home),
             RegistrationLimits(largest=options.max_dataset, floor=floor, maps=options.maps),
         ),
         disk_floor=floor,

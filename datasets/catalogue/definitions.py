@@ -46,7 +46,7 @@ def metric(
 
 
 def common_metrics(
-    *, reward: str, source: str, worst: float, steps: int, outcomes: str, among: Iterable[MetricDefinition] = ()
+    *, reward: str, source: str, worst: float | None, steps: int, outcomes: str, among: Iterable[MetricDefinition] = ()
 ) -> list[dict[str, Any]]:
     """Return the metrics of a world with rewards: return, steps, those ``among`` them, clipped actions, outcome."""
     clipped = "number of steps whose action was clipped"

@@ -42,12 +42,14 @@ class OwnFiles:
     """What a user's dataset has besides the files of the one that it extends.
 
     ``networks``: those of its own maps, by name. ``fmu``: the file of its plant, whose definition is ``plant``.
+    ``add``: adds further read-only files to the folder.
     """
 
     scenarios: Path
     networks: Mapping[str, Path] = field(default_factory=dict)
     fmu: Path | None = None
     plant: Mapping[str, Any] | None = None
+    add: Callable[[Path], None] | None = None
 
 
 def create(plays: Path, name: str, built_in: Dataset, own: OwnFiles) -> Path:
@@ -78,6 +80,8 @@ def create(plays: Path, name: str, built_in: Dataset, own: OwnFiles) -> Path:
             for name in files:
                 os.chmod(os.path.join(folder, name), 0o444)
             os.chmod(folder, 0o755)
+        if own.add is not None:
+            own.add(draft)
         draft.rename(target)
     except OSError:
         if not target.is_dir():  # otherwise another process created it first

@@ -16,7 +16,8 @@ import msgspec
 
 from datasets.catalogue import Dataset, datasets, mujoco, pettingzoo
 from datasets.catalogue.car_street.street_network import StreetNetwork
-from datasets.versions import file_names, plants
+from datasets.versions import file_names, openenv_environment, plants
+from datasets.versions.openenv_environment import OpenEnv
 from datasets.versions.plants import Plant
 from errors import BadScenario
 
@@ -51,11 +52,15 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     maps: tuple[MapFile, ...] = ()
     generate: Generation | None = None
     plant: Plant | None = None
+    openenv: OpenEnv | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldRule:
-    """Allowed values of one member of a scenario. ``low`` and ``high`` also bound the lengths of strings and lists."""
+    """Allowed values of one member of a scenario. ``low`` and ``high`` also bound the lengths of strings and lists.
+
+    ``free``: an object whose members are those of the user's own program.
+    """
 
     kind: str
     low: float | None = None
@@ -65,6 +70,7 @@ class FieldRule:
     members: Mapping[str, "FieldRule"] = field(default_factory=dict)
     items: "FieldRule | None" = None
     required: bool = False
+    free: bool = False
 
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
@@ -118,6 +124,7 @@ FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
     },
     "noop": {},
     plants.TEMPLATE: {},  # of each plant those that its dataset declares
+    openenv_environment.TEMPLATE: {"reset": FieldRule(kind="object", free=True)},
     "cartpole": {
         "options": FieldRule(
             kind="object",
@@ -197,6 +204,10 @@ def parse_description(raw: bytes) -> Description:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
     if (description.plant is not None) != (description.extends == plants.TEMPLATE):
         raise BadScenario(f"{DESCRIPTION}: datasets that extend {plants.TEMPLATE} have a `plant`, and no others.")
+    if description.extends == openenv_environment.TEMPLATE:
+        return _with_environment(description)
+    if description.openenv is not None:
+        raise BadScenario(f"{DESCRIPTION}: `openenv` is for datasets that extend {openenv_environment.TEMPLATE}.")
     if description.maps or description.generate is not None:
         return _with_maps(description)
     if not description.scenarios:
@@ -238,6 +249,26 @@ def _with_maps(description: Description) -> Description:
         maps=tuple(msgspec.structs.replace(entry, file=file_names.validated(entry.file)) for entry in description.maps),
         generate=None if description.scenarios else generate,
     )
+
+
+def _with_environment(description: Description) -> Description:
+    """Return the description of a dataset with an environment, which has scenarios in a file or a number of seeds."""
+    declared, generate = description.openenv or OpenEnv(), description.generate
+    openenv_environment.check(declared)
+    if description.maps:
+        raise BadScenario(f"{DESCRIPTION}: `maps` are for datasets that extend {WITH_MAPS}.")
+    if description.scenarios and generate is not None:
+        raise BadScenario(f"{DESCRIPTION}: it has `scenarios` or `generate`, not both.")
+    if description.scenarios:
+        scenarios = file_names.validated(description.scenarios)
+        return msgspec.structs.replace(description, scenarios=scenarios, openenv=declared)
+    generate = generate or Generation(count=openenv_environment.SEEDS)
+    if not 1 <= generate.count <= MOST or generate.seed:
+        raise BadScenario(
+            f"{DESCRIPTION}: `generate.count` is 1 to {MOST:,}; scenarios get their seeds from the simulation's `seed`,"
+            " so that `generate.seed` is left out."
+        )
+    return msgspec.structs.replace(description, scenarios=GENERATED, openenv=declared, generate=generate)
 
 
 def network_path(name: str) -> str:
@@ -301,7 +332,7 @@ def _check(value: Any, rule: FieldRule, path: str) -> None:
         raise ValueError(f"{name}: {subject} lies in {low}..{high}")
     if rule.pattern is not None and not re.fullmatch(rule.pattern, value, re.ASCII):
         raise ValueError(f"{name} does not match {rule.pattern}")
-    if rule.kind == "object":
+    if rule.kind == "object" and not rule.free:
         _check_members(value, rule.members, f"{path}." if path else "")
     for index, item in enumerate(value if rule.items is not None else ()):
         assert rule.items is not None
@@ -408,6 +439,8 @@ def extend(built_in: Dataset, *, name: str, version: str, digest: str, descripti
     }
     if maps := description.get("maps"):
         own["maps"] = maps
+    if environment := description.get("openenv"):
+        own |= openenv_environment.definition(environment)
     definition = dict(built_in.definition) | description.get("definition", {}) | own
     definition.pop("template", None)
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)

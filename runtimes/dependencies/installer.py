@@ -91,9 +91,7 @@ class Installer:
             )
         here = ".".join(map(str, sys.version_info[:3]))
         if not SpecifierSet(declaration.python).contains(here, prereleases=True):
-            raise BadRequirements(
-                f"{declaration.file} requires Python {declaration.python}; models run on Python {here} here."
-            )
+            raise BadRequirements(f"{declaration.file} requires Python {declaration.python}; Python {here} runs here.")
         with self._workspace() as workspace:
             source, constraints, lock = (workspace / name for name in ("in.txt", "constraints.txt", "lock.txt"))
             source.write_text("\n".join((*declaration.requirements, *HARNESS)) + "\n")

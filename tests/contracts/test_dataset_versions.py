@@ -21,16 +21,19 @@ from core.domain.states import State
 from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import GRACE
+from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
+from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
+from runtimes.dependencies.installer import Installer, InstallerOptions
 from tests.archives import LINES, MINE, tar
 from tests.conftest import Clock
 from tests.databases import sqlite_database
@@ -596,7 +599,11 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
         platform.uploads,
         sources,
         platform.datasets,
-        tmp_path / "sorting",
+        EnvironmentRegistration(
+            Installer(tmp_path / "packages", InstallerOptions(indexes=())),
+            NodeCache(tmp_path / "cache", objects, {}),
+            tmp_path / "sorting",
+        ),
         RegistrationLimits(sort_memory=1 << 20),
     )
     id = platform.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]

@@ -44,7 +44,9 @@ def upload(platform: PlatformProcess, body: bytes) -> str:
     return created.headers["Location"].rpartition("/")[2]
 
 
-def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+def register(
+    platform: PlatformProcess, name: str, files: Mapping[str, bytes], *, timeout: float = 60.0
+) -> dict[str, Any]:
     """Register files, wait for the end and return the version."""
     response = platform.http.post(
         "/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}}
@@ -53,7 +55,8 @@ def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -
     url = response.headers["Location"]
     until(
         lambda: platform.get_until_answered(url).json()["state"] != "registering",
-        message="the dataset is not registered",
+        timeout,
+        lambda: f"the dataset is not registered: {platform.get_until_answered(url).json()['progress']}",
     )
     return dict(platform.get_until_answered(url).json())
 

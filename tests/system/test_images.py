@@ -27,6 +27,7 @@ IMPORTS = {
     "mujoco": "gymnasium, mujoco, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.mujoco",
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
+    "openenv": "runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.openenv.simulator",
     "pettingzoo": "pettingzoo.sisl, mpe2, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.pettingzoo",
     "plant": "fmpy.fmi3, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.plant.simulator",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",

@@ -80,8 +80,8 @@ def with_derived(sent: Iterable[ManifestEntry], derived: Iterable[ManifestEntry]
         for entry in sent:
             if entry.path.casefold().split("/")[0] == scenarios.CONVERTED:
                 raise BadScenario(
-                    f"The platform writes the folder {scenarios.CONVERTED}/ of a dataset with maps; remove it from the"
-                    " source."
+                    f"The platform writes the folder {scenarios.CONVERTED}/ of a dataset with maps or an environment;"
+                    " remove it from the source."
                 )
             yield entry
 

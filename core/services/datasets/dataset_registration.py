@@ -11,10 +11,11 @@ import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from core.services.datasets.dataset_maps import DatasetMaps, converted, with_der
 from core.services.datasets.dataset_plants import defined
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
+from core.services.datasets.environment_files import Files, chosen
+from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.manifest_index import ManifestIndex
 from core.services.datasets.map_conversion import MapConversion, MapLimits
@@ -83,15 +86,17 @@ class DatasetRegistration:
         uploads: Uploads,
         sources: Sources,
         versions: Datasets,
-        home: Path,
+        environments: EnvironmentRegistration,
         limits: RegistrationLimits | None = None,
     ) -> None:
-        """``home``: the folder with this machine's scratch files and environments."""
+        """``environments``: registers environments of datasets, and names the folder with this machine's files."""
         self._database = database
         self._objects = objects
         self._uploads = uploads
         self._sources = sources
         self._versions = versions
+        self._environments = environments
+        home = environments.home
         self._scratch = home / "scratch"
         self._limits = limits or RegistrationLimits()
         self._maps = MapConversion(home / "environments", self._scratch, self._limits.maps)
@@ -187,11 +192,18 @@ class _Attempt:
         if description is not None and description.maps:
             maps = converted(description, self._job._maps, self._reader(manifest), self._report_progress)
             manifest, written = self._with_derived(manifest, maps.files)
-        values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        own = {}
+        world: dict[str, Any] = {}
         if description is not None and description.plant is not None:
             own = defined(description.plant, self._job._scratch, self._reader(manifest), self._report_progress)
-        values["described"] = self._described(manifest, description, maps, own)
+            world = {"definition": own}
+        if description is not None and description.openenv is not None:
+            environment = self._job._environments.registered(
+                self._id, description, self._environment_files(manifest), self._report_progress
+            )
+            manifest, written = self._with_derived(manifest, environment.files)
+            world = {"openenv": environment.kept}
+        values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
+        values["described"] = self._described(manifest, description, maps, world)
 
         def finish(c: Connection) -> Any:
             return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
@@ -443,24 +455,31 @@ class _Attempt:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
         return scenarios.parse_description(b"".join(self._job._sources.read(entry)))
 
+    def _environment_files(self, manifest: str) -> Files:
+        """Return the files of a version's environment."""
+        return chosen(
+            (entry.path, entry.size, partial(self._job._sources.read, entry))
+            for entry in manifest_object.read(self._objects, manifest)
+        )
+
     def _described(
-        self, manifest: str, description: Description | None, maps: DatasetMaps, definition: dict[str, Any]
+        self, manifest: str, description: Description | None, maps: DatasetMaps, world: Mapping[str, Any]
     ) -> str | None:
         """Return the description with the number of scenarios, which are validated, as JSON; None without one.
 
-        ``definition``: members of the dataset's definition that are its own, not those of the dataset that it extends.
+        ``world``: what the version keeps of a plant or an environment of its own.
         """
         if description is None:
             return None
         listed = self._reader(manifest)(description.scenarios)
         scenario_lines = scenarios.non_blank(lines(listed, scenarios.LINE))
-        plant = definition.get("plant")
+        plant = world.get("definition", {}).get("plant")
         validated = scenarios.validated(scenario_lines, description.extends, maps.networks, plant)
         counts = Counter(scenario.get("street") for scenario in validated)
         if not counts:
             raise BadScenario("The dataset contains no scenarios.")
         own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
-        own |= {"definition": definition} if definition else {}
+        own |= world
         return json.dumps(own | maps.described(description.generate, counts) | {"tasks": counts.total()})
 
     def _add_reference(self, object: str) -> None:

@@ -140,8 +140,8 @@ class Datasets:
         if (built_in := _built_in(ref, version)) is not None:
             if built_in.definition.get("template"):
                 raise NotPlayable(
-                    f"{built_in.name} is a template without scenarios: register a dataset that extends it, with an FMU"
-                    " as its `plant` (docs/datasets.md), and simulate that."
+                    f"{built_in.name} is a template without a world of its own: register a dataset that extends it, and"
+                    " simulate that (docs/datasets.md)."
                 )
             return built_in
         row = self._ready(f"{ref}@{version}" if version else ref)
@@ -162,6 +162,8 @@ class Datasets:
             said["maps"] = [{"name": entry["name"]} for entry in maps]
         if "plant" in dataset.definition:
             said["definition"] = {name: dataset.definition[name] for name in MEMBERS if name in dataset.definition}
+        if environment := dataset.definition.get("openenv"):
+            said["openenv"] = environment
         return frozen | {
             "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
             "said": said,

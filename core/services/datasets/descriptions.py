@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
+from datasets.versions import openenv_environment
 from datasets.versions.manifest import ManifestEntry
 
 
@@ -76,8 +77,12 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
         "score": None,
     }
     if built_in is not None:
+        definition = dict(built_in.definition) | content.get("definition", {})
+        if environment := content.get("openenv"):
+            described["openenv"] = environment
+            definition |= openenv_environment.definition(environment)
         for name in ("interface", "metrics", "params", "score"):
-            described[name] = content.get("definition", built_in.definition)[name]
+            described[name] = definition[name]
     if maps := content.get("maps"):
         described["maps"] = maps
         described["generate"] = content.get("generate")

@@ -25,6 +25,10 @@ from runtimes.environments import Environment
 Say = Callable[[str, float | None], None]
 
 
+def ignore_message(message: str, fraction: float | None) -> None:
+    """Do nothing with a progress message."""
+
+
 class ModelEnvironments:
     """Locks and environments of models with dependencies. ``files``: the models themselves, on this node."""
 
@@ -75,10 +79,15 @@ class ModelEnvironments:
                 "The lock of this simulation is for another interpreter or machine than this platform's."
             )
 
+        return self.install_lock(lock, holder, say)
+
+    def install_lock(self, lock: str, holder: str, say: Say) -> Path:
+        """Return the folder of a lock's environment, which is installed unless it is there; pinned for ``holder``."""
+
         def make(folder: Path, _: object) -> None:
             self._installer.install(lock, folder, say)
 
-        return self._cache.derived(digest, make, size=0, holder=holder)
+        return self._cache.derived(environment_of(lock), make, size=0, holder=holder)
 
 
 def has_dependencies(provenance: Mapping[str, Any]) -> bool:

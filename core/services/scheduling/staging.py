@@ -14,11 +14,12 @@ from core.domain.full_disks import is_disk_full
 from core.domain.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
+from core.services.datasets import environment_files
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.orphan_search import OrphanSearch
-from core.services.scheduling.model_environments import ModelEnvironments, has_dependencies
+from core.services.scheduling.model_environments import ModelEnvironments, Say, has_dependencies, ignore_message
 from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
@@ -110,9 +111,16 @@ class Staging:
         return self._store_health.problem(STORE_WAIT) is None if ready is None else ready
 
     def folder(
-        self, dataset: Mapping[str, Any], holder: str, say: Callable[[DownloadProgress], None] = ignore_progress
+        self,
+        dataset: Mapping[str, Any],
+        holder: str,
+        say: Callable[[DownloadProgress], None] = ignore_progress,
+        say_installing: Say = ignore_message,
     ) -> Path:
-        """Return the folder that an evaluator reads for a provenance's dataset, with all its files present."""
+        """Return the folder that an evaluator reads for a provenance's dataset, with all its files present.
+
+        ``say_installing``: gets the progress of the packages of the dataset's environment, if it has one.
+        """
         shipped = built_in(dataset)
         if not (name := scenario_folder.folder_name(dataset)):
             return shipped.folder
@@ -123,9 +131,23 @@ class Staging:
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
             plant = said.get("definition", {}).get("plant")
             fmu = tree / plant["file"] if plant is not None else None
-            own = scenario_folder.OwnFiles(tree / said["scenarios"], networks, fmu, plant)
+            add = self._environment(dataset, tree, holder, say_installing) if "openenv" in said else None
+            own = scenario_folder.OwnFiles(tree / said["scenarios"], networks, fmu, plant, add)
             scenario_folder.create(self._plays, name, shipped, own)
         return scenario_folder.path_of(self._plays, name)
+
+    def _environment(self, dataset: Mapping[str, Any], tree: Path, holder: str, say: Say) -> Callable[[Path], None]:
+        """Install the packages of a dataset's environment; return what adds both to the folder of an evaluator."""
+        kept = dataset["said"]["openenv"]
+        if kept["target"] != environments.target():
+            raise BadRequirements(
+                f"The environment of {dataset['name']} was registered for {kept['target']}, and this platform has"
+                f" {environments.target()}; register it again."
+            )
+        lock = (tree / environment_files.LOCK).read_text()
+        site = self._model_environments.install_lock(lock, holder, say) / "site"
+        files = environment_files.in_tree(tree)
+        return lambda folder: environment_files.write(files, folder, kept["package"], site)
 
     def prefetch(self, id: str) -> None:
         """Download a dataset version to this node's cache, before a simulation uses it."""
@@ -213,7 +235,8 @@ class Staging:
                 self._prepare(id, spec)
             built_in(provenance["dataset"]).verify()
             report = self._throttled(lambda progress: self._add_event(id, progress_event(progress)))
-            folder = self.folder(provenance["dataset"], id, report)
+            say = self._environment_reporter(id, provenance["dataset"]["name"])
+            folder = self.folder(provenance["dataset"], id, report, say)
             try:
                 environment = self._stage_model(id, provenance, report, apart=apart)
             except (BadArchive, BadRequirements, TooLarge) as error:
@@ -291,7 +314,9 @@ class Staging:
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str, environment: Path | None) -> None:
         """Pack what a runner downloads into bundles, and record them with the model's size for the runner API."""
-        play = self._bundles.of(scenario_folder.folder_name(dataset) or dataset["digest"], folder)
+        name = scenario_folder.folder_name(dataset) or dataset["digest"]
+        large = "openenv" in dataset.get("said", ())  # with packages
+        play = self._bundles.of_tree(name, folder) if large else self._bundles.of(name, folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         if environment is not None:
             self._add_event(id, {"what": "environment", "message": "packing for the cluster", "fraction": None})

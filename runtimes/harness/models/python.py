@@ -172,7 +172,7 @@ FORMAT = ModelFormat(
     prepare=prepare,
     load=load,
     baselines={
-        **{"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero"},
+        **{"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero", "openenv": "zero"},
         **{f"mujoco_{name}": f"mujoco_{name}" for name in ("inverted_pendulum", "reacher", "swimmer")},
         **{f"mujoco_{name}": "zero" for name in ("ant", "half_cheetah", "hopper", "humanoid", "humanoid_standup")},
         **{

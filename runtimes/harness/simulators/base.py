@@ -2,6 +2,7 @@
 
 import functools
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
 
 Metric = float | int | str | bool | None
+
+
+#: A scenario's seed on its way to a process of a simulator, which seeds that process's global random generators.
+SEED = struct.Struct("<Q")
 
 
 class SimulatorBroken(Exception):

@@ -51,7 +51,7 @@ class PlantSimulator:
         self._end = "cut off"
         self._scores = Scores(self._plant["metrics"], self._step)
         self._action: NDArray[Any] | None = None
-        self._reward: float | None = None
+        self.reward: float | None = None
         self._observation = np.zeros(self.interface.observation.shape, self.interface.observation.dtype)
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
@@ -93,8 +93,8 @@ class PlantSimulator:
         self._clipped += was_clipped
         signals = self._take(values, applied)
         if self._reward_of is not None:
-            self._reward = self._finite(self._reward_of.value(signals), "reward")
-            self._return += self._reward
+            self.reward = self._finite(self._reward_of.value(signals), "reward")
+            self._return += self.reward
         self._scores.add(signals)
         outcome = next((end.outcome for end in self._ends if end.holds(signals)), None)
         if outcome is None and self._done >= self._steps:
@@ -134,7 +134,7 @@ class PlantSimulator:
         return signals_scene(self.interface)
 
     def frame(self) -> dict[str, Any]:
-        return signals_frame(self._observation, self._action, self._reward)
+        return signals_frame(self._observation, self._action, self.reward)
 
     def close(self) -> None:
         self._plants.end()

@@ -1,0 +1,25 @@
+"""OpenEnv simulator: environments of the package `openenv`, run beside the evaluator and asked over their own protocol.
+
+An environment is a user's code with packages of its own (docs/openenv.md). Its processes are confined with the
+evaluator, and share no memory and no descriptor with it but a socket.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base import Simulator
+from .process_client import EnvironmentProcesses
+from .simulator import OpenEnvSimulator
+
+
+def start_processes(level: int) -> EnvironmentProcesses:
+    """Start the process from which environments are forked; ``level``: of the evaluator's sandbox, 0 without one."""
+    return EnvironmentProcesses(level)
+
+
+def create(dataset: Path, definition: Mapping[str, Any], processes: EnvironmentProcesses) -> Simulator:
+    """Return a simulator for the dataset."""
+    if "openenv" not in definition:
+        raise ValueError("the dataset names no environment")
+    return OpenEnvSimulator(dataset, definition, processes)
