@@ -67,6 +67,12 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "resident jobs are in every run",
         ),
     },
+    "tests/system/test_plants.py": {"[3]": "a plant by FMI 2.0 is in every run; the evaluator's tests have both"},
+    "tests/simulators/test_plant_simulator.py": {
+        "[abort]": "a segmentation fault is in every run",
+        "[sleep]": "a plant that computes for ever is in every run",
+        "[infinite]": "a NaN is in every run",
+    },
     "tests/contracts/test_mlflow_imports.py": {
         "*": "needs MLflow, 800 MB; a server that answers like it is in every run"
     },
