@@ -142,6 +142,8 @@ class _Resolver:
     def _variable(self, entry: str | Entry, what: str) -> tuple[Variable, Entry]:
         entry = Entry(entry) if isinstance(entry, str) else entry
         variable = self.variable(entry.name, what)
+        if entry.unit is not None and not _is_text(entry.unit, 60):
+            raise _bad(f"`{what}`: `unit` of {printable(entry.name)} has up to 60 characters with glyphs")
         low, high = _allowed(variable, entry)
         if low is not None and high is not None and low > high:
             raise _bad(f"`{what}`: the range of {printable(entry.name)} is empty, {low:g} to {high:g}")
@@ -155,7 +157,7 @@ class _Resolver:
             raise _bad(f"`{what}`: the FMU has no variable {printable(name)}", suggestion(near, ""))
         if variable.type not in TYPES:
             raise _bad(f"`{what}`: {printable(name)} is of the type {printable(variable.type)}, which has no numbers")
-        if len(name) > 200 or not name.isprintable() or not variable.unit.isprintable() or len(variable.unit) > 60:
+        if not (_is_text(name, 200) and _is_text(variable.unit, 60)):
             raise _bad(
                 f"`{what}`: the name or unit of {printable(name)} is too long, or has characters without a glyph"
             )
@@ -209,8 +211,8 @@ class _Resolver:
                 raise _bad(f"`metrics`: {own.name} is there already; every plant has {', '.join(METRICS)}")
             if own.by not in AGGREGATIONS:
                 raise _bad(f"`metrics`: `by` is one of {', '.join(AGGREGATIONS)}; not {printable(own.by)}")
-            if len(own.title) > 100 or len(own.unit) > 60:
-                raise _bad(f"`metrics`: `title` of {own.name} has up to 100 characters, `unit` up to 60")
+            if not (_is_text(own.title, 100) and _is_text(own.unit, 60)):
+                raise _bad(f"`metrics`: `title` of {own.name} has up to 100 characters with glyphs, `unit` up to 60")
             self.need(own.of, f"metrics.{own.name}")
         return metrics
 
@@ -256,6 +258,11 @@ class _Resolver:
 
 def _bad(reason: str, hint: str = "") -> BadScenario:
     return BadScenario(f"dataset.json, plant: {reason}.{f' {hint}' if hint else ''}")
+
+
+def _is_text(text: str, most: int) -> bool:
+    """Return whether a text is short enough for pictures, and has no characters that could act."""
+    return len(text) <= most and text.isprintable()
 
 
 def _most(entries: Sequence[Any] | Mapping[str, Any], what: str) -> None:

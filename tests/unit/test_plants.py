@@ -109,6 +109,8 @@ def test_parameters_are_those_of_simulations_too_and_outcomes_that_are_failures_
         ({"reward": "warmth"}, "`reward`: the FMU has no variable 'warmth'"),
         ({"metrics": [{"name": "length", "of": "T"}]}, "length is there already"),
         ({"metrics": [{"name": "x", "of": "T", "by": "median"}]}, "`by` is one of last, min, max"),
+        ({"metrics": [{"name": "x", "of": "T", "title": "a\u202eb"}]}, "`title` of x has up to 100 characters"),
+        ({"observation": [{"name": "T", "unit": "\x1b[2J"}]}, "`unit` of 'T' has up to 60 characters with glyphs"),
         ({"score": "power"}, "`score` is the name of a metric (return, discomfort, energy), not 'power'"),
         ({"ends": [{"of": "T", "outcome": "hot"}]}, "has neither `above` nor `below`"),
         ({"ends": [{"of": "T", "above": 1, "outcome": "crashed"}]}, "'crashed' is not a name of an outcome"),
