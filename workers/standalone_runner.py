@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtimes.harness.runner import model_folder
-from runtimes.harness.runner.processes import LocalSpawner, Spawner, WorkerSpec
+from runtimes.harness.runner.processes import WORLD, LocalSpawner, Spawner, WorkerSpec
 from runtimes.harness.runner.remote_spawner import RemoteSpawner
 from runtimes.harness.runner.runner import (
     DONE,
@@ -170,7 +170,7 @@ def described_fields(description: Mapping[str, Any], dataset: str) -> dict[str, 
     play = description["play"]
     fields = {"format": description.get("model", {}).get("format"), "isolation": play.get("isolation")}
     if not dataset:
-        fields["world"] = {name: play["definition"].get(name) for name in ("simulator", "package", "starts_processes")}
+        fields["world"] = {name: play["definition"].get(name) for name in WORLD}
     return fields
 
 

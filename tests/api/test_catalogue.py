@@ -46,7 +46,7 @@ def test_datasets_are_listed_in_brief_and_described_in_full(client: FlaskClient)
         full = client.get(f"/v1/datasets/{brief['name']}").json
         assert {name: full[name] for name in brief} == brief
         assert "interface" in full and "params" in full
-        assert full["metrics"] or brief["name"] in {"program", "fmu"}  # which measure nothing
+        assert full["metrics"] or brief["name"] in {"program", "fmu", "openenv"}  # a program, and templates
         assert client.get(f"/v1/datasets/{brief['name']}@{brief['version']}").json == full
 
 

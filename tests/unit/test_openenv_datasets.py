@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.services.datasets import environment_files
@@ -100,8 +101,6 @@ def test_the_aggregations_are_those_of_the_simulator() -> None:
     ],
 )
 def test_what_a_first_episode_reports_is_checked(changes: dict[str, Any], reason: str) -> None:
-    import msgspec
-
     names = ("observation", "action", "transport", "reproducible")
     probed = msgspec.convert({name: KEPT[name] for name in names} | changes, ProbedEnvironment)
     with pytest.raises(BadScenario) as caught:

@@ -22,6 +22,8 @@ from .process_times import process_times
 
 #: The reason for which a process is ended that did nothing wrong.
 UNNEEDED = "it was not needed any more"
+#: Members of a dataset's description that tell an evaluator what to import and whether it starts processes.
+WORLD = ("simulator", "package", "starts_processes")
 
 
 def _memory() -> int:

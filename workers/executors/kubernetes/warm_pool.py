@@ -12,6 +12,7 @@ from core.domain.ids import hashed, new_token
 from core.domain.launches import Launch, Phase, Placement, WarmLaunch
 from datasets.catalogue import datasets
 from runtimes import catalogue
+from runtimes.harness.runner.processes import WORLD
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.objects import EPOCH, QUEUE, TOKEN_HASH, WARM, Owner, ResourceKind
 from workers.executors.kubernetes.options import KubernetesOptions
@@ -102,7 +103,7 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
             version=dataset.version,
         )
         isolation = format.isolation_on(dataset.definition.get("isolation"))
-        world = {name: dataset.definition.get(name) for name in ("simulator", "package", "starts_processes")}
+        world = {name: dataset.definition.get(name) for name in WORLD}
         worker_spec = {"format": format.name, "isolation": isolation, "world": world}
         launch = _template_launch(key, options, url)
         complete = json.dumps(
