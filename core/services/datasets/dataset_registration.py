@@ -10,12 +10,10 @@ import secrets
 import sqlite3
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,28 +23,27 @@ import msgspec
 from core.domain.full_disks import is_disk_full
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
-from core.services.datasets.dataset_maps import DatasetMaps, converted, with_derived
-from core.services.datasets.dataset_plants import defined
+from core.services.datasets.dataset_maps import with_derived
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
-from core.services.datasets.environment_files import Files, chosen
 from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.manifest_index import ManifestIndex
-from core.services.datasets.map_conversion import MapConversion, MapLimits
+from core.services.datasets.map_conversion import MapLimits
+from core.services.datasets.own_worlds import OwnWorld, OwnWorlds
+from core.services.datasets.version_files import VersionFiles
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
-from datasets.versions import external_sort, file_names, manifest_object, scenarios
+from datasets.versions import external_sort, file_names, manifest_object
 from datasets.versions.archives import ByteSource, files_of
 from datasets.versions.external_sort import Sorter
 from datasets.versions.manifest import ManifestEntry, decode, encode, lines
 from datasets.versions.manifest_object import ManifestSummary
 from datasets.versions.packs import SourceFile, pack
-from datasets.versions.scenarios import Description
-from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
+from errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +92,9 @@ class DatasetRegistration:
         self._uploads = uploads
         self._sources = sources
         self._versions = versions
-        self._environments = environments
-        home = environments.home
-        self._scratch = home / "scratch"
         self._limits = limits or RegistrationLimits()
-        self._maps = MapConversion(home / "environments", self._scratch, self._limits.maps)
+        self._worlds = OwnWorlds(environments, self._limits.maps)
+        self._scratch = self._worlds.scratch
 
     def register(self, id: str) -> None:
         """Register a version, unless another job has claimed it or it has ended."""
@@ -188,22 +183,17 @@ class _Attempt:
             manifest, written = self._written(entries)
         if written.files == 0:
             raise Invalid("The source contains no files.")
-        description, maps = self._description(manifest), DatasetMaps()
-        if description is not None and description.maps:
-            maps = converted(description, self._job._maps, self._reader(manifest), self._report_progress)
-            manifest, written = self._with_derived(manifest, maps.files)
-        world: dict[str, Any] = {}
-        if description is not None and description.plant is not None:
-            own = defined(description.plant, self._job._scratch, self._reader(manifest), self._report_progress)
-            world = {"definition": own}
-        if description is not None and description.openenv is not None:
-            environment = self._job._environments.registered(
-                self._id, description, self._environment_files(manifest), self._report_progress
-            )
-            manifest, written = self._with_derived(manifest, environment.files)
-            world = {"openenv": environment.kept}
+        files = VersionFiles(self._objects, self._job._sources, manifest)
+        description = files.description()
+        world = OwnWorld()
+        if description is not None:
+            world = self._job._worlds.of(self._id, description, files, self._report_progress)
+        if world.files:
+            manifest, written = self._with_derived(manifest, world.files)
+            files = VersionFiles(self._objects, self._job._sources, manifest)
+        described = world.described(description, files.read(description.scenarios)) if description is not None else None
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        values["described"] = self._described(manifest, description, maps, world)
+        values["described"] = described
 
         def finish(c: Connection) -> Any:
             return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
@@ -403,17 +393,6 @@ class _Attempt:
 
     # -- files that the platform made of those that were sent
 
-    def _reader(self, manifest: str) -> Callable[[str], Iterator[bytes]]:
-        """Return a function that reads a file of the dataset by its path; it raises BadScenario if there is none."""
-
-        def read(path: str) -> Iterator[bytes]:
-            entry = manifest_object.find(self._objects, manifest, path)
-            if entry is None:
-                raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(path)}.")
-            return self._job._sources.read(entry)
-
-        return read
-
     def _with_derived(self, manifest: str, files: Iterable[SourceFile]) -> tuple[str, ManifestSummary]:
         """Add files that the platform made to a version; return the manifest that replaces the given one."""
         derived = sorted(self._packed(files), key=lambda entry: entry.path.encode())
@@ -423,7 +402,7 @@ class _Attempt:
             self._database.write(lambda c, object=object: store.forget(c, self._id, object))  # type: ignore[misc]
         return written
 
-    # -- manifest and description
+    # -- manifest
 
     def _written(self, entries: Iterable[ManifestEntry]) -> tuple[str, ManifestSummary]:
         """Write a manifest; return its key and summary."""
@@ -445,42 +424,6 @@ class _Attempt:
             for key, path in by_folded:
                 neighbours.add(key, path.decode())
             yield (decode(line) for _, line in by_path)
-
-    def _description(self, manifest: str) -> Description | None:
-        """Return the validated dataset.json; None if the version has none."""
-        entry = manifest_object.find(self._objects, manifest, scenarios.DESCRIPTION)
-        if entry is None:
-            return None
-        if entry.size > scenarios.LONGEST:
-            raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
-        return scenarios.parse_description(b"".join(self._job._sources.read(entry)))
-
-    def _environment_files(self, manifest: str) -> Files:
-        """Return the files of a version's environment."""
-        return chosen(
-            (entry.path, entry.size, partial(self._job._sources.read, entry))
-            for entry in manifest_object.read(self._objects, manifest)
-        )
-
-    def _described(
-        self, manifest: str, description: Description | None, maps: DatasetMaps, world: Mapping[str, Any]
-    ) -> str | None:
-        """Return the description with the number of scenarios, which are validated, as JSON; None without one.
-
-        ``world``: what the version keeps of a plant or an environment of its own.
-        """
-        if description is None:
-            return None
-        listed = self._reader(manifest)(description.scenarios)
-        scenario_lines = scenarios.non_blank(lines(listed, scenarios.LINE))
-        plant = world.get("definition", {}).get("plant")
-        validated = scenarios.validated(scenario_lines, description.extends, maps.networks, plant)
-        counts = Counter(scenario.get("street") for scenario in validated)
-        if not counts:
-            raise BadScenario("The dataset contains no scenarios.")
-        own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
-        own |= world
-        return json.dumps(own | maps.described(description.generate, counts) | {"tasks": counts.total()})
 
     def _add_reference(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
