@@ -107,6 +107,11 @@ def find(name: str, server: str | None, settings: Settings) -> Dataset:
         raise CannotServe(
             f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
         )
+    if dataset.definition.get("template"):
+        raise CannotServe(
+            f"{name} is a template without a world of its own; plants and OpenEnv environments are not served, only the"
+            " scenarios of built-in worlds."
+        )
     return dataset
 
 

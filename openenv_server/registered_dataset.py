@@ -34,8 +34,8 @@ def fetch(client: Client, reference: str, root: Path) -> Dataset:
     shipped = _same_as_here(client, described["extends"])
     if shipped.definition.get("template"):
         raise CannotFetch(
-            f"{described['name']} has a world of its own ({shipped.name}); only scenarios of the built-in worlds are"
-            " served as OpenEnv environments."
+            f"{described['name']} has a world of its own ({shipped.name}); plants and OpenEnv environments are not"
+            " served, only the scenarios of built-in worlds."
         )
     files = f"/v1/datasets/{described['name']}@{described['version']}/files"
     description = parse_description(client.read(f"{files}/{DESCRIPTION}"))

@@ -131,6 +131,7 @@ def test_web_pages_other_names_and_callers_without_the_token_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (["--dataset", "fmu"], "fmu is a template without a world of its own"),
         (["--dataset", "program"], "program has no scenarios to step through: its programs are worlds of their own"),
         (["--dataset", "cartpol"], "There is no built-in dataset 'cartpol'. Did you mean cartpole?"),
         (["--dataset", "cartpole", "--host", "0.0.0.0"], "can be reached from other machines, so it needs a token"),
