@@ -159,7 +159,14 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_example_of_a_program_in_go_has_the_results_of_the_baseline_in_python": "needs Go; C is in every run",
     },
     "tests/simulators/test_car_street_evaluator.py": {"[tensorflow-keras]": "needs TensorFlow"},
+    "tests/system/test_maps.py": {
+        "test_a_conversion_survives_a_kill_of_its_process": "44 s; a killed registration is in every run"
+    },
+    "tests/system/test_model_dependencies.py": {
+        "test_models_with_equal_locks_share_an_environment": "28 s; contracts/test_installer.py is in every run"
+    },
     "tests/system/test_uploads.py": {
+        "test_tuspy_survives_kill_9": "35 s; another client's uploads survive kill -9 in every run",
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
         "test_kill_9_never_loses_or_duplicates_bytes[sqlite]": "several API processes run on PostgreSQL",
     },

@@ -31,7 +31,8 @@ class Model:
 def test_a_scenario_whose_model_the_kernel_killed_for_memory_says_so_and_the_others_are_run(
     tmp_path: Path, isolation: str
 ) -> None:
-    play = play_of("noop", select={"range": [0, 12]}) | {"isolation": isolation}
+    # A group that is full is slow: the model must not be late before it is killed.
+    play = play_of("noop", select={"range": [0, 12]}, isolation=isolation, deadline=120.0)
     api = RunnerApi(tmp_path, total=12, play=play, model=MODEL, packed=packed())
     (tmp_path / "token").write_text(TOKEN)
     spec = worker_spec(dataset="noop", sandbox=level().number, isolation=isolation).describe() | {"dataset": ""}
