@@ -307,10 +307,10 @@ def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any
 def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
     """Return the latest versions of the datasets with scenarios, built-in ones first; at most MOST_CHECKS.
 
-    Each with the name of the built-in dataset that it extends; None: it is built in.
+    Each with the name of the built-in dataset that it extends; None: it is built in. Templates have no scenarios.
     """
     items, _ = services().datasets.page(limit=MOST_CHECKS)
-    return [(item["name"], item.get("extends")) for item in items if item.get("simulator")]
+    return [(item["name"], item.get("extends")) for item in items if item.get("simulator") and item.get("tasks") != 0]
 
 
 def follow(simulation: Simulation, format: str, headers: Mapping[str, str]) -> Response:

@@ -159,6 +159,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_example_of_a_program_in_go_has_the_results_of_the_baseline_in_python": "needs Go; C is in every run",
     },
     "tests/simulators/test_car_street_evaluator.py": {"[tensorflow-keras]": "needs TensorFlow"},
+    "tests/system/test_datasets.py": {
+        "test_a_dataset_is_not_tried_if_the_model_is_refused_by_the_dataset_that_it_extends": "44 s; tries every world"
+    },
     "tests/system/test_maps.py": {
         "test_a_conversion_survives_a_kill_of_its_process": "44 s; a killed registration is in every run"
     },

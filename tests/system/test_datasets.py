@@ -99,13 +99,18 @@ def test_a_dataset_is_not_tried_if_the_model_is_refused_by_the_dataset_that_it_e
     register(platform, "own-cartpole", {"dataset.json": dataset_json("cartpole"), "lines.ndjson": scenarios(2)})
     model = (ONNX_MODELS / "lstm.onnx").read_bytes()
     platform.http.put("/v1/models/lstm", content=model, params={"filename": "lstm.onnx"}).raise_for_status()
-    named = {"datasets": ["noop", "cartpole", "own-noop", "own-cartpole"]}
-    items = platform.http.post("/v1/models/lstm/check", json=named, timeout=300).json()["items"]
+    items = platform.http.post("/v1/models/lstm/check", timeout=300).json()["items"]
     for name in ("own-noop", "own-cartpole"):
         assert platform.http.delete(f"/v1/datasets/{name}").status_code == 204
     checks = {check["dataset"]: check for check in items}
-    fits = {name: check["fits"] for name, check in checks.items()}
-    assert fits == {"noop": False, "cartpole": True, "own-noop": False, "own-cartpole": True}
+    assert not {"fmu", "openenv"} & set(checks), "templates are not tried"
+    assert {name: checks[name]["fits"] for name in ("car_street", "cartpole", "highway", "noop", "own-cartpole")} == {
+        "car_street": False,
+        "cartpole": True,
+        "highway": False,
+        "noop": False,
+        "own-cartpole": True,
+    }
     assert "the dataset takes float32[4]" in (reason := checks["noop"]["reason"])
     assert checks["noop"]["runtime"] == "onnx" and checks["own-noop"]["runtime"] is None, "no dry run was needed"
     assert checks["own-noop"]["reason"] == reason
