@@ -118,13 +118,16 @@ def measure_formats(repeats: int) -> dict[str, Any]:
     """Measure a model of each format, made by its library, on one platform."""
     figures: dict[str, Any] = {}
     with running_platform(workers="1") as platform, tempfile.TemporaryDirectory() as folder:
-        client = platform.connect()
-        for format, made in MODELS.items():
+        for case, made in MODELS.items():  # a format, and what of it is special
+            format = case.split(" ")[0]
             prepare(format)
-            workspace = Path(folder) / format
+            workspace = Path(folder) / case
             workspace.mkdir()
-            put(client, format.replace("_", "-"), made.make(workspace), made.filename)
-            submission: dict[str, Any] = {"model": format.replace("_", "-"), "dataset": made.dataset}
+            name = case.replace("_", "-").replace(" ", "-")
+            content = made.make(workspace)
+            client = platform.connect()  # a model may take minutes to make, in which an idle connection is closed
+            put(client, name, content, made.filename)
+            submission: dict[str, Any] = {"model": name, "dataset": made.dataset}
             submission["scenarios"] = {"range": [0, SCENARIOS]}
             first, _ = first_result(client, submission)
             body = json.dumps({"datasets": [made.dataset]}).encode()
@@ -133,8 +136,8 @@ def measure_formats(repeats: int) -> dict[str, Any]:
             rows = {"isolation": formats()[format].isolation, "dataset": made.dataset, "first": first}
             rows |= {name: check[name] for name in ("load_seconds", "act_seconds", "memory")}
             rows |= warm(client, submission, repeats)
-            figures[format] = rows
-            print(f"{format}: {rows}", flush=True)
+            figures[case] = rows
+            print(f"{case}: {rows}", flush=True)
     return figures
 
 
