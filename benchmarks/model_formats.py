@@ -44,7 +44,7 @@ PACKAGE_COLUMNS = ("packages", "first", "resolved, installed", "same lock", "war
 FORMATS_HEAD = """A model of each format, made by its library, with state that has to end with the scenario.
 *Isolation*: what has a process of its own. *Load*, *act* and *memory* as `POST /v1/models/{model}/check` returns them.
 The packages of a format are there before, except PyTorch's, which the first model that needs them installs: see *first*
-of `stable_baselines3`, `torch_export` and `torchscript`."""
+of `stable_baselines3`, `torch_export` and `torchscript`. A format that is not in the table is not measured yet."""
 FORMAT_COLUMNS = ("format", "isolation", "dataset", "first", "warm p50, max", "scenario", "load", "act", "memory")
 
 
