@@ -4,11 +4,16 @@ import contextlib
 import os
 import secrets
 import stat
+import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 #: Folders within each other at most: code of the standard library that walks folders calls itself for each.
 DEPTH = 100
+#: Seconds after which a workspace belongs to a job that was killed.
+ABANDONED = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +85,19 @@ def _mode(path: Path) -> int:
         return os.lstat(path).st_mode
     except OSError:
         return 0
+
+
+@contextlib.contextmanager
+def workspace(scratch: Path, prefix: str) -> Iterator[Path]:
+    """Yield an empty folder for a confined program, and remove it; with it those of killed jobs, by ``prefix``."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    for abandoned in scratch.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if abandoned.lstat().st_mtime < time.time() - ABANDONED:
+                remove(abandoned)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=scratch))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        remove(folder)

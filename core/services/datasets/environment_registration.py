@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import select
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from errors import BadScenario, OriginFailed, StorageFull
 from runtimes import catalogue, environments, harness
 from runtimes.dependencies import confined_uv
 from runtimes.dependencies.installer import Installer
-from runtimes.dependencies.untrusted_folders import remove
+from runtimes.dependencies.untrusted_folders import workspace
 from runtimes.environments import Environment
 from runtimes.harness.python_process import ending
 from runtimes.harness.runner.process_spec import Installation, ProcessSpec, start_process
@@ -38,8 +37,6 @@ from runtimes.harness.visible_text import visible
 
 #: Seconds of a first episode at most, with the import of the environment, and bytes of its report and of its output.
 PROBE, REPORT, OUTPUT = 300.0, 1 << 20, 16 << 10
-#: Seconds after which a folder of a first episode belongs to a job that was killed.
-ABANDONED = 3600.0
 #: Module of an environment that names none, in its openenv.yaml or in its dataset.json.
 APP = "server.app:app"
 
@@ -86,7 +83,7 @@ class EnvironmentRegistration:
                     size=0,
                     holder=holder,
                 )
-            with environments_translated(), self._workspace() as folder:
+            with environments_translated(), workspace(self._scratch, "environment-") as folder:
                 environment_files.write(files, folder, package, site / "site")
                 described = msgspec.to_builtins(declared) | {"package": package, "app": app}
                 probed = self._probed(folder, described, report)
@@ -110,21 +107,6 @@ class EnvironmentRegistration:
 
         with environments_translated():
             return self._installer.resolve(declaration, "", say)
-
-    @contextlib.contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        """Yield an empty folder for an environment. Folders of killed jobs are removed."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        for abandoned in self._scratch.glob("environment-*"):
-            with contextlib.suppress(OSError):
-                if abandoned.lstat().st_mtime < time.time() - ABANDONED:
-                    remove(abandoned)
-        folder = Path(tempfile.mkdtemp(prefix="environment-", dir=self._scratch))
-        try:
-            folder.chmod(0o755)
-            yield folder
-        finally:
-            remove(folder)
 
     def _probed(self, folder: Path, described: Mapping[str, Any], report: Report) -> ProbedEnvironment:
         """Play a first episode in a confined process; return its checked report."""

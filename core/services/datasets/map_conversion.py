@@ -5,11 +5,9 @@ scanned again before it is read.
 """
 
 import math
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -27,14 +25,12 @@ from runtimes import catalogue, environments
 from runtimes.converters import netconvert
 from runtimes.converters.confined_converter import ConverterLimits
 from runtimes.converters.netconvert import CannotConvert, Network
-from runtimes.dependencies.untrusted_folders import remove
+from runtimes.dependencies.untrusted_folders import workspace
 
 #: Bytes of a map at most, unpacked, and edges for cars of its network.
 LARGEST, EDGES = 64 << 20, 20_000
 #: The largest coordinate and the longest edge in metres: beyond, simulations lose precision.
 EXTENT, LONGEST_EDGE = 1_000_000.0, 100_000.0
-#: Seconds after which a folder of a conversion belongs to a job that was killed.
-ABANDONED = 3600.0
 #: The first bytes of gzip and of other files that are sent for maps.
 GZIP = b"\x1f\x8b"
 _OTHERS = (
@@ -84,7 +80,7 @@ class MapConversion:
         """
         name = f"The map {entry.name} ({file_names.printable(entry.file)})"
         site = self._site(report)
-        with self._workspace() as folder:
+        with workspace(self._scratch, "map-") as folder:
             source = folder / "map.xml"
             try:
                 with open(source, "wb") as file:
@@ -127,21 +123,6 @@ class MapConversion:
             report=_report(entry, surveyed, converted, network, (*(scenario.dropped if scenario else ()), *changes)),
             planned=planned,
         )
-
-    @contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        """Yield an empty folder for a conversion. Folders of killed jobs are removed."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        for abandoned in self._scratch.glob("map-*"):
-            with suppress(OSError):
-                if abandoned.lstat().st_mtime < time.time() - ABANDONED:
-                    remove(abandoned)
-        folder = Path(tempfile.mkdtemp(prefix="map-", dir=self._scratch))
-        try:
-            folder.chmod(0o755)
-            yield folder
-        finally:
-            remove(folder)
 
     def _site(self, report: Report) -> Path:
         """Return netconvert's environment; it is downloaded first, if necessary."""

@@ -1,6 +1,6 @@
 """Probe of an environment: a first episode, in the sandbox of an evaluator, by which a registration learns its fields.
 
-What it reports comes from a process beside untrusted code, and is checked again by whoever reads it.
+What it reports comes from a process beside untrusted code, and is checked again by the registration.
 """
 
 import json

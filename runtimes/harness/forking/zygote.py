@@ -190,11 +190,16 @@ def _replace_descriptors(own: int, writing: int) -> socket.socket:
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (writing, 1), (writing, 2), (own, 3)):
         os.dup2(source, target)
-    try:
-        kernel.call("close_range", 4, 0x7FFFFFFF, 0)
-    except OSError:  # the sandbox does not know this architecture
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    close_from(4)
     return socket.socket(fileno=3)
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from a number on."""
+    try:
+        kernel.call("close_range", first, 0x7FFFFFFF, 0)
+    except OSError:  # the sandbox does not know this architecture
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def reap_programs() -> None:

@@ -178,10 +178,7 @@ def _run_zygote(control: int, evaluator: int, level: int) -> NoReturn:
     """Give up the evaluator's descriptors, seal, and fork a process per scenario until the evaluator ends."""
     sealed = level > 1
     os.dup2(control, 3)
-    try:
-        kernel.call("close_range", 4, 0x7FFFFFFF, 0)
-    except OSError:  # the sandbox does not know this architecture
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    zygote.close_from(4)
     if sealed:
         from ...sandbox import seal
 
