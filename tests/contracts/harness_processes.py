@@ -23,6 +23,7 @@ from runtimes.harness.runner import framed_socket, processes
 from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
 from runtimes.harness.runner.worker import EXIT_WAIT
+from tests.waiting import until
 
 HARNESS = Path(harness.__file__).parent
 #: The server's own environment has the packages that the python format and the noop simulator need.
@@ -174,6 +175,18 @@ class EvaluatorPair:
             except BlockingIOError:
                 continue
         return text
+
+    def output_with(self, text: str, count: int = 1) -> str:
+        """Return the output when the text has been in it so often: it may be relayed after the scenario's end."""
+        output = ""
+
+        def is_there() -> bool:
+            nonlocal output
+            output += self.output()
+            return output.count(text) >= count
+
+        until(is_there, message=lambda: f"{text!r} is not {count} times in {output!r}")
+        return output
 
     def end(self) -> None:
         """End the processes."""

@@ -1,6 +1,9 @@
 """Registration of OpenEnv environments: packages locked from an index, and a first episode in the sandbox."""
 
+import contextlib
 import json
+import os
+import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,18 @@ def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platfo
     yield build(database, FilesystemStore(tmp_path / "objects"), LocalNotifier(), options)
     database.close()
     index.close()
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """More open descriptors than `select` takes, as in an API that serves many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    with contextlib.ExitStack() as stack, open(os.devnull) as first:
+        for _ in range(1024):
+            stack.callback(os.close, os.dup(first.fileno()))
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def register(platform: Platform, files: Mapping[str, bytes] = FILES, **described: Any) -> dict[str, Any]:
@@ -95,6 +110,12 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
 def test_a_server_without_a_websocket_is_spoken_to_over_http(platform: Platform) -> None:
     version = register(platform, openenv={"environ": {"OLD": "yes"}})
     assert version["state"] == "ready" and version["openenv"]["transport"] == "http", version
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_an_environment_is_tried_by_a_process_with_many_open_descriptors(platform: Platform) -> None:
+    version = register(platform)
+    assert version["state"] == "ready", version
 
 
 @pytest.mark.parametrize(

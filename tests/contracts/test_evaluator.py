@@ -427,7 +427,7 @@ def test_a_replay_has_the_observation_and_the_action() -> None:
 def test_a_models_output_is_captured() -> None:
     with evaluator_pair(worker_spec(), b"print('loading')\n" + ZERO, play_of()) as pair:
         pair.run(0, 1)
-        assert "loading" in pair.output()
+        pair.output_with("loading")
 
 
 @pytest.mark.parametrize("isolation", ["launch", "scenario"])

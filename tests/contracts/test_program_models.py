@@ -164,7 +164,7 @@ def test_a_program_gets_the_spaces_the_parameters_and_its_folder() -> None:
 def test_what_a_program_writes_to_standard_error_is_in_the_log() -> None:
     with evaluator_pair(spec(), script(act='print("turning left", file=sys.stderr)'), play()) as pair:
         pair.run(0, 2)
-        assert pair.output().count("turning left") == 2
+        assert pair.output_with("turning left", 2).count("turning left") == 2
 
 
 # -- what cannot be used

@@ -241,7 +241,7 @@ def test_a_component_sees_no_files_no_network_and_a_clock_and_numbers_of_its_own
     model = componentized(tmp_path)
     with evaluator_pair(spec(), model, play_of()) as pair:
         results = {result["task"]: result | {"timing": None} for result in pair.run(0, 4)}
-        assert "seen by the author" in pair.output()
+        pair.output_with("seen by the author")
     assert {result["status"] for result in results.values()} == {"ok"}, results
     assert len({str(result["metrics"]) for result in results.values()}) == 4
     assert results == results_of(model, (2, 4), (0, 2))

@@ -7,7 +7,7 @@ once, confined as it is beside an evaluator.
 import contextlib
 import json
 import os
-import select
+import selectors
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -164,15 +164,18 @@ def _drained(reading: int, printed: int, report: Callable[[], None]) -> tuple[by
     """Return what is written to the two pipes until the first is closed, or the time is over; both are closed."""
     text, lines, until = b"", b"", time.monotonic() + PROBE
     try:
-        while len(text) <= REPORT and time.monotonic() < until:
-            report()
-            ready, _, _ = select.select([reading, printed], [], [], 0.5)
-            if printed in ready:
-                lines = (lines + os.read(printed, 1 << 16))[-OUTPUT:]
-            if reading in ready:
-                if not (piece := os.read(reading, 1 << 16)):
-                    break
-                text += piece
+        with selectors.DefaultSelector() as selector:  # select() takes no descriptor above 1,023
+            selector.register(reading, selectors.EVENT_READ)
+            selector.register(printed, selectors.EVENT_READ)
+            while len(text) <= REPORT and time.monotonic() < until and reading in selector.get_map():
+                report()
+                for key, _ in selector.select(0.5):
+                    if not (piece := os.read(key.fd, 1 << 16)):
+                        selector.unregister(key.fd)
+                    elif key.fd == reading:
+                        text += piece
+                    else:
+                        lines = (lines + piece)[-OUTPUT:]
     finally:
         os.close(reading)
         os.close(printed)
