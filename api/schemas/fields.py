@@ -21,8 +21,6 @@ CONNECTION = f"^{connections.NAME}$"
 LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
-#: Most members of an object that are all checked; of a larger object the first unknown members are reported.
-MOST_CHECKED = 200
 #: Most errors that are collected of one list, and most unknown members of one object that are reported.
 MOST_ERRORS = 20
 
@@ -33,13 +31,19 @@ class Strict(Schema):
     class Meta:
         unknown = RAISE
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = sorted(field.data_key or name for name, field in self.load_fields.items())
+        self._known = frozenset(names)
+        self.error_messages["unknown"] = f"Unknown field. The fields are: {', '.join(names)}."
+
     @pre_load
     def refuse_many_unknown(self, data: Any, **_: Any) -> Any:
-        """Refuse a large object by its first unknown members: marshmallow would collect an error for each of them."""
-        if isinstance(data, Mapping) and len(data) > MOST_CHECKED:
-            known = {field.data_key or name for name, field in self.load_fields.items()}
-            unknown = list(islice((name for name in data if name not in known), MOST_ERRORS))
-            raise ValidationError({str(name): ["Unknown field."] for name in unknown})
+        """Refuse an object by its first MOST_ERRORS unknown members: marshmallow would collect an error for each."""
+        if isinstance(data, Mapping):
+            unknown = list(islice((name for name in data if name not in self._known), MOST_ERRORS))
+            if len(unknown) == MOST_ERRORS:
+                raise ValidationError({str(name): [self.error_messages["unknown"]] for name in unknown})
         return data
 
 

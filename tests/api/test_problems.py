@@ -231,3 +231,16 @@ def test_a_problem_has_the_members_of_its_error_and_its_retry_after(application:
     body = problem(response, 503, "store-unavailable")
     assert body["nearest"] == ["a"]
     assert response.headers["Retry-After"] == "7"
+
+
+@pytest.mark.parametrize(("count", "reported"), [(1, 1), (300, 20)])
+def test_an_unknown_field_is_refused_with_the_fields_that_there_are(
+    client: FlaskClient, count: int, reported: int
+) -> None:
+    told = problem(
+        client.post("/v1/simulations", json={"dataset": "noop"} | {f"tasks{number}": 20 for number in range(count)}),
+        422,
+        "invalid",
+    )
+    assert len(told["errors"]) == reported, told
+    assert told["errors"][0].startswith("tasks0: Unknown field. The fields are: connection, dataset, "), told

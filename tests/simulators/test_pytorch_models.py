@@ -77,6 +77,7 @@ RUNS: dict[str, Callable[[int], bool]] = {
     "agent DQN": plays,
     "agent ARS": plays,
     "agent RecurrentPPO": plays,
+    "agent GymPPO": plays,
 }
 
 

@@ -108,16 +108,26 @@ def save(name: str, path: str) -> None:
 
 
 def save_agent(algorithm: str, path: str) -> None:
-    """Train an agent for a moment with a fixed seed, and save it."""
+    """Train an agent for a moment with a fixed seed, and save it; "Gym" before its name: as one with spaces of Gym."""
     import sb3_contrib
     import stable_baselines3
 
+    if of_gym := algorithm.startswith("Gym"):
+        algorithm = algorithm.removeprefix("Gym")
     kind = getattr(stable_baselines3, algorithm, None) or getattr(sb3_contrib, algorithm)
     policy = {"RecurrentPPO": "MlpLstmPolicy", "ARS": "LinearPolicy"}.get(algorithm, "MlpPolicy")
     environment = "Pendulum-v1" if algorithm in {"SAC", "TD3"} else "CartPole-v1"
     options = {"n_steps": 64} if algorithm in {"PPO", "RecurrentPPO"} else {}
     agent = kind(policy, environment, seed=1, device="cpu", **options)
     agent.learn(128)
+    if of_gym:
+        import gymnasium
+        from gymnasium.spaces import Box, Discrete, box, discrete
+
+        sys.modules["gym"] = gymnasium
+        for space, module in ((Box, box), (Discrete, discrete)):
+            space.__module__ = module.__name__.replace("gymnasium", "gym")
+            sys.modules[space.__module__] = module
     with open(path, "wb") as file:
         agent.save(file)
 

@@ -1,8 +1,10 @@
 """Stable-Baselines3 format: the zip that `save` of an algorithm wrote; its policy predicts the actions."""
 
+import importlib.util
 import inspect
 import io
 import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,19 @@ def preload() -> None:
     preload_torch()
     import sb3_contrib  # noqa: F401
     import stable_baselines3  # noqa: F401
+
+    _name_gymnasium_gym()
+
+
+def _name_gymnasium_gym() -> None:
+    """Let Gymnasium's spaces be found under the names of Gym: agents that were saved before 2023 have Gym's spaces.
+
+    Gymnasium reads the state of Gym's spaces itself.
+    """
+    if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
+        for name, module in tuple(sys.modules.items()):
+            if name == "gymnasium" or name.startswith(("gymnasium.spaces", "gymnasium.utils")):
+                sys.modules["gym" + name.removeprefix("gymnasium")] = module
 
 
 def load(assignment: Assignment) -> LoadedModel:
