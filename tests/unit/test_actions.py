@@ -73,3 +73,13 @@ def test_the_first_of_several_values_that_do_not_fit_is_named() -> None:
 def test_what_is_not_numbers_is_refused(answer: Any) -> None:
     with pytest.raises(NoAction, match="is not an array of numbers"):
         action_bytes(answer, 1, space("float32", 1))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_scores_of_a_discrete_action_are_refused_with_the_advice(dtype: str, count: int) -> None:
+    choice = Space(dtype=dtype, shape=(1,), names=("push",), units=("",), low=(0.0,), high=(1.0,))
+    with pytest.raises(NoAction, match=r"shape \(\d, 2\), not .* if these are the scores of the 2 actions, export"):
+        action_bytes(np.full((count, 2), 0.25, np.float32), count, choice)
+    with pytest.raises(NoAction, match=r"shape \(\d, 3\), not \S+ ?1?,?\)$"):
+        action_bytes(np.full((count, 3), 0.25, np.float32), count, choice)

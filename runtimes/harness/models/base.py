@@ -1,6 +1,7 @@
 """Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
 import functools
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -195,16 +196,37 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
 
     try:
         array = np.asarray(answer)
+        if is_numeric := array.dtype.kind in "fiub":
+            _check_size(array, count, space)  # before a conversion, which refuses scores for a space of integers
         if array.dtype != space.dtype:
             array = _converted(array, np.dtype(space.dtype))
     except (TypeError, ValueError, OverflowError) as error:
         raise NoAction(
             f"the model answered {type(answer).__name__}, which is not an array of numbers: {error}"
         ) from None
-    if array.nbytes != count * space.size:
-        expected = space.shape if count == 1 else (count, *space.shape)
-        raise NoAction(f"the model answered an array of shape {array.shape}, not {expected}")
+    if not is_numeric:
+        _check_size(array, count, space)
     return array.tobytes()
+
+
+def _check_size(array: "NDArray[Any]", count: int, space: Space) -> None:
+    if array.size != count * math.prod(space.shape):
+        expected = space.shape if count == 1 else (count, *space.shape)
+        advice = scores_advice(array.size // count, space)
+        raise NoAction(f"the model answered an array of shape {array.shape}, not {expected}{advice}")
+
+
+def scores_advice(numbers: int, space: Space) -> str:
+    """Return the advice for a model that gives a score for each value of a discrete action; "" for any other.
+
+    ``numbers``: those of an answer. It continues a sentence.
+    """
+    if numbers < 2 or math.prod(space.shape) != 1 or (space.low[0], space.high[0]) != (0, numbers - 1):
+        return ""
+    return (
+        f"; if these are the scores of the {numbers} actions, export the index of the best one (add ArgMax, such as"
+        " torch.argmax(scores, dim=1))"
+    )
 
 
 def _converted(array: "NDArray[Any]", dtype: "np.dtype[Any]") -> "NDArray[Any]":

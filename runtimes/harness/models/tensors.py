@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
-from .base import Misfit, format_type
+from .base import Misfit, format_type, scores_advice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +60,9 @@ def check_output(tensor: Tensor, space: Space, batch: int) -> None:
     """Check that an output gives a space's actions; raise Misfit with both types and what to export instead."""
     check_output_type(tensor.dtype, space)
     if numeric(tensor.dtype) is None or not _fits(tensor, space, batch):
-        error = _misfit("output", tensor, "takes", space, batch)
-        raise Misfit(f"{error}{_scores(tensor, space)}")
+        scores = tensor.sizes[-1] if tensor.shape and len(tensor.shape) == 2 else None
+        advice = scores_advice(scores or 0, space)
+        raise Misfit(f"{_misfit('output', tensor, 'takes', space, batch)}{advice}")
 
 
 def check_output_type(dtype: str, space: Space) -> None:
@@ -115,17 +116,6 @@ def _misfit(what: str, tensor: Tensor, verb: str, space: Space, batch: int) -> M
         f"the model's {what} is {tensor.type}; the dataset {verb} {format_type(space.dtype, space.shape)},"
         f" so it has to be {format_type(space.dtype, [None, *space.shape])}"
         + (f" with n = {batch}" if batch > 1 else "")
-    )
-
-
-def _scores(tensor: Tensor, space: Space) -> str:
-    """Return the advice for an output that has a score for each value of a discrete action; "" for any other."""
-    count = tensor.sizes[-1] if tensor.shape and len(tensor.shape) == 2 else None
-    if count is None or math.prod(space.shape) != 1 or (space.low[0], space.high[0]) != (0, count - 1):
-        return ""
-    return (
-        f"; if these are the scores of the {count} actions, export the index of the best one (add ArgMax, such as"
-        " torch.argmax(scores, dim=1))"
     )
 
 
