@@ -1,6 +1,6 @@
 """Kinds of background job: queue, concurrency, timeout and retries of each, and when a job is enqueued again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -11,8 +11,8 @@ from core.domain import backoff
 RETRIES = (10, 30, 90)
 #: Seconds after which a job whose retries have failed is enqueued again from SQL: first pause, longest after doubling.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 600.0
-#: Seconds without a heartbeat after which the record of a running job is no longer believed. Registries are cleaned
-#: sooner; this limit is for a record that no registry lists.
+#: Seconds without a sign of life after which the record of a job is no longer believed: of a running job, because
+#: registries are cleaned sooner; of a waiting job, if no queue and no registry lists it.
 LOST = 60.0
 
 
@@ -136,14 +136,15 @@ class Verdict(Enum):
     REPLACE = "replace"
 
 
-def judge(status: str, *, age: float, failures: int) -> Verdict:
+def judge(status: str, *, age: float, failures: int, listed: Callable[[], bool]) -> Verdict:
     """Decide about a job that is enqueued again.
 
     ``age``: seconds since the record's last sign of life, or since it failed. ``failures``: how often the job has been
-    enqueued again after its retries had failed.
+    enqueued again after its retries had failed. ``listed``: whether a queue, or the registry of scheduled jobs, has it.
     """
     if status in {"queued", "scheduled"}:
-        return Verdict.LEAVE  # it waits; a record that no queue lists expires
+        # RQ writes the record and the list in two steps when a job fails: an outage between them loses the second.
+        return Verdict.REPLACE if age >= LOST and not listed() else Verdict.LEAVE
     if status == "started":
         return Verdict.REPLACE if age >= LOST else Verdict.LEAVE
     if status in {"failed", "stopped"}:

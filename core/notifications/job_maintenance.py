@@ -13,11 +13,11 @@ from contextlib import suppress
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
-from rq.job import Job, JobStatus
+from rq.job import JobStatus
 from rq.utils import as_text
 
 from core.domain.job_kinds import JobKind
-from core.notifications.job_queue import MOST_FAILURES, BoundJob, Due, JobQueue, job_class_of, queue_of
+from core.notifications.job_queue import MOST_FAILURES, Due, JobQueue, job_class_of, queue_of, readable
 from core.notifications.redis_client import OUTAGES, client
 
 logger = logging.getLogger(__name__)
@@ -95,23 +95,12 @@ class JobMaintenance:
         """Enqueue scheduled jobs that are due. RQ's own scheduler would trust every field of a job."""
         registry = queue.scheduled_job_registry
         for id in registry.get_jobs_to_schedule():
-            job = self._readable(queue, id)
+            job = readable(queue, id)
             with self._connection.pipeline() as pipeline:
                 pipeline.zrem(registry.key, id)
                 if job is not None:
                     queue._enqueue_job(job, pipeline=pipeline)
                 pipeline.execute()
-
-    def _readable(self, queue: Queue, id: str) -> Job | None:
-        """Return a job, None if it is gone; a record that no worker could read is deleted."""
-        try:
-            return queue.fetch_job(id)
-        except OUTAGES:
-            raise
-        except Exception as error:
-            logger.warning("job %s is deleted: its record cannot be read: %s", id, error)
-            self._connection.delete(BoundJob.key_for(id))
-            return None
 
     def _return_taken(self, queue: Queue) -> None:
         """Put jobs back that a worker took and never started, because it was killed in between."""
@@ -124,7 +113,7 @@ class JobMaintenance:
                 continue
             if not self._connection.lrem(queue.intermediate_queue_key, 1, id):
                 continue
-            job = self._readable(queue, id)
+            job = readable(queue, id)
             if job is not None and job.get_status(refresh=False) is JobStatus.QUEUED:
                 queue.push_job_id(id)
 

@@ -4,6 +4,7 @@ Redis holds no authoritative state: whatever is due is enqueued again from SQL, 
 harmless.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,9 @@ from rq.serializers import JSONSerializer
 from rq.utils import now
 
 from core.domain.job_kinds import BY_NAME, KINDS, JobKind, Verdict, judge
+from core.notifications.redis_client import OUTAGES
+
+logger = logging.getLogger(__name__)
 
 #: Seconds that a job may wait in its queue; SQL enqueues it again if it is still due.
 WAITING = 3600
@@ -139,13 +143,16 @@ class JobQueue:
 
     def _settled(self, queue: Queue, job_id: str) -> bool:
         """Apply the verdict on a job's existing record; return False if the job has to be enqueued afresh."""
-        job = queue.fetch_job(job_id)
+        job = readable(queue, job_id)
         if job is None:
             return False
         failures = _failures(job)
         seen = job.ended_at or job.last_heartbeat or job.enqueued_at or job.created_at
         verdict = judge(
-            job.get_status(refresh=False).value, age=(now() - seen).total_seconds() if seen else 0.0, failures=failures
+            job.get_status(refresh=False).value,
+            age=(now() - seen).total_seconds() if seen else 0.0,
+            failures=failures,
+            listed=lambda: _is_listed(queue, job_id),
         )
         if verdict is Verdict.REPLACE:
             job.delete()
@@ -207,6 +214,30 @@ class QueueCounts:
     started: int
     scheduled: int
     failed: int
+
+
+def readable(queue: Queue, job_id: str) -> Job | None:
+    """Return a job, None if there is none; a record that no worker could read is deleted.
+
+    After Redis was emptied, the heartbeat of a running job leaves such a record: it has nothing but its time.
+    """
+    try:
+        if (job := queue.fetch_job(job_id)) is not None:
+            return job
+    except OUTAGES:
+        raise
+    except Exception as error:
+        logger.warning("job %s is deleted: its record cannot be read: %s", job_id, error)
+    queue.connection.delete(BoundJob.key_for(job_id))
+    return None
+
+
+def _is_listed(queue: Queue, job_id: str) -> bool:
+    """Return whether a job waits in its queue, was just taken from it, or is scheduled."""
+    if queue.connection.zscore(queue.scheduled_job_registry.key, job_id) is not None:
+        return True
+    lists = (queue.key, queue.intermediate_queue_key)
+    return any(queue.connection.lpos(key, job_id) is not None for key in lists)
 
 
 def _failures(job: Job) -> int:

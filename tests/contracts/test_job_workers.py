@@ -685,12 +685,15 @@ def test_the_oldest_failures_are_deleted_beyond_the_limit(role: JobsRole, monkey
     maintenance.close()
 
 
-def test_a_started_record_that_no_registry_lists_is_replaced_after_a_minute(role: JobsRole) -> None:
+@pytest.mark.parametrize("status", [JobStatus.STARTED, JobStatus.SCHEDULED, JobStatus.QUEUED])
+def test_a_record_that_no_queue_and_no_registry_lists_is_replaced_after_a_minute(
+    role: JobsRole, status: JobStatus
+) -> None:
     role.queue.enqueue("stage", "lost")
     role.redis.delete("rq:queue:windtunnel:stage")
     job = role.job("stage", "lost")
     assert job is not None
-    job.set_status(JobStatus.STARTED)
+    job.set_status(status)
     job.last_heartbeat = now()
     job.save()
     role.queue.enqueue("stage", "lost")
@@ -699,6 +702,40 @@ def test_a_started_record_that_no_registry_lists_is_replaced_after_a_minute(role
     job.save()
     role.queue.enqueue("stage", "lost")
     assert role.redis.lrange("rq:queue:windtunnel:stage", 0, -1) == [b"stage-lost"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"last_heartbeat": "2026-11-24T10:08:57.238471Z"},  # of a job that ran while Redis was emptied
+        {"data": "x", "status": "nonsense", "created_at": "yesterday", "origin": "windtunnel:stage"},
+        {"data": "x", "origin": "another queue"},
+    ],
+)
+def test_a_record_that_cannot_be_read_does_not_keep_its_job_from_the_queue(
+    role: JobsRole, record: dict[str, str]
+) -> None:
+    role.redis.hset("rq:job:stage-lost", mapping=record)
+    role.queue.enqueue("stage", "lost")
+    assert role.redis.lrange("rq:queue:windtunnel:stage", 0, -1) == [b"stage-lost"]
+
+
+@pytest.mark.parametrize("place", ["its queue", "the list of jobs just taken", "the scheduled jobs"])
+def test_a_job_that_waits_for_minutes_is_not_enqueued_again(role: JobsRole, place: str) -> None:
+    role.queue.enqueue("stage", "patient")
+    queue = "rq:queue:windtunnel:stage"
+    job = role.job("stage", "patient")
+    assert job is not None
+    job.enqueued_at = now() - timedelta(minutes=9)
+    job.save()
+    if place != "its queue":
+        role.redis.lmove(queue, f"{queue}:intermediate")
+    if place == "the scheduled jobs":
+        role.redis.delete(f"{queue}:intermediate")
+        job.set_status(JobStatus.SCHEDULED)
+        queue_of(QUICK[0], role.redis).scheduled_job_registry.schedule(job, now() + timedelta(minutes=9))
+    role.queue.enqueue("stage", "patient")
+    assert role.redis.lrange(queue, 0, -1) == ([b"stage-patient"] if place == "its queue" else [])
 
 
 def parent_of(pid: int) -> int:

@@ -51,19 +51,19 @@ def test_a_setting_that_names_no_kind_or_no_number_is_refused(entry: str) -> Non
         configured([], [entry])
 
 
-@given(st.sampled_from(STATUSES), st.floats(0, 1e9), st.integers(-5, 10**9))
-def test_no_record_blocks_a_job_for_ever(status: str, age: float, failures: int) -> None:
-    verdict = judge(status, age=age, failures=failures)
-    if status in {"queued", "scheduled"}:
-        assert verdict is Verdict.LEAVE  # such a record expires
+@given(st.sampled_from(STATUSES), st.floats(0, 1e9), st.integers(-5, 10**9), st.booleans())
+def test_no_record_blocks_a_job_for_ever(status: str, age: float, failures: int, listed: bool) -> None:
+    verdict = judge(status, age=age, failures=failures, listed=lambda: listed)
+    if status in {"queued", "scheduled"} and listed:
+        assert verdict is Verdict.LEAVE  # it waits for its turn
     elif age >= max(LOST, LONGEST_PAUSE):
         assert verdict is not Verdict.LEAVE
 
 
 @given(st.floats(0, 1e9), st.integers(0, 10**9))
 def test_a_failed_job_pauses_before_it_is_enqueued_again(age: float, failures: int) -> None:
-    assert (judge("failed", age=age, failures=failures) is Verdict.LEAVE) == (age < pause(failures))
-    assert judge("started", age=min(age, LOST / 2), failures=failures) is Verdict.LEAVE
+    assert (judge("failed", age=age, failures=failures, listed=bool) is Verdict.LEAVE) == (age < pause(failures))
+    assert judge("started", age=min(age, LOST / 2), failures=failures, listed=bool) is Verdict.LEAVE
 
 
 @given(st.integers(-3, 10**9))
