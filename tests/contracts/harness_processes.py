@@ -26,6 +26,8 @@ from runtimes.harness.runner.worker import EXIT_WAIT
 from tests.waiting import until
 
 HARNESS = Path(harness.__file__).parent
+#: Seconds within which an answer comes: a component of WebAssembly is compiled for 25 s, on a busy machine for minutes.
+ANSWER = 240.0
 #: The server's own environment has the packages that the python format and the noop simulator need.
 SITE = sysconfig.get_paths()["purelib"]
 PYTHON = os.path.realpath(sys.executable)
@@ -119,7 +121,7 @@ class EvaluatorPair:
     def _receive(self) -> framed_socket.Message:
         """Receive a message, after answering questions for the model server's times and for how it ended."""
         while True:
-            message = self.evaluator.channel.receive(60)
+            message = self.evaluator.channel.receive(ANSWER)
             if isinstance(message, framed_socket.ServerTimesWanted):
                 times = self.model_servers[-1].process.times()
                 self.evaluator.channel.send({"type": "server_times", "times": times})

@@ -150,8 +150,9 @@ def test_a_server_computes_the_names_of_its_other_images(unpacked: Callable[[str
 def test_the_image_of_jobs_contains_prepared_simulators(unpacked: Callable[[str], Container]) -> None:
     code = """
 from pathlib import Path
-from runtimes import catalogue, environments
-print(*(environments.ready(spec, Path("/var/lib/windtunnel")) for spec in catalogue.simulators().values()))
+from runtimes import environments
+from runtimes.images import image_names
+print(*(environments.ready(spec, Path("/var/lib/windtunnel")) for spec in image_names.images()["jobs"].brings))
 """
     output = unpacked("jobs").python(code).split()
     assert len(output) == len(image_names.images()["jobs"].brings)
