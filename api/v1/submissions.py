@@ -49,6 +49,7 @@ class ModelCheckView(MethodView):
         "check_model",
         Success(schema=ModelChecksSchema, description="One check for each dataset; no simulation is kept."),
         body={"application/json": ModelCheckFields},
+        body_required=False,
         errors=CHECK_ERRORS,
     )
     def post(self, model: str) -> dict[str, Any]:
