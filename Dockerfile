@@ -10,7 +10,7 @@ FROM ${BASE} AS tools
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
-    binutils libatomic1 libexpat1 libgl1 libgomp1 libx11-6 libxext6 libxrender1 \
+    binutils g++ libatomic1 libexpat1 libgl1 libgomp1 libx11-6 libxext6 libxrender1 \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY pyproject.toml uv.lock ./

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.domain.near_names import near_names, suggestion
 from errors import UnknownRuntime
 from runtimes import formats
+from runtimes.compiled_code import CompiledCode
 from runtimes.environments import Environment
 from runtimes.harness.models.base import ModelFormat
 
@@ -87,8 +88,13 @@ def model_server(environment: str) -> Environment:
 
 @functools.cache
 def simulators() -> Mapping[str, Environment]:
-    """Return the environment of every simulator by name."""
-    return {path.stem: _environment(path) for path in sorted(SIMULATORS.glob("*.lock"))}
+    """Return the environment of every simulator by name, with the compiled code in its folder of the harness."""
+    return {path.stem: _simulator(path) for path in sorted(SIMULATORS.glob("*.lock"))}
+
+
+def _simulator(lock: Path) -> Environment:
+    sources = FOLDER / "harness" / "simulators" / lock.stem / "compiled"
+    return replace(_environment(lock), compiled=CompiledCode(sources) if sources.is_dir() else None)
 
 
 @functools.cache

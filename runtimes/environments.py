@@ -6,6 +6,7 @@ Installing runs no code of the packages (`--no-build`), and downloads are checke
 
 import fcntl
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -18,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uv
+
+from runtimes.compiled_code import CannotCompile, CompiledCode, find_compiler
+
+_log = logging.getLogger(__name__)
 
 #: Callback while an environment is prepared: a message, and the fraction done from 0 to 1 (None: unknown).
 Progress = Callable[[str, float | None], None]
@@ -65,15 +70,23 @@ def target() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The packages of a runtime's format or of a simulator. ``lock`` is the text of a requirements file with hashes."""
+    """The packages of a runtime's format or of a simulator. ``lock`` is the text of a requirements file with hashes.
+
+    ``compiled``: code that is built against the packages where there is a compiler; None if there is no such code.
+    """
 
     name: str
     lock: str
+    compiled: CompiledCode | None = None
 
     @property
     def digest(self) -> str:
-        """Content address: SHA-256 of the interpreter version, the machine architecture and the lock."""
-        return hashlib.sha256(f"{target()}\n{self.lock}".encode()).hexdigest()
+        """Content address: SHA-256 of the interpreter version, the machine architecture, the lock and the sources.
+
+        Not of whether the sources are built: results do not depend on that.
+        """
+        sources = "" if self.compiled is None else f"\n{self.compiled.digest}"
+        return hashlib.sha256(f"{target()}\n{self.lock}{sources}".encode()).hexdigest()
 
     @property
     def packages(self) -> int:
@@ -92,22 +105,44 @@ def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
 
     If it is killed, the next call removes its draft. Raises CannotPrepare with uv's output.
     """
-    if (site := ready(environment, root)) is not None:
+    if (site := ready(environment, root)) is not None and not _can_compile(environment, site, root):
         return site
     root.mkdir(parents=True, exist_ok=True)
     with open(root / f".{environment.digest}.lock", "w") as lock:
         _wait_for(lock.fileno(), environment.name, progress)
         if (site := ready(environment, root)) is not None:
+            if _can_compile(environment, site, root):
+                _compile(environment, site, progress)
             return site
         draft = root / f".{environment.digest}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         (draft / "lock.txt").write_text(environment.lock)
         _install(environment, draft, lock.fileno(), progress)
+        _compile(environment, draft / "site", progress)
         freeze(draft)
         draft.rename(root / environment.digest)
     progress("ready", 1.0)
     return root / environment.digest / "site"
+
+
+def _can_compile(environment: Environment, site: Path, root: Path) -> bool:
+    """Whether an environment lacks its compiled code although it can be built now: a compiler was installed later."""
+    code = environment.compiled
+    missing = code is not None and not code.is_built(site) and root in site.parents
+    return missing and find_compiler() is not None
+
+
+def _compile(environment: Environment, site: Path, progress: Progress) -> None:
+    """Build the environment's compiled code. Without it the environment works too, only slower."""
+    if environment.compiled is None:
+        return
+    progress(f"compiling {environment.compiled.output}", None)
+    try:
+        environment.compiled.build(site)
+    except CannotCompile as error:
+        _log.warning("environment %s: its compiled code is not built, so it runs slower: %s", environment.name, error)
+        progress(f"without compiled code, which makes it slower: {error}", None)
 
 
 def _wait_for(lock: int, name: str, progress: Progress) -> None:

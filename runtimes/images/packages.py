@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import uv
 
+from runtimes.compiled_code import CompiledCode
 from runtimes.images import libraries
 from runtimes.images.facts import Component, Facts, merged
 
@@ -69,8 +70,11 @@ UNNEEDED = (
 NEEDED = ("numpy/_core/tests/__init__.py", "numpy/_core/tests/_natype.py")
 
 
-def install(lock: str, root: Path, site: str, before: Sequence[Facts]) -> Facts:
-    """Install a lock's packages under ``root / site``, with libraries of this machine that earlier parts lack."""
+def install(lock: str, root: Path, site: str, before: Sequence[Facts], compiled: CompiledCode | None = None) -> Facts:
+    """Install a lock's packages under ``root / site``, with libraries of this machine that earlier parts lack.
+
+    ``compiled``: code to build against the packages. Unlike an installation, an image has to have it.
+    """
     target = root / site
     target.mkdir(parents=True)
     command = [uv.find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(target)]
@@ -78,6 +82,8 @@ def install(lock: str, root: Path, site: str, before: Sequence[Facts]) -> Facts:
     command += ["--no-config", "--quiet", "-r", "-"]
     subprocess.run(command, input=lock, text=True, check=True)
     prune(target)
+    if compiled is not None:
+        compiled.build(target)
     owners = _copy_libraries(root, target, set(merged(before).libraries))
     compile_all(target, root)
     components = (*debian(libraries.packages(owners.values())), *_distributions(target))

@@ -34,14 +34,16 @@ def install(image: Image, part: str, folder: Path) -> Facts:
         case "python":
             facts = interpreter.install(root)
         case "site":
-            facts = packages.install(lock(image), root, SITE, before)
+            compiled = image.environment.compiled if image.environment is not None else None
+            facts = packages.install(lock(image), root, SITE, before, compiled)
             if image.environment is None:  # the server: its jobs install the packages of models
                 _copy_installer(root)
         case "environments":
             facts = Facts()
             for environment in image.brings:
+                site = _site_of(environment.digest)
                 facts = facts.with_all(
-                    packages.install(environment.lock, root, _site_of(environment.digest), [*before, facts])
+                    packages.install(environment.lock, root, site, [*before, facts], environment.compiled)
                 )
         case _:
             facts = _code(image, root, before)

@@ -1,0 +1,102 @@
+"""Compiled code of a simulator: C++ that this machine's compiler builds against the libraries of an environment.
+
+It does in less time what Python modules beside it do too, so an environment without it works: there the modules run.
+`recipe.json` in the folder of its sources names what is built from what.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Compilers to look for; the first that there is builds. With each of them equal sources give equal results: arithmetic
+#: is neither reordered nor contracted.
+COMPILERS = ("g++", "c++", "clang++")
+OPTIONS = ("-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now")
+#: Seconds that a build may take.
+PATIENCE = 300
+
+
+class CannotCompile(Exception):
+    """There is no compiler, or it refused the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCode:
+    """C++ sources in a folder, with their recipe."""
+
+    folder: Path
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the names and contents of the files."""
+        return _digest(self.folder)
+
+    @property
+    def output(self) -> str:
+        """Name of the library that is built, in the folder of the environment's packages."""
+        return str(self._recipe()["output"])
+
+    def _recipe(self) -> dict[str, object]:
+        recipe: dict[str, object] = json.loads((self.folder / "recipe.json").read_text())
+        return recipe
+
+    def is_built(self, site: Path) -> bool:
+        """Return whether an environment has the library."""
+        return (site / self.output).exists()
+
+    def build(self, site: Path) -> None:
+        """Build the library in the folder of an environment's packages. Raise CannotCompile if that fails."""
+        compiler = find_compiler()
+        if compiler is None:
+            raise CannotCompile("there is no C++ compiler: install g++ and start again")
+        recipe = self._recipe()
+        libraries = [_one(site, str(pattern)) for pattern in _strings(recipe["libraries"])]
+        with tempfile.TemporaryDirectory(dir=site.parent) as draft:
+            built = Path(draft, self.output)
+            command = [compiler, *OPTIONS, str(self.folder / str(recipe["source"])), "-o", str(built)]
+            for library in libraries:
+                # By name and not by path, so that the environment can be anywhere.
+                command += [f"-L{library.parent}", f"-l:{library.name}"]
+                command += [f"-Wl,-rpath,$ORIGIN/{library.parent.relative_to(site)}"]
+            environ = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": draft}
+            try:
+                subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE)
+            except subprocess.CalledProcessError as error:
+                raise CannotCompile(error.stderr.strip()[-1000:]) from error
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise CannotCompile(str(error)) from error
+            built.chmod(0o444)
+            built.rename(site / self.output)
+
+
+@functools.cache
+def find_compiler() -> str | None:
+    """Return the path of this machine's C++ compiler; None if there is none."""
+    return next((path for name in COMPILERS if (path := shutil.which(name)) is not None), None)
+
+
+@functools.cache
+def _digest(folder: Path) -> str:
+    whole = hashlib.sha256(" ".join(OPTIONS).encode())
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        whole.update(f"{path.name} {len(content)}\n".encode() + content)
+    return whole.hexdigest()
+
+
+def _strings(value: object) -> list[str]:
+    assert isinstance(value, list)
+    return [str(item) for item in value]
+
+
+def _one(site: Path, pattern: str) -> Path:
+    found = sorted(site.glob(pattern))
+    if len(found) != 1:
+        raise CannotCompile(f"the environment has {len(found)} files {pattern}, and one is needed")
+    return found[0]
