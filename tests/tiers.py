@@ -13,6 +13,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
     },
+    "tests/simulators/test_compiled_step.py": {
+        "test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python": "two minutes of drives"
+    },
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_backups.py": {

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from runtimes.environments import Environment, prepare
+from runtimes import catalogue
+from runtimes.environments import prepare
 from runtimes.harness.simulators.base import Scenario
 from tests.cached import ENVIRONMENTS
 
@@ -28,8 +29,7 @@ SPECS: list[dict[str, Any]] = [json.loads(line) for line in (DATASET / "scenario
 @cache
 def site() -> Path:
     """Return the site folder of SUMO's environment, which is prepared from the lock if necessary."""
-    lock = (ROOT / "runtimes/simulators/sumo.lock").read_text()
-    return prepare(Environment("sumo", lock), ENVIRONMENTS, lambda message, part: None)
+    return prepare(catalogue.simulators()["sumo"], ENVIRONMENTS, lambda message, part: None)
 
 
 @cache

@@ -19,8 +19,9 @@ PENALTY_PEDESTRIAN, PENALTY_VEHICLE, PENALTY_RED, PENALTY_UNFINISHED = 1.0, 0.7,
 def rss_distance(speed: float, lead_speed: float) -> float:
     """Return the safe gap to a leader in metres (Shalev-Shwartz et al., arXiv 1708.06374, Definition 1)."""
     reached = speed + RSS_RHO * RSS_ACCEL
-    gap = speed * RSS_RHO + RSS_ACCEL * RSS_RHO**2 / 2
-    return max(0.0, gap + reached**2 / (2 * RSS_BRAKE) - lead_speed**2 / (2 * RSS_BRAKE_LEAD))
+    gap = speed * RSS_RHO + RSS_ACCEL * (RSS_RHO * RSS_RHO) / 2
+    # Products, not powers: they are rounded alike by every compiler and C library.
+    return max(0.0, gap + reached * reached / (2 * RSS_BRAKE) - lead_speed * lead_speed / (2 * RSS_BRAKE_LEAD))
 
 
 @dataclass(slots=True)

@@ -1,10 +1,9 @@
 """Scripted event: base class. Events are triggered by distance, not by time, so that every model meets them."""
 
 from dataclasses import dataclass
-from math import inf
+from typing import Protocol
 
 from .conflicts import ConflictMap
-from .engine import EGO, sumo
 from .traffic import Traffic
 
 ACTOR = "actor"
@@ -14,16 +13,35 @@ ALL_CHECKS, NO_CHECKS = 31, 32
 NO_LANE_CHANGES, DEFAULT_LANE_CHANGES = 0, 1621
 
 
-@dataclass(slots=True)
-class Ego:
-    """The ego's state as events see it. One instance is reused: a new one per step would cost more than the events."""
+class Ego(Protocol):
+    """The ego's state as events see it."""
 
-    lane: str
-    position: float
-    speed: float
-    driven: float
-    now: float
-    light: str = ""
+    @property
+    def lane(self) -> str:
+        """Id of the ego's lane."""
+
+    @property
+    def position(self) -> float:
+        """Metres of the ego's front on its lane."""
+
+    @property
+    def speed(self) -> float:
+        """The ego's speed in m/s."""
+
+    @property
+    def driven(self) -> float:
+        """Metres that the ego has driven."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the scenario's start."""
+
+    @property
+    def light(self) -> str:
+        """State of the next junction's light, or ""."""
+
+    def gap(self) -> float:
+        """Return the metres from the ego's front to the actor's rear along the route; infinity if it is not ahead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,14 +84,3 @@ class ScriptedEvent:
     def _ahead(self, metres: float) -> tuple[int, float]:
         """Return the index of the route's edge, and the position on it, ``metres`` ahead of the ego's start."""
         return self.street.place(self.plan.route, self.plan.position + metres)
-
-    def _gap(self) -> float:
-        """Return the metres from the ego's front to the actor's rear along the route; infinity if it is not ahead."""
-        vehicle = sumo.vehicle
-        road = vehicle.getRoadID(ACTOR)
-        edge = road if not road.startswith(":") else self.traffic.routes[ACTOR][vehicle.getRouteIndex(ACTOR)]
-        position = (
-            vehicle.getLanePosition(ACTOR) if edge == road else self.street.lanes[self.street.edges[edge][0]].length
-        )
-        distance = vehicle.getDrivingDistance(EGO, edge, position)
-        return inf if distance < -1e6 else distance - vehicle.getLength(ACTOR)

@@ -33,7 +33,7 @@ class LeadBrake(ScriptedEvent):
         if self.done or self.arrived:
             return
         if not self.triggered:
-            gap = self._gap()
+            gap = ego.gap()
             if ego.driven >= self.plan.trigger and 10.0 <= gap <= 40.0 and vehicle.getSpeed(ACTOR) > 2.0:
                 self.triggered = True
                 vehicle.setSpeedMode(ACTOR, NO_CHECKS)
@@ -79,7 +79,7 @@ class StandingCar(ScriptedEvent):
 
     def step(self, ego: Ego) -> None:
         """Record that the ego approaches; release the car after its standstill."""
-        if not self.triggered and not self.arrived and self._gap() <= self.MEETING_GAP:
+        if not self.triggered and not self.arrived and ego.gap() <= self.MEETING_GAP:
             self.triggered = True
             self.until = ego.now + self.STANDSTILL if self.STANDSTILL is not None else inf
         if self.STANDSTILL is not None and ego.now >= min(self.until, self.STANDSTILL + 10.0) and not self.arrived:
@@ -108,7 +108,7 @@ class SlowTruck(ScriptedEvent):
 
     def step(self, ego: Ego) -> None:
         """Record that the ego has caught up with the truck."""
-        if not self.triggered and not self.arrived and self._gap() < 40.0:
+        if not self.triggered and not self.arrived and ego.gap() < 40.0:
             self.triggered = True
 
 
@@ -149,7 +149,7 @@ class CutIn(ScriptedEvent):
                 vehicle.setLaneChangeMode(ACTOR, DEFAULT_LANE_CHANGES)
                 self.done = True
             return
-        gap = self._gap()
+        gap = ego.gap()
         road, ego_lane = vehicle.getRoadID(ACTOR), self.street.lanes[ego.lane]
         vehicle.setSpeed(ACTOR, max(1.0, ego.speed + 0.5 * (self.AHEAD - gap)) if gap < 200.0 else -1)
         close = self.AHEAD - 3.0 <= gap <= self.AHEAD + 6.0
