@@ -1,10 +1,11 @@
-"""car_street on the platform, fully sandboxed, against a plain loop over libsumo that calls the same model."""
+"""car_street on the platform, fully sandboxed, against loops over libsumo in one process, and SUMO alone."""
 
 import json
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,28 @@ LOOP = (
 )
 
 
-def plain_loop(repeat: int, model: Path = IDM) -> dict[str, Any]:
+#: Loops without the platform, from the least work to the most, each with its arguments.
+LOOPS: dict[str, list[str]] = {
+    "SUMO alone: the same traffic for as many steps": ["--loop", "sumo"],
+    "leanest loop: one constant action, no observation": ["--loop", "lean"],
+    "plain loop: the model as a function": [],
+    "plain loop, with an echo by another process at each step": ["echo"],
+    "plain loop, without the compiled step": ["--plain"],
+}
+SUMO_ALONE, LEAN, BARE, ECHOED, _ = LOOPS
+
+
+def loop(name: str, repeat: int, steps: Path) -> dict[str, Any]:
     """Run without the platform, in the simulator's environment; the time to load libraries is excluded.
 
+    ``steps``: file with the scenarios' lengths, which the plain loop writes and loops without a model read.
     With the niceness of sandboxed evaluators: otherwise a busy machine would favour the loop.
     """
     site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
+    arguments = [argument for argument in LOOPS[name] if argument != "echo"]
     command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
-    command += [str(DATASET), str(model), "--scenarios", str(SCENARIOS * repeat)]
+    command += [str(DATASET), str(ECHO_MODEL if name == ECHOED else IDM), "--scenarios", str(SCENARIOS * repeat)]
+    command += arguments + (["--lines", str(steps)] if name == BARE else ["--steps", str(steps)])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     finished = subprocess.run(command, capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -56,7 +71,7 @@ def through_platform(platform: PlatformProcess, workers: int, repeat: int) -> di
     submission = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": workers}
     id = client.submit(submission)["id"]
     with metered(platform.process.pid) as processor_seconds:
-        all_done = client.until(id, all_done=True, every=0.1)
+        all_done = client.until(id, all_done=True, every=0.25)
         seconds = time.perf_counter() - began
         client.until(id)
     simulation = client.get(f"/v1/simulations/{id}")
@@ -72,33 +87,40 @@ def through_platform(platform: PlatformProcess, workers: int, repeat: int) -> di
 
 
 def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
-    """Measure loop and platform alternately, so that a slow minute of the machine affects both."""
-    loop_runs: list[dict[str, Any]] = []
-    echo_ratios: list[float] = []
+    """Measure loops and platform alternately, so that a slow minute of the machine affects all of them."""
+    loops: dict[str, list[dict[str, Any]]] = {name: [] for name in LOOPS}
     platform_runs: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}
-    with running_platform(workers=str(max(WORKERS))) as platform:
+    with running_platform(workers=str(max(WORKERS))) as platform, tempfile.TemporaryDirectory() as folder:
+        steps = Path(folder, "steps.ndjson")
+        loop(BARE, repeat, steps)
         through_platform(platform, max(WORKERS), 1)
         for _ in range(runs):
+            for name, runs_of_loop in loops.items():
+                runs_of_loop.append(loop(name, repeat, steps))
+                print(f"{name}: {runs_of_loop[-1]['rate']:.1f} episodes/s", flush=True)
             for workers in WORKERS:
-                loop_run, platform_run = plain_loop(repeat), through_platform(platform, workers, repeat)
-                loop_runs.append(loop_run)
-                platform_runs[workers].append(platform_run | {"ratio": platform_run["rate"] / loop_run["rate"]})
-                if workers == min(WORKERS):
-                    echo_ratios.append(plain_loop(repeat, ECHO_MODEL)["rate"] / loop_run["rate"])
-                rates = f"{platform_run['rate']:.1f} against {loop_run['rate']:.1f} episodes/s"
-                print(f"workers {workers}: {rates}", flush=True)
+                platform_runs[workers].append(through_platform(platform, workers, repeat))
+                print(f"platform, workers {workers}: {platform_runs[workers][-1]['rate']:.1f} episodes/s", flush=True)
     return {
         "scenarios": SCENARIOS,
         "repeat": repeat,
         "model": MODEL,
-        "simulated": {"bare": loop_runs[-1]["simulated"], "platform": platform_runs[1][-1]["simulated"]},
-        "bare": spread(run["rate"] for run in loop_runs),
-        "echoed": spread(echo_ratios),
-        "bare_cpu": {"all in one process": statistics.median(run["cpu"] for run in loop_runs)},
+        "simulated": {"bare": loops[BARE][-1]["simulated"], "platform": platform_runs[1][-1]["simulated"]},
+        "loops": {
+            name: {
+                "rate": spread(run["rate"] for run in runs_of_loop),
+                "cpu": statistics.median(run["cpu"] for run in runs_of_loop),
+                # of the platform's run with one worker in the same round
+                "ratio": spread(
+                    of_platform["rate"] / run["rate"]
+                    for run, of_platform in zip(runs_of_loop, platform_runs[1], strict=True)
+                ),
+            }
+            for name, runs_of_loop in loops.items()
+        },
         "platform": {
             str(workers): {
                 "rate": spread(run["rate"] for run in runs_of_workers),
-                "ratio": spread(run["ratio"] for run in runs_of_workers),
                 "cpu": runs_of_workers[-1]["cpu"],
             }
             for workers, runs_of_workers in platform_runs.items()

@@ -1,6 +1,9 @@
 """Standalone SUMO runs without the platform: one process, one loop, direct calls of the model; a benchmark's baseline.
 
 python -m runtimes.harness.simulators.sumo.standalone DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
+
+`--loop lean` and `--loop sumo` ask no model; they take as many steps as the run whose lines `--steps FILE` has.
+`lean`: same traffic, one constant action, no observation. `sumo`: same traffic, SUMO drives the ego.
 """
 
 import argparse
@@ -17,6 +20,9 @@ from typing import Any
 import numpy as np
 
 from ..base import Metric, Scenario
+from .clock import DT
+from .engine import EGO, sumo
+from .event import ALL_CHECKS, DEFAULT_LANE_CHANGES
 from .simulator import SumoSimulator
 
 
@@ -49,6 +55,22 @@ def run(simulator: SumoSimulator, model: Any, scenario: Scenario) -> dict[str, M
     return simulator.outcome(None)
 
 
+def run_without_observation(simulator: SumoSimulator, scenario: Scenario, steps: int, *, steer: bool) -> None:
+    """Run a scenario's traffic for so many steps, in which the ego keeps its speed (``steer``) or is SUMO's."""
+    simulator.reset(scenario)
+    vehicle, advance, present = sumo.vehicle, sumo.simulationStep, True
+    speed = vehicle.getSpeed(EGO)
+    if not steer:
+        vehicle.setSpeedMode(EGO, ALL_CHECKS)
+        vehicle.setLaneChangeMode(EGO, DEFAULT_LANE_CHANGES)
+    for _ in range(steps):
+        if steer and present:
+            vehicle.setSpeed(EGO, speed)
+        advance()
+        if steer:
+            present = present and EGO not in sumo.simulation.getArrivedIDList()
+
+
 def summary(results: list[dict[str, Metric]], seconds: float) -> dict[str, Any]:
     """Return counts, throughput and mean metrics, which the benchmark prints."""
 
@@ -76,11 +98,24 @@ def main() -> None:
     parser.add_argument("--scenarios", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lane-guard", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="do not use the compiled step")
+    parser.add_argument("--loop", choices=("model", "lean", "sumo"), default="model")
+    parser.add_argument("--steps", type=Path, default=None, help="lines of a run before, for --loop lean and sumo")
     parser.add_argument("--lines", type=Path, default=None, help="write one result per line to this file")
     options = parser.parse_args()
-    simulator = SumoSimulator(options.dataset, json.loads((options.dataset / "dataset.json").read_text()))
+    definition = json.loads((options.dataset / "dataset.json").read_text())
+    simulator = SumoSimulator(options.dataset, definition, compiled=not options.plain)
     model = runpy.run_path(str(options.model))["Model"]()
     plan = list(scenarios(options.dataset, options.scenarios, options.seed, {"lane_guard": options.lane_guard}))
+    if options.loop != "model":
+        lengths = [round(json.loads(line)["seconds"] / DT) for line in options.steps.read_text().splitlines()]
+        started = perf_counter()
+        for scenario, steps in zip(plan, lengths, strict=True):
+            run_without_observation(simulator, scenario, steps, steer=options.loop == "lean")
+        seconds = perf_counter() - started
+        counts = {"episodes": len(plan), "seconds": round(seconds, 3), "steps": sum(lengths)}
+        print(json.dumps(counts | {"episodes_per_second": round(len(plan) / seconds, 2)}))
+        return
     started = perf_counter()
     results = [run(simulator, model, scenario) for scenario in plan]
     seconds = perf_counter() - started
