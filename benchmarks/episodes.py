@@ -1,0 +1,178 @@
+"""Episodes beside what people would use instead: same policy, processors and seeds, in one run.
+
+cartpole and highway: Gymnasium's vector environments, stable-baselines3's evaluate_policy, Ray tasks. car_street: a
+script of a hundred lines over libsumo with multiprocessing. None of them sandboxes the policy or stores results.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peer_systems
+from benchmarks.figures import spread
+from benchmarks.platform_client import PlatformClient
+from benchmarks.platform_process import ENVIRONMENTS, running_platform
+from benchmarks.results import aim, spanned, table
+from runtimes.catalogue import simulators
+from runtimes.environments import Environment, prepare
+
+WORKERS = len(os.sched_getaffinity(0))
+RUNS = 3
+BASELINES = Path("runtimes/baselines").resolve()
+CATALOGUE = Path("datasets/catalogue").resolve()
+#: Datasets of Gymnasium: scenarios and repeats of the submission. The scenarios of one have equal options.
+GYMNASIUM: dict[str, dict[str, Any]] = {
+    "cartpole": {"scenarios": {"range": [0, 100]}, "repeat": 10},
+    "highway": {"scenarios": {"range": [0, 4]}, "repeat": 16},
+}
+#: Name, script, further arguments, and the list of the script's packages.
+PEERS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("Gymnasium SyncVectorEnv, one process", "vector_env", ("sync",), peer_systems.SYSTEMS),
+    ("Gymnasium AsyncVectorEnv", "vector_env", ("async",), peer_systems.SYSTEMS),
+    ("Stable-Baselines3 evaluate_policy, SubprocVecEnv", "evaluate_policy", (), peer_systems.TRAINING),
+    ("Ray tasks", "ray_episodes", (), peer_systems.SYSTEMS),
+)
+#: Scenarios of car_street, each once.
+STREETS = 288
+Figures = dict[str, Any]
+
+
+def site(environment: Environment) -> str:
+    """Return the folder of an environment's packages."""
+    return str(prepare(environment, ENVIRONMENTS.resolve(), lambda *_: None))
+
+
+def simulate(client: PlatformClient, submission: dict[str, Any]) -> tuple[float, list[dict[str, Any]]]:
+    """Run a simulation; return the seconds from the POST to the last durable result, and the results by task."""
+    began = time.perf_counter()
+    id = client.submit({"runtime": "python", "workers": WORKERS, **submission})["id"]
+    client.until(id, all_done=True, every=0.05)
+    seconds = time.perf_counter() - began
+    client.until(id)
+    lines = client.open("GET", f"/v1/simulations/{id}/results").read().splitlines()
+    return seconds, [json.loads(line) for line in lines]
+
+
+def peer(script: str, arguments: tuple[str, ...], task: Path, packages: str) -> dict[str, Any]:
+    """Run a peer's script with the packages of a list, and those of the Gymnasium simulator."""
+    environ = {"PATH": os.defpath, "HOME": os.environ.get("HOME", "/"), "PYTHONWARNINGS": "ignore"}
+    environ |= {
+        "PYTHONPATH": os.pathsep.join([str(Path.cwd()), site(simulators()["gymnasium"])]),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    python = str(peer_systems.install(packages))
+    command = ["nice", "-n", peer_systems.NICE, python, "-m", f"benchmarks.peers.{script}", str(task), *arguments]
+    finished = subprocess.run(command, env=environ, capture_output=True, timeout=300)
+    if finished.returncode:
+        raise RuntimeError(f"{script}: {finished.stderr.decode(errors='replace')[-2000:]}")
+    output: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return output
+
+
+def compare(client: PlatformClient, dataset: str, folder: Path, runs: int) -> Figures:
+    """Measure a dataset of Gymnasium; raise RuntimeError if a peer's returns are not those of the platform."""
+    definition = json.loads((CATALOGUE / dataset / "dataset.json").read_text())
+    submission = {"dataset": dataset, **GYMNASIUM[dataset]}
+    specs = (CATALOGUE / dataset / "scenarios.ndjson") if definition["scenarios"] else None
+    options = json.loads(specs.read_text().splitlines()[0])["options"] if specs else None
+    simulate(client, submission)
+    platform: list[float] = []
+    rates: dict[str, list[float]] = {name: [] for name, *_ in PEERS}
+    versions: dict[str, str] = {}
+    for _ in range(runs):
+        time.sleep(3)  # the next warm runner starts
+        seconds, results = simulate(client, submission)
+        platform.append(len(results) / seconds)
+        task = folder / f"{dataset}.json"
+        model = str(BASELINES / dataset / f"{dataset}.py")
+        seeds = [result["scenario"]["seed"] for result in results]
+        document = {name: definition.get(name) for name in ("env", "kwargs", "package")}
+        task.write_text(json.dumps(document | {"model": model, "seeds": seeds, "options": options}))
+        for name, script, arguments, packages in PEERS:
+            output = peer(script, arguments, task, packages)
+            versions[name] = output["version"]
+            for result, of_peer in zip(results, output["returns"], strict=True):
+                if abs(result["metrics"]["return"] - of_peer) > 1e-3:
+                    raise RuntimeError(f"{name}: task {result['task']} has another return: {of_peer}")
+            rates[name].append(output["rate"])
+        print(
+            dataset, f"{platform[-1]:.1f}", {name: round(of_peer[-1], 1) for name, of_peer in rates.items()}, flush=True
+        )
+    steps = statistics.mean(result["metrics"]["length"] for result in results)
+    return {
+        "platform": spread(platform),
+        "peers": _peers(platform, rates, versions),
+        "unit": "episodes/s",
+        "steps": steps,
+    }
+
+
+def _peers(platform: list[float], rates: dict[str, list[float]], versions: dict[str, str]) -> Figures:
+    return {
+        name: {
+            "version": versions[name],
+            "rate": spread(of_peer),
+            "ratio": spread(ours / theirs for ours, theirs in zip(platform, of_peer, strict=True)),
+        }
+        for name, of_peer in rates.items()
+    }
+
+
+def compare_streets(client: PlatformClient, runs: int) -> Figures:
+    """Measure car_street against the script; drives are not of equal length, so in simulated time."""
+    name = "libsumo and multiprocessing, a script of 100 lines"
+    submission = {"dataset": "car_street", "model": "idm", "scenarios": {"range": [0, STREETS]}}
+    simulate(client, submission)
+    platform: list[float] = []
+    rates: dict[str, list[float]] = {name: []}
+    for _ in range(runs):
+        time.sleep(3)
+        seconds, results = simulate(client, submission)
+        platform.append(sum(result["metrics"]["seconds"] for result in results) / seconds)
+        environ = {"PATH": os.defpath, "PYTHONPATH": site(simulators()["sumo"])}
+        command = ["nice", "-n", peer_systems.NICE, sys.executable, "benchmarks/peers/libsumo_script.py"]
+        command += [str(CATALOGUE / "car_street"), str(WORKERS)]
+        finished = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=600)
+        rates[name].append(json.loads(finished.stdout.splitlines()[-1])["rate"])
+        print(f"car_street {platform[-1]:.0f} {rates[name][-1]:.0f} simulated seconds per second", flush=True)
+    unit = "simulated seconds per second"
+    return {"platform": spread(platform), "peers": _peers(platform, rates, {name: "libsumo 1.28.0"}), "unit": unit}
+
+
+def measure(runs: int = RUNS) -> Figures:
+    """Measure each dataset; the platform and its peers alternate."""
+    with running_platform(workers=str(WORKERS)) as platform, tempfile.TemporaryDirectory() as folder:
+        client = platform.connect()
+        datasets = {dataset: compare(client, dataset, Path(folder), runs) for dataset in GYMNASIUM}
+        return {"workers": WORKERS, "datasets": datasets | {"car_street": compare_streets(client, runs)}}
+
+
+def section(figures: Figures) -> str:
+    """Return the section of RESULTS.md."""
+    rows = []
+    for dataset, of_dataset in figures["datasets"].items():
+        rows.append([dataset, "**Windtunnel**", spanned(of_dataset["platform"]), "1", of_dataset["unit"]])
+        for name, of_peer in of_dataset["peers"].items():
+            rate, ratio = spanned(of_peer["rate"]), spanned(of_peer["ratio"], lambda x: f"{x:.2f}")
+            rows.append(["", f"{name} ({of_peer['version']})", rate, ratio, ""])
+    worst = min(
+        of_peer["ratio"]["median"] for each in figures["datasets"].values() for of_peer in each["peers"].values()
+    )
+    return "\n\n".join(
+        [
+            f"The same baseline policy on {figures['workers']} processors, with the seeds of the platform's tasks; the "
+            "returns of `cartpole` and `highway` are compared and equal. Platform: from the POST to the last durable "
+            "result, each episode with a process of its own for the model, sandboxed, with a deadline per action. "
+            "Peers: after a warm-up, in memory, nothing isolated. *Ratio*: the platform's rate to the peer's, of the "
+            "same round.",
+            table(["dataset", "", "rate", "ratio", "in"], rows),
+            aim("as fast as each of them", worst >= 1.0),
+        ]
+    )
