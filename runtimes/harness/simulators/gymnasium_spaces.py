@@ -48,17 +48,22 @@ class ActionApplier:
 
     def __init__(self, interface: Interface, space: Any) -> None:
         self._interface = interface.action
-        self._space = space
         self._low = np.array([-np.inf if low is None else low for low in interface.action.low])
         self._high = np.array([np.inf if high is None else high for high in interface.action.high])
+        #: The first action, and the bounds, of a Discrete space, whose one number needs no arrays; None for a Box.
+        self._discrete: tuple[int, float, float] | None = None
+        if isinstance(space, spaces.Discrete):
+            self._discrete = (int(space.start), float(self._low[0]), float(self._high[0]))
 
     def __call__(self, action: NDArray[Any]) -> tuple[Any, NDArray[Any], bool]:
         """Return the environment's action, the action within its bounds as a flat array, and whether it was clipped."""
         flat = action.reshape(-1)
+        if self._discrete is not None:
+            start, low, high = self._discrete
+            value = flat.item(0)
+            within = low if value < low else high if value > high else value
+            clipped = flat if within == value else np.array([within])
+            return start + math.floor(within + 0.5), clipped, within != value
         clipped = np.clip(flat, self._low, self._high)
-        applied: Any
-        if isinstance(self._space, spaces.Discrete):
-            applied = int(self._space.start) + math.floor(float(clipped[0]) + 0.5)
-        else:
-            applied = clipped.reshape(self._interface.shape).astype(self._interface.dtype)
+        applied = clipped.reshape(self._interface.shape).astype(self._interface.dtype)
         return applied, clipped, bool((clipped != flat).any())
