@@ -17,6 +17,7 @@ from benchmarks import (
     latency,
     long_queue,
     model_formats,
+    plots,
     ratios,
     registering,
     results,
@@ -64,10 +65,11 @@ BENCHMARKS = (
 
 
 def main(names: list[str]) -> int:
-    """Run the named benchmarks; `results` alone only rewrites the page."""
+    """Run the named benchmarks; `results` alone only rewrites the page, and `plots` only draws the plots."""
     all_names = {benchmark.name for benchmark in BENCHMARKS}
-    if unknown := sorted(set(names) - all_names - {"results"}):
-        print(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(all_names))} and results", file=sys.stderr)
+    if unknown := sorted(set(names) - all_names - {"results", "plots"}):
+        known = ", ".join(sorted(all_names | {"results", "plots"}))
+        print(f"unknown: {', '.join(unknown)}; known are {known}", file=sys.stderr)
         return 2
     for benchmark in BENCHMARKS:
         if benchmark.name in names or (not names and not benchmark.apart):
@@ -78,6 +80,8 @@ def main(names: list[str]) -> int:
             ratios.record(benchmark.name, figures, machine())
         results.write((benchmark.name, benchmark.title, benchmark.section) for benchmark in BENCHMARKS)
     print(f"written: {results.PAGE}")
+    if not names or "plots" in names:
+        plots.draw()
     return 0
 
 
