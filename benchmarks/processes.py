@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+#: Name of processes that fork others (runtimes/harness/runner/fork_server.py).
+FORK_SERVER = "fork_server"
 #: Patterns of command lines by component; the first match counts.
 COMPONENTS = (
+    ("runner", r'fork_server.*"module": "runner"'),
+    ("evaluator", r'fork_server.*"module": "evaluator"'),
+    ("model server", r'fork_server.*"module": "model_server"'),
     ("api", r"server\x00api|app:create_api"),
     ("runner-api", r"server\x00runner-api|app:create_runner_api"),
     ("dispatch", r"server\x00dispatch"),
@@ -74,21 +79,34 @@ def total(components: dict[str, dict[str, float]]) -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds a process has used."""
+    """Return the processor seconds a process has used; those of a fork server with those of what it has reaped."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    reaped = int(fields[13]) + int(fields[14]) if name_of(pid) == FORK_SERVER else 0
+    return (int(fields[11]) + int(fields[12]) + reaped) / os.sysconf("SC_CLK_TCK")
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 @contextmanager
 def metered(root: int) -> Iterator[dict[str, float]]:
-    """Count processor seconds by component while the block runs; a process that ends counts with its last sample."""
+    """Count processor seconds by component while the block runs; a process that ends counts with its last sample.
+
+    What a fork server has reaped counts for it: most of these processes live shorter than the time between samples.
+    """
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}
+    forked: set[int] = set()
 
     def sample() -> None:
         for pid in tree(root):
             try:
                 seconds, name = processor_seconds(pid), component_of(pid)
+                command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+                if FORK_SERVER in command and name_of(pid) != FORK_SERVER:
+                    forked.add(pid)
             except OSError:
                 continue  # the process has ended
             previous = last.get(pid)
@@ -111,5 +129,8 @@ def metered(root: int) -> Iterator[dict[str, float]]:
         stopped.set()
         sampler.join()
         sample()
+        living = set(tree(root))
         for pid, (name, seconds) in last.items():
+            if pid in forked - living:
+                continue  # its fork server has reaped it
             spent[name] = spent.get(name, 0.0) + seconds - first.get(pid, 0.0)

@@ -95,24 +95,53 @@ def latency(figures: Figures) -> str:
     """Return the section: latency of first results."""
     rows = []
     for name, kind in figures["kinds"].items():
-        for key, title in (("first", "first result"), ("whole", "last result"), ("back_to_back", "first, no pause")):
-            cells = [milliseconds(kind[key][share]) for share in ("p50", "p90", "p99", "max")]
-            rows.append([f"{name}: {title}", *cells, str(kind[key]["runs"])])
+        for key, title in (("first", "first result"), ("whole", "last result")):
+            rows.append(latency_row(f"{name}: {title}", kind[key]))
     job = figures["ray_job"]
-    cells = [milliseconds(job[share]) for share in ("p50", "p90", "p99", "max")]
-    rows.append([f"an empty job through Ray's job API ({job['version']})", *cells, str(job["runs"])])
+    rows.append(latency_row(f"an empty job through Ray's job API ({job['version']})", job))
     firsts = [kind["first"] for kind in figures["kinds"].values()]
     met = max(first["p50"] for first in firsts) < 0.1 and max(first["p99"] for first in firsts) < 0.3
     return "\n\n".join(
         [
             "One POST with `Accept: application/x-ndjson` on a keep-alive connection, from sending it to the first "
             f"line of results. Between the end of a simulation and the next POST is a pause of {figures['pause']} s, "
-            "in which the next warm runner starts; *no pause* posts again at once, so that most POSTs wait for "
-            "processes.",
+            "in which the next warm runner starts.",
             table(["", "p50", "p90", "p99", "max", "posts"], rows),
             aim("p50 under 100 ms, p99 under 300 ms", met),
+            *(rushes(figures["rushes"]) if "rushes" in figures else ()),
         ]
     )
+
+
+def rushes(figures: Figures) -> list[str]:
+    """Return the paragraphs on first results without a pause."""
+    kinds = figures["kinds"]
+    titles = {"row": f"{figures['row']} in a row", "at_once": f"{figures['callers']} callers at once"}
+    rows = [
+        [*latency_row(f"{name}: {title}", kind[key]["first"]), number(kind[key]["rate"])]
+        for name, kind in kinds.items()
+        for key, title in titles.items()
+    ]
+    firsts = [next(iter(kinds.values()))[key]["first"] for key in titles]
+    met = max(first["p50"] for first in firsts) < 0.12 and max(first["p99"] for first in firsts) < 0.4
+    memory = "; ".join(
+        f"{name}: {kind['mib']:.0f} MiB, {kind['mib_afterwards']:.0f} a minute later" for name, kind in kinds.items()
+    )
+    costs = processor_time([kind["at_once"]["cpu"] for kind in kinds.values()], 1e3)
+    return [
+        f"A rush: a caller posts again as soon as its simulation has ended, {figures['each']} times for each of "
+        "several callers. *Per second*: whole simulations.",
+        table(["", "p50", "p90", "p99", "max", "posts", "per second"], rows),
+        aim("p50 under 120 ms, p99 under 400 ms for no-op tasks, in a row and at once", met),
+        f"Processor time per whole simulation with {figures['callers']} callers at once:",
+        table(["milliseconds", *kinds], costs),
+        f"Memory of the whole platform right after the rush: {memory}.",
+    ]
+
+
+def latency_row(name: str, values: Figures) -> list[str]:
+    """Return a row with the percentiles of a latency."""
+    return [name, *(milliseconds(values[share]) for share in ("p50", "p90", "p99", "max")), str(values["runs"])]
 
 
 def driving(figures: Figures) -> str:

@@ -150,8 +150,12 @@ class Settings:
     lease_ttl: timedelta = timedelta(seconds=10)
     #: Seconds between two polls of the dispatcher when no notification arrives.
     dispatch_interval: timedelta = timedelta(seconds=1)
-    #: Number of kinds of warm runner that have a spare warm runner, most recently used kinds first.
+    #: Number of kinds of warm runner that have a spare warm runner, most recently used kinds first; more than one of a
+    #: kind in a rush.
     warm_runners: int = 2
+    #: Most bytes of memory of all warm runners that wait, and of what they are forked from. Fewer are kept while the
+    #: machine, or its control group, is short of memory.
+    warm_memory: int = 512 << 20
     #: Level of the JSON logs under ``home/logs``.
     log_level: str = "INFO"
 

@@ -223,7 +223,8 @@ def agent(settings: Settings) -> int:
     from datasets.catalogue import datasets
     from datasets.nodecache.model_files import ModelFiles
     from runtimes.harness import sandbox
-    from workers.node_agent import Agent, WarmRunnerOptions
+    from workers.node_agent import Agent
+    from workers.warm_runner_pool import WarmRunnerOptions
     from workers.warm_runners import WarmKind
 
     level = sandbox.level() if settings.sandbox == "auto" else None
@@ -244,7 +245,7 @@ def agent(settings: Settings) -> int:
             cores=settings.max_workers,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
-            warm=WarmRunnerOptions(kinds=settings.warm_runners, initial=initial),
+            warm=WarmRunnerOptions(kinds=settings.warm_runners, memory=settings.warm_memory, initial=initial),
         ).serve(stop)
 
     asyncio.run(serve())

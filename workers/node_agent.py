@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from core.domain.launches import LaunchStatus, Phase
+from core.domain.launches import LaunchStatus, Note, Phase
 from datasets.nodecache.model_files import ModelFiles, StoredModel
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from runtimes import formats
-from runtimes.harness.runner import model_folder
-from workers.warm_runners import PreparedFolders, WarmKind, WarmRunner, worker_spec_for
+from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
+from workers.warm_runners import WarmKind, WarmRunner
 
 logger = logging.getLogger(__name__)
 
@@ -38,24 +38,7 @@ KEPT, KEPT_FOR = 50, 3600.0
 MAX_REQUEST, LOG_CHUNK = 1 << 20, 64 << 10
 #: Properties of a launch that decide which warm runner can take it.
 WARM_FIELDS = tuple(field.name for field in fields(WarmKind))
-#: Kinds that are remembered.
-MAX_RECENT_KINDS = 10
 _CREDENTIALS = struct.Struct("3i")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WarmRunnerOptions:
-    """Options of a node agent's warm runners. ``kinds``: how many kinds are kept warm, the most recent ones.
-
-    ``initial``: the kind to keep warm if none has been used yet. ``refill``: seconds from a launch's start until the
-    next warm runner is started, so that the launch gets the processors first. ``check``: seconds between two checks for
-    missing warm runners, since an environment may have become ready.
-    """
-
-    kinds: int = 1
-    initial: WarmKind | None = None
-    refill: float = 0.5
-    check: float = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +48,7 @@ class RunningLaunch:
     workers: int
     folder: Path
     warm_runner: WarmRunner | None = None
+    notes: tuple[Note, ...] = ()
     cores: tuple[int, ...] = ()
 
 
@@ -84,32 +68,27 @@ class Agent:
     ) -> None:
         self._launches = home / "launches"
         self._models = models
-        self._model_folders = home / "cache" / "model_folders"
-        self._prepared = PreparedFolders.below(home)
         self._run = home / "run"
         self._cores = cores
-        self._sandbox = sandbox
         self._refusal = refusal
-        self._options = warm
         self._fetch_timeout = fetch_timeout
         self._running: dict[str, RunningLaunch] = {}
-        self._warm: dict[WarmKind, WarmRunner] = {}
-        self._started = 0  # runners so far
-        self._recent = self._load_recent()
-        self._refill_at = 0.0
-        self._failures = 0  # consecutive warm runners that ended unused
-        self._changed = asyncio.Event()
-        self._stopping = False
+        self._pool = WarmRunnerPool(
+            home=home,
+            cores=cores,
+            sandbox=sandbox,
+            options=warm,
+            on_end=self._on_end,
+        )
 
     # -- life
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve requests until ``stop`` is set; then end every runner and remove the socket."""
-        for folder in (self._launches, self._run, self._warm_runners):
+        for folder in (self._launches, self._run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
-        self._model_folders.mkdir(parents=True, exist_ok=True)
-        model_folder.remove_abandoned(map(str, self._model_folders.iterdir()))
+        self._pool.prepare()
         path = self._run / "agent.sock"
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve_connection, path, limit=MAX_REQUEST)
@@ -118,19 +97,19 @@ class Agent:
         await stop.wait()
         server.close()
         refilling.cancel()
-        self._stopping = True
         in_use = [launch.warm_runner for launch in self._running.values() if launch.warm_runner]
-        await asyncio.gather(*(self._end(warm_runner) for warm_runner in (*self._warm.values(), *in_use)))
+        await asyncio.gather(*(self._end(warm_runner) for warm_runner in in_use))
+        await self._pool.close(self._end)
         path.unlink(missing_ok=True)
 
     @property
     def warm_kinds(self) -> list[WarmKind]:
-        """Kinds for which a warm runner is ready."""
-        return list(self._warm)
+        """The kinds of the warm runners, one for each."""
+        return self._pool.kinds
 
-    @property
-    def _warm_runners(self) -> Path:
-        return self._run / "warm_runners"
+    async def _keep_warm(self) -> None:
+        if self._refusal is None:
+            await self._pool.keep()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection: one JSON object per line. Only this user and root may connect."""
@@ -193,14 +172,15 @@ class Agent:
             ) from None
 
     def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:
-        warm_runner = self._take_warm(kind) or self._start_runner(kind, running.workers)
+        cold = kind not in self._pool.kinds
+        warm_runner = self._pool.take(kind, running.workers)
         if warm_runner is None:
             raise NotPrepared(
                 f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not on"
                 " this machine; they are staged again."
             )
-        self._failures = 0
         running.warm_runner = warm_runner
+        running.notes = (cold_start(kind),) if cold else ()
         running.folder.mkdir()
         warm_runner.log = warm_runner.log.rename(running.folder / "runner.log")
         lock = os.open(running.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -213,15 +193,7 @@ class Agent:
         finally:
             os.close(lock)
         logger.info("launch %s started", launch["id"], extra={"launch": launch["id"]})
-        self.record_use(kind)
-
-    def _take_warm(self, kind: WarmKind) -> WarmRunner | None:
-        """Take the warm runner of a kind; end one whose environment was evicted and made again since it was started."""
-        warm_runner = self._warm.pop(kind, None)
-        if warm_runner is not None and not warm_runner.is_current():
-            warm_runner.dismiss()
-            return None
-        return warm_runner
+        self._pool.record_use(kind)
 
     def _free_cores(self, count: int) -> tuple[int, ...]:
         """Return a core for each worker, or none if too few are free: then the kernel schedules the processes.
@@ -241,7 +213,8 @@ class Agent:
     def _status(self, id: str) -> LaunchStatus | None:
         running = self._running.get(id)
         if running is not None:
-            return LaunchStatus(id=id, phase=Phase.STARTING if running.warm_runner is None else Phase.RUNNING)
+            phase = Phase.STARTING if running.warm_runner is None else Phase.RUNNING
+            return LaunchStatus(id=id, phase=phase, notes=running.notes)
         folder = self._launches / id
         if not folder.is_dir():
             return None
@@ -292,53 +265,10 @@ class Agent:
         "capacity": capacity,
     }
 
-    # -- warm runners
+    # -- runners
 
-    async def _keep_warm(self) -> None:
-        while True:
-            self._changed.clear()
-            if time.monotonic() >= self._refill_at:
-                self._refill()
-            pause = self._refill_at - time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), pause if pause > 0 else self._options.check)
-
-    def _refill(self) -> None:
-        """Keep one warm runner for each of the most recently used kinds; end those of other kinds."""
-        if self._refusal is not None:
-            return
-        kinds = self._recent[: self._options.kinds]
-        for kind in [kind for kind in self._warm if kind not in kinds]:
-            self._warm.pop(kind).dismiss()
-        for kind in kinds:
-            if kind not in self._warm and (warm_runner := self._start_runner(kind, self._cores)) is not None:
-                self._warm[kind] = warm_runner
-                logger.info("warm runner started for runtime %s, dataset %s", kind.runtime, kind.dataset)
-
-    def _start_runner(self, kind: WarmKind, workers: int) -> WarmRunner | None:
-        name = f"{os.getpid()}-{self._started}"
-        folder = str(self._model_folders / name)
-        spec = worker_spec_for(kind, self._prepared, self._sandbox, model_folder=folder)
-        if spec is None:
-            return None
-        self._started += 1
-        model_folder.create(folder)
-        warm_runner = WarmRunner(kind, spec, workers, self._warm_runners / f"{name}.log")
-        asyncio.get_running_loop().add_reader(warm_runner.pidfd, self._on_exit, warm_runner)
-        return warm_runner
-
-    def _on_exit(self, warm_runner: WarmRunner) -> None:
-        asyncio.get_running_loop().remove_reader(warm_runner.pidfd)
-        warm_runner.reap()
-        for kind, warm in list(self._warm.items()):
-            if warm is warm_runner:
-                del self._warm[kind]
-                if self._stopping:
-                    continue
-                self._failures += 1
-                self._refill_at = time.monotonic() + min(60.0, self._options.check * 2**self._failures)
-                reason = warm_runner.reason
-                logger.warning("warm runner for runtime %s, dataset %s ended: %s", kind.runtime, kind.dataset, reason)
+    def _on_end(self, warm_runner: WarmRunner) -> None:
+        """Record how a launch ended whose runner has ended."""
         for id, launch in list(self._running.items()):
             if launch.warm_runner is warm_runner:
                 del self._running[id]
@@ -346,31 +276,20 @@ class Agent:
                 (launch.folder / "ended.json").write_text(text)
                 logger.info("launch %s ended: %s", id, warm_runner.reason, extra={"launch": id})
                 self._remove_old_folders()
-        if warm_runner.log.parent == self._warm_runners:
-            warm_runner.log.unlink(missing_ok=True)
 
     async def _end(self, warm_runner: WarmRunner) -> None:
+        if warm_runner.exit is not None:
+            return
         warm_runner.dismiss()
-        deadline = time.monotonic() + DISMISS_TIMEOUT
-        while warm_runner.exit is None:
-            await asyncio.sleep(0.01)
-            if time.monotonic() > deadline:
-                warm_runner.kill()
+        try:
+            await asyncio.wait_for(warm_runner.over.wait(), DISMISS_TIMEOUT)
+        except TimeoutError:
+            warm_runner.kill()
+            await warm_runner.over.wait()
 
     def record_use(self, kind: WarmKind) -> None:
-        """Move a kind to the front of the recent kinds, and save these for the agent's next start."""
-        self._recent = [kind, *(recent for recent in self._recent if recent != kind)][:MAX_RECENT_KINDS]
-        draft = self._run / ".warm.json"
-        draft.write_text(json.dumps([asdict(recent) for recent in self._recent]))
-        draft.rename(self._run / "warm.json")
-        self._refill_at = time.monotonic() + self._options.refill
-        self._changed.set()
-
-    def _load_recent(self) -> list[WarmKind]:
-        try:
-            return [WarmKind(**fields) for fields in json.loads((self._run / "warm.json").read_bytes())]
-        except (OSError, ValueError, TypeError):
-            return [self._options.initial] if self._options.initial is not None else []
+        """Count a launch of a kind: it is kept warm from now on."""
+        self._pool.record_use(kind)
 
     def _remove_old_folders(self) -> None:
         """Remove the folders of launches that ended long ago."""
@@ -379,6 +298,16 @@ class Agent:
         for folder in ended[KEPT:]:
             if time.time() - folder.stat().st_mtime > KEPT_FOR:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def cold_start(kind: WarmKind) -> Note:
+    """Return the note of a launch for which no warm runner was there, so that libraries are imported first."""
+    format = formats.formats()[kind.format]
+    imports = f"import {', '.join(format.packages)}" if format.packages else "import their libraries"
+    message = (
+        f"no warm runner was there for {format.title} and {kind.dataset}: its processes are started, and {imports}"
+    )
+    return Note(key="cold", message=message)
 
 
 def alive(folder: Path) -> bool:

@@ -3,14 +3,12 @@
 Spawn from the main thread only: a process's request to die with its parent follows the thread that forked it.
 """
 
+import asyncio
 import json
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,10 +18,10 @@ from core.domain.launches import Launch
 from datasets.catalogue import datasets
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
-from runtimes.harness.python_process import BOOT, ENVIRON, FLAGS, ending
-from runtimes.harness.runner.process_spec import ENTRIES
+from runtimes.harness.python_process import ending
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox.allowances import LIBRARIES
+from workers.runner_processes import ForkedProcess, StartedProcess
 
 HARNESS = Path(harness.__file__).parent
 
@@ -115,45 +113,53 @@ def base_interpreter() -> str:
 
 
 class WarmRunner:
-    """A warm runner's process and its control socket."""
+    """A warm runner's process and its control socket. ``name``: also that of its processes, as far as they are forked.
 
-    def __init__(self, kind: WarmKind, spec: WorkerSpec, workers: int, log: Path) -> None:
+    ``connections``: to the fork servers of its modules, passed on to the runner. ``fork_server``: a connection to the
+    one that forks the runner itself; without it, the runner is started.
+    """
+
+    def __init__(
+        self,
+        kind: WarmKind,
+        spec: WorkerSpec,
+        workers: int,
+        log: Path,
+        *,
+        name: str = "runner",
+        connections: Mapping[str, socket.socket] | None = None,
+        fork_server: socket.socket | None = None,
+    ) -> None:
         self.kind = kind
         self.log = log
+        self.name = name
+        self.forked = fork_server is not None
         self._model_folder = spec.model_folder
         self._site = spec.model_server_site
         self._site_inode = _inode(spec.model_server_site)
         self.exit: int | None = None
+        self.over = asyncio.Event()  # set once it has been reaped
         self.reason: str | None = None
-        local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        options = {"control": remote.fileno(), "worker_spec": spec.describe(), "workers": workers}
-        paths = f"{HARNESS.parent}:{sysconfig.get_path('purelib')}"
-        with open(log, "wb") as output:
-            self._popen = subprocess.Popen(
-                [
-                    spec.python,
-                    *FLAGS,
-                    "-c",
-                    BOOT.format(entry=ENTRIES["runner"]),
-                    str(os.getpid()),
-                    paths,
-                    json.dumps(options),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(remote.fileno(),),
-                env=dict(ENVIRON),
-                cwd="/",
-                start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
+        self._control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        forks = {f"{module}_forks": connection.fileno() for module, connection in (connections or {}).items()}
+        options = {"worker_spec": spec.describe(), "workers": workers, "name": name}
+        with open(log, "wb") as output, remote:
+            descriptors = {"control": remote.fileno(), **forks}
+            self._process: StartedProcess | ForkedProcess = (
+                StartedProcess(spec.python, options, descriptors, output)
+                if fork_server is None
+                else ForkedProcess(fork_server, options, descriptors, output)
             )
-        remote.close()
-        self._control = local
-        self.pidfd = os.pidfd_open(self._popen.pid)
 
     @property
-    def pid(self) -> int:
-        return self._popen.pid
+    def end(self) -> int:
+        """A descriptor that is readable when ``ended`` may have changed."""
+        return self._process.end
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.ended()
 
     def is_current(self) -> bool:
         """Whether the packages that its model servers were started with are still on this node."""
@@ -169,18 +175,18 @@ class WarmRunner:
         self._control.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """Kill the runner; its children die with it (parent-death signal)."""
+        """Kill the runner; its processes die with it."""
         if self.exit is None:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            self._process.kill()
 
     def reap(self) -> int:
         """Wait for the runner's exit; set and return its exit code, and set the reason."""
-        self.exit = self._popen.wait()
+        self.exit = self._process.reap()
         self.reason = self._sent_reason() or self.reason or ending(self.exit)
         self._control.close()
-        os.close(self.pidfd)
         if self._model_folder:
             shutil.rmtree(self._model_folder, ignore_errors=True)
+        self.over.set()
         return self.exit
 
     def _sent_reason(self) -> str | None:

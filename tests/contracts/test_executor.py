@@ -285,7 +285,7 @@ def test_a_launch_whose_model_does_not_arrive_in_time_is_refused_and_can_be_subm
     import asyncio
 
     from workers.node_agent import Agent as NodeAgent
-    from workers.node_agent import WarmRunnerOptions
+    from workers.warm_runner_pool import WarmRunnerOptions
 
     arrives = threading.Event()
 
@@ -318,7 +318,7 @@ def test_a_launch_on_a_machine_with_a_too_weak_sandbox_is_refused(tmp_path: Path
     import asyncio
 
     from workers.node_agent import Agent as NodeAgent
-    from workers.node_agent import WarmRunnerOptions
+    from workers.warm_runner_pool import WarmRunnerOptions
 
     agent = NodeAgent(
         home=tmp_path,

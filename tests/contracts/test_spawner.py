@@ -1,4 +1,4 @@
-"""Contract of spawners: child processes, and processes in sibling containers."""
+"""Contract of spawners: child processes, processes in sibling containers, and processes that are forked."""
 
 import os
 import selectors
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from runtimes.harness.runner.fork_spawner import ForkSpawner
 from runtimes.harness.runner.processes import (
     LocalSpawner,
     ModelServerProcess,
@@ -22,15 +23,19 @@ from runtimes.harness.runner.processes import (
 from runtimes.harness.runner.remote_spawner import RemoteSpawner
 from tests.contracts.harness_processes import SITE, worker_spec
 from tests.waiting import until
+from workers.fork_servers import ForkServer, Libraries
 
 ROOT = Path(__file__).parents[2]
 
 
 class SpawnerRig:
-    """A spawner, its selector, and the containers that it has reported as ended."""
+    """A spawner, its selector, and the peers that it has reported as ended.
 
-    def __init__(self, spawner: Spawner, container_init: "subprocess.Popen[bytes] | None" = None) -> None:
-        self.spawner, self.container_init = spawner, container_init
+    ``peer``: the noun for what starts the processes, and ``end_peer`` ends it; None: the runner starts them.
+    """
+
+    def __init__(self, spawner: Spawner, peer: str = "", end_peer: Callable[[], None] | None = None) -> None:
+        self.spawner, self.peer, self.end_peer = spawner, peer, end_peer
         self.reported: list[str] = []
         self.selector = selectors.DefaultSelector()
         spawner.register(self.selector, self.reported.append)
@@ -48,10 +53,19 @@ class SpawnerRig:
         until(served, every=0.0)
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture(params=["local", "remote", "forked"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
     if request.param == "local":
         yield SpawnerRig(LocalSpawner(worker_spec()))
+        return
+    if request.param == "forked":
+        libraries = Libraries(module="model_server", name="python", site=SITE)
+        fork_server = ForkServer(libraries, None, tmp_path / "fork_server.log")
+        fork_server.socket.settimeout(30.0)
+        assert fork_server.read() and fork_server.ready
+        with fork_server.connect("runner-1") as connection:
+            yield SpawnerRig(ForkSpawner(worker_spec(), {"model_server": connection}), "fork server", fork_server.end)
+        fork_server.end()
         return
     spawner = RemoteSpawner.open(tmp_path)
     spawner.expect({os.geteuid(): "model_server"}, worker_spec())
@@ -65,7 +79,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
         SITE,
     ]
     container_init = subprocess.Popen(command, cwd=ROOT)
-    rig = SpawnerRig(spawner, container_init)
+    rig = SpawnerRig(spawner, "container", container_init.kill)
     try:
         yield rig
     finally:
@@ -132,24 +146,24 @@ def test_a_process_that_ended_by_itself_keeps_its_end_when_it_is_dismissed(rig: 
     model_server.dismiss()
 
 
-def test_the_death_of_a_container_init_is_reported_once_before_the_end_of_its_processes(rig: SpawnerRig) -> None:
+def test_the_death_of_what_starts_processes_is_reported_once_before_their_end(rig: SpawnerRig) -> None:
     model_server = start_model_server(rig, worker_spec())
-    if rig.container_init is None:
+    if rig.end_peer is None:
         model_server.process.kill("it is dismissed")
         model_server.process.reap()
         model_server.dismiss()
-        return  # local processes have no container init
-    rig.container_init.kill()
+        return  # the runner itself starts local processes
+    rig.end_peer()
     assert wait_for_end(model_server.process)
     model_server.process.kill("it is dismissed")  # as a worker that waits for the process does before it is reaped
-    assert model_server.process.reap() == "its container ended"
-    assert rig.reported == ["the model_server container ended"]
+    assert model_server.process.reap() == f"its {rig.peer} ended"
+    assert rig.reported == [f"the model_server {rig.peer} ended"]
     model_server.dismiss()
 
 
 def test_a_container_init_starts_only_its_own_module(rig: SpawnerRig) -> None:
-    if rig.container_init is None:
-        assert rig.spawner.ready("evaluator")  # local processes may be of any module
+    if rig.peer != "container":
+        assert rig.spawner.ready("evaluator")  # the runner itself starts processes of every module
     else:
         rig.until(lambda: rig.spawner.ready("model_server"))
         assert not rig.spawner.ready("evaluator")

@@ -1,38 +1,195 @@
-"""Node agent: when it starts warm runners."""
+"""Warm runners: how many the node agent keeps of a kind, and from what they are forked."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
+import pytest
+
+from core.domain.warm_depth import HALF_LIFE
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
 from tests.contracts.harness_processes import SITE
 from tests.waiting import TIMEOUT
-from workers.node_agent import Agent, WarmRunnerOptions
-from workers.warm_runners import WarmKind
+from workers.fork_servers import ForkServers, forkable
+from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
+from workers.warm_runners import WarmKind, WarmRunner
+
+NOOP = WarmKind(runtime="python", format="python", dataset="noop", version=datasets()["noop"].version)
+CHECK = 0.02
 
 
-def test_a_warm_runner_is_replaced_after_the_refill_delay_and_not_at_the_next_check(tmp_path: Path) -> None:
-    noop = WarmKind(runtime="python", format="python", dataset="noop", version=datasets()["noop"].version)
+class Clock:
+    """A monotonic clock that can be moved forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+class PoolRig:
+    """A pool whose kinds have their packages from the server's own environment."""
+
+    def __init__(self, home: Path, clock: Clock, options: WarmRunnerOptions) -> None:
+        self.ended: list[WarmRunner] = []
+        self.clock = clock
+        self.pool = WarmRunnerPool(
+            home=home,
+            cores=1,
+            sandbox=None,
+            options=options,
+            on_end=self.ended.append,
+            clock=clock,
+        )
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a state of the pool."""
+        async with asyncio.timeout(TIMEOUT):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def end(self, runner: WarmRunner) -> None:
+        """End a runner and wait for that."""
+        runner.dismiss()
+        await self.until(lambda: runner.exit is not None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
     environments = (runtimes()["python"].formats["python"].environment, simulators()["noop"])
     for digest in {environment.digest for environment in environments}:
         (tmp_path / "environments" / digest).mkdir(parents=True)
         (tmp_path / "environments" / digest / "site").symlink_to(SITE)
-    models: Any = None  # no launch is submitted
-    options = WarmRunnerOptions(refill=0.01, check=3600.0)
-    agent = Agent(home=tmp_path, models=models, cores=1, sandbox=None, refusal=None, warm=options)
+    (tmp_path / "run").mkdir()
+    return tmp_path
 
-    async def request_warm_runner() -> None:
-        stop = asyncio.Event()
-        serving = asyncio.create_task(agent.serve(stop))
-        await asyncio.sleep(0)
-        assert not agent.warm_kinds, "no kind has been used yet"
-        agent.record_use(noop)
-        async with asyncio.timeout(TIMEOUT):
-            while not agent.warm_kinds:
-                await asyncio.sleep(0.01)
-        assert agent.warm_kinds == [noop]
-        stop.set()
-        await serving
 
-    asyncio.run(request_warm_runner())
+def with_pool(home: Path, work: Callable[[PoolRig], Awaitable[None]], **options: int | float) -> PoolRig:
+    """Run ``work`` while a pool keeps its warm runners; return the pool after its end."""
+    clock = Clock()
+
+    async def run() -> PoolRig:
+        rig = PoolRig(home, clock, WarmRunnerOptions(**{"check": CHECK, **options}))
+        rig.pool.prepare()
+        keeping = asyncio.create_task(rig.pool.keep())
+        try:
+            await work(rig)
+        finally:
+            keeping.cancel()
+            await rig.pool.close(rig.end)
+        return rig
+
+    return asyncio.run(run())
+
+
+def test_a_kind_that_was_used_gets_one_warm_runner_and_a_taken_one_is_replaced(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        assert not rig.pool.kinds, "no kind has been used yet"
+        rig.pool.record_use(NOOP)
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+        taken = rig.pool.take(NOOP, 1)
+        assert taken is not None
+        rig.pool.record_use(NOOP)
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+        await rig.end(taken)
+
+    with_pool(home, work)
+
+
+def test_the_runner_that_was_started_first_is_taken_first(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        for _ in range(100):
+            rig.pool.record_use(NOOP)
+        await rig.until(lambda: len(rig.pool.kinds) > 2)
+        names = [runner.name for runner in (rig.pool.take(NOOP, 1), rig.pool.take(NOOP, 1)) if runner]
+        assert names == sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+
+    with_pool(home, work)
+
+
+def test_a_rush_has_more_than_one_warm_runner_of_a_kind_and_they_are_given_back_afterwards(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        for _ in range(100):
+            rig.pool.record_use(NOOP)
+        await rig.until(lambda: len(rig.pool.kinds) > 2)
+        rig.clock.ahead += 20 * HALF_LIFE
+        await rig.until(lambda: len(rig.pool.kinds) == 1 and len(rig.ended) >= 2)
+
+    with_pool(home, work)
+
+
+def test_what_warm_runners_and_fork_servers_use_stays_within_the_limit_of_memory(home: Path) -> None:
+    limit = 150 << 20
+
+    async def work(rig: PoolRig) -> None:
+        for _ in range(100):
+            rig.pool.record_use(NOOP)
+        await rig.until(lambda: bool(rig.pool.kinds))
+        for _ in range(5):
+            rig.pool.measure()
+            rig.pool.refill()
+            assert 0 < rig.pool.memory <= limit
+        assert rig.pool.kinds
+
+    with_pool(home, work, memory=limit)
+
+
+def test_a_limit_that_no_runner_fits_into_keeps_none_and_launches_start_cold(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        rig.pool.record_use(NOOP)
+        await rig.until(lambda: rig.pool.settled)
+        rig.pool.refill()
+        assert not rig.pool.kinds
+        started = rig.pool.take(NOOP, 1)
+        assert started is not None
+        await rig.end(started)
+
+    with_pool(home, work, memory=1)
+
+
+def test_a_runner_is_forked_once_its_fork_servers_are_ready_and_started_before_that(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        first = rig.pool.take(NOOP, 1)
+        assert first is not None and not first.forked
+        rig.pool.record_use(NOOP)
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+        second = rig.pool.take(NOOP, 1)
+        assert second is not None and second.forked
+        for runner in (first, second):
+            await rig.end(runner)
+
+    with_pool(home, work)
+
+
+def test_without_kinds_to_keep_there_is_no_fork_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr(ForkServers, "keep", lambda self, wanted, in_use: kept.extend(wanted))
+
+    async def work(rig: PoolRig) -> None:
+        started = rig.pool.take(NOOP, 1)
+        assert started is not None and not started.forked
+        rig.pool.record_use(NOOP)
+        rig.pool.refill()
+        await rig.end(started)
+
+    with_pool(home, work, kinds=0)
+    assert not kept
+
+
+def test_the_packages_of_a_models_own_environment_are_never_forked() -> None:
+    own = WarmKind(**{**_fields(NOOP), "environment": "sha256:1"})
+    assert {libraries.module for libraries in forkable(NOOP, "/e", "/m")} == {"runner", "evaluator", "model_server"}
+    assert {libraries.module for libraries in forkable(own, "/e", "/m")} == {"runner", "evaluator"}
+
+
+@pytest.mark.parametrize("format", ["onnx", "tflite", "torch_export"])
+def test_libraries_that_start_threads_are_never_forked(format: str) -> None:
+    kind = WarmKind(**{**_fields(NOOP), "format": format})
+    assert "model_server" not in {libraries.module for libraries in forkable(kind, "/e", "/m")}
+
+
+def _fields(kind: WarmKind) -> dict[str, str]:
+    return {"runtime": kind.runtime, "format": kind.format, "dataset": kind.dataset, "version": kind.version}

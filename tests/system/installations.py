@@ -15,7 +15,7 @@ import redis
 from tests.postgres import PostgresServer, own_postgres
 from tests.s3_servers import S3Server, fresh_bucket, minio_server
 from tests.severed_connections import SeveredConnections
-from tests.system.platform_process import PlatformProcess, lives, role_of
+from tests.system.platform_process import PlatformProcess, lives, name_of, role_of
 from tests.valkey import Valkey
 from tests.waiting import until
 
@@ -114,8 +114,11 @@ class Installation:
             logs = {str(home.home / "launches" / launch / "runner.log") for launch in self._launches(simulation)}
             table = home.processes_with_parents()
             runners = {pid for pid in table if role_of(pid) == "runner" and _output_of(pid) in logs}
+            names = {name_of(runner) for runner in runners}  # what is forked for a runner has the runner's name
             for pid in table:
-                if role_of(pid) == role and any(ancestor in runners for ancestor in _ancestors(pid, table)):
+                if role_of(pid) == role and (
+                    name_of(pid) in names or any(ancestor in runners for ancestor in _ancestors(pid, table))
+                ):
                     found.append((home, pid))
         return found
 

@@ -30,6 +30,8 @@ START_TIMEOUT = 60.0
 #: Seconds until a simulation must have ended.
 END_TIMEOUT = 120.0
 _HARNESS = re.compile(r"from harness\.(runner|evaluator|model_server)\.(?:runner|evaluator|confined_start) import")
+#: A fork server, and what it forks: these have its command line, and another name.
+_FORKED, _FORK_SERVER = re.compile(r'"module": "(runner|evaluator|model_server)"'), "fork_server"
 
 
 class PlatformProcess:
@@ -297,7 +299,18 @@ def role_of(pid: int) -> str | None:
     for argument in arguments:
         if match := _HARNESS.search(argument):
             return match[1]
+    if any(f"harness.runner.{_FORK_SERVER} import" in argument for argument in arguments):
+        forked = _FORKED.search(arguments[-2])
+        return forked[1] if forked is not None and name_of(pid) != _FORK_SERVER else _FORK_SERVER
     return None
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process: that of its runner if it was forked; "" once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def die_with(parent: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.allowed_options import OPTIONS
-from core.domain.launches import Launch, LaunchStatus, Phase
+from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from errors import NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from workers.executors.base import ExecutorKind, LocalPaths
 
@@ -42,7 +42,12 @@ class LocalExecutor:
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Return statuses of the launches that the agent knows."""
         statuses = self._ask("observe", ids=list(ids))
-        return {id: LaunchStatus(**{**fields, "phase": Phase(fields["phase"])}) for id, fields in statuses.items()}
+        return {
+            id: LaunchStatus(
+                **{**fields, "phase": Phase(fields["phase"]), "notes": tuple(Note(**note) for note in fields["notes"])}
+            )
+            for id, fields in statuses.items()
+        }
 
     def cancel(self, launch_id: str) -> None:
         """End the launch's processes and remove its folder."""

@@ -31,10 +31,9 @@ from typing import Any
 
 from ..python_process import ending
 from ..sandbox.allowances import LIBRARIES
-from .cpu_pinning import pin
 from .memory_kills import memory_kills
+from .ordered_processes import OrderedProcesses, receive_order, report_exit
 from .process_spec import Installation, ProcessSpec, start_process
-from .process_times import process_times
 
 #: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.
 SOCKET = "runner.sock"
@@ -60,41 +59,23 @@ class ContainerInit:
         self._runner = runner
         self._memory_limit = memory()
         self._selector = selectors.DefaultSelector()
-        self._controls: dict[int, socket.socket] = {}  # of living processes, by pid
-        self._starting: dict[int, subprocess.Popen[bytes]] = {}
-        self._kills_before: dict[int, int | None] = {}
-        self._wake_reader, wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        wake_writer.setblocking(False)
-        self._wake_writer = wake_writer
-        signal.set_wakeup_fd(wake_writer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._processes = OrderedProcesses(self._selector)
+        self._connected = True
 
     def serve(self) -> None:
         """Execute orders until the runner disconnects; then kill all processes."""
-        self._selector.register(self._runner, selectors.EVENT_READ, None)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ, -1)
-        while True:
+        self._selector.register(self._runner, selectors.EVENT_READ, self._execute_order)
+        while self._connected:
             for key, _ in self._selector.select():
-                if key.data is None:
-                    if not self._execute_order():
-                        self._end_all()
-                        return
-                elif key.data < 0:
-                    self._reap()
-                else:
-                    self._on_control(key.data)
+                key.data()
+        self._processes.kill_all()
 
-    def _execute_order(self) -> bool:
-        """Execute an order; return False once the runner has disconnected."""
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._runner, 1 << 16, 8)
-        except OSError:
-            return False
-        if not data:
-            return False
-        order = json.loads(data)
-        output, control, *rest = descriptors
+    def _execute_order(self) -> None:
+        received = receive_order(self._runner)
+        if received is None:
+            self._connected = False
+            return
+        order, (output, control, *rest) = received
         with socket.socket(fileno=control) as control_socket:
             try:
                 self._start(order, output, control_socket, rest)
@@ -102,10 +83,9 @@ class ContainerInit:
                 report_exit(control_socket, f"the process cannot be started: {error}")
         for descriptor in (output, *rest):
             os.close(descriptor)
-        return True
 
     def _start(self, order: dict[str, Any], output: int, control: socket.socket, descriptors: list[int]) -> None:
-        spec = ProcessSpec(**{**order["birth"], "readonly": tuple(order["birth"]["readonly"])})
+        spec = ProcessSpec.of(order["birth"])
         if spec.module != self._module:
             raise PermissionError(f"{spec.module} processes are not started in this container")
         # With this limit an excessive request raises MemoryError; otherwise the kernel would kill the whole container.
@@ -114,66 +94,12 @@ class ContainerInit:
         popen = start_process(
             spec, self._installation, dict(zip(order["descriptors"], descriptors, strict=True)), output
         )
-        control_end = control.dup()
-        self._controls[popen.pid] = control_end
-        self._starting[popen.pid] = popen
-        self._kills_before[popen.pid] = memory_kills()
-        self._selector.register(control_end, selectors.EVENT_READ, popen.pid)
 
-    def _on_control(self, pid: int) -> None:
-        """Pin the process to the core that the runner names, or write its times to the pipe that the runner passed.
+        def on_exit(code: int, kills_before: int | None) -> str:
+            popen.returncode = code
+            return ending(code, kills_before=kills_before, kills_after=memory_kills())
 
-        If the runner closed the control socket, kill the process.
-        """
-        control = self._controls.get(pid)
-        if control is None:
-            return  # it was reaped a moment ago
-        pipes: list[int] = []
-        try:
-            command, pipes, _, _ = socket.recv_fds(control, 1 << 10, 4)
-        except OSError:
-            command = b""
-        for pipe in pipes:
-            with open(pipe, "wb", buffering=0) as file, contextlib.suppress(OSError):  # the runner has closed it
-                file.write(json.dumps(process_times(pid)).encode())
-        if command.endswith(b"\n"):
-            if cores := [int(word) for word in command.split() if word.isdigit()]:
-                pin(pid, cores[-1])
-        else:
-            self._selector.unregister(control)
-            os.kill(pid, signal.SIGKILL)
-
-    def _reap(self) -> None:
-        """Reap all children that have ended, orphans too, and report on their control sockets."""
-        with contextlib.suppress(BlockingIOError):
-            while self._wake_reader.recv(1 << 10):
-                pass
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if (popen := self._starting.pop(pid, None)) is not None:
-                popen.returncode = os.waitstatus_to_exitcode(status)
-                with self._controls.pop(pid) as control:
-                    with contextlib.suppress(KeyError):  # the runner had closed it
-                        self._selector.unregister(control)
-                    before, after = self._kills_before.pop(pid, None), memory_kills()
-                    report_exit(control, ending(popen.returncode, kills_before=before, kills_after=after))
-
-    def _end_all(self) -> None:
-        for pid in self._starting:
-            os.kill(pid, signal.SIGKILL)
-        for popen in self._starting.values():
-            popen.wait()
-
-
-def report_exit(control: socket.socket, status: str) -> None:
-    """Write on the control socket how a process ended."""
-    with contextlib.suppress(OSError):  # the runner has closed its end
-        control.send(status.encode(), socket.MSG_NOSIGNAL)
+        self._processes.add(popen.pid, control, on_exit)
 
 
 def memory() -> int:

@@ -14,6 +14,7 @@ ENTRIES: Mapping[str, str] = {
     "runner": "runner.runner",
     "evaluator": "evaluator.evaluator",
     "model_server": "model_server.confined_start",
+    "fork_server": "runner.fork_server",
     "session": "session.session",
     "environment_probe": "evaluator.environment_probe",
 }
@@ -38,6 +39,11 @@ class ProcessSpec:
     may_fork: bool = False
     site: str = ""
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "ProcessSpec":
+        """Read the JSON form."""
+        return cls(**{**values, "readonly": tuple(values["readonly"])})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
@@ -49,6 +55,16 @@ class Installation:
     level: int | None
 
 
+def process_options(spec: ProcessSpec, installation: Installation, descriptors: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a process's module reads from its command line: options, descriptors by name, and confinement."""
+    site = spec.site or installation.site
+    confinement = None
+    if spec.confined:
+        confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(descriptors.values())}
+        confinement |= {"level": installation.level, "may_fork": spec.may_fork, "libraries": spec.libraries}
+    return {**spec.options, **descriptors, "confinement": confinement, "site": site}
+
+
 def start_process(
     spec: ProcessSpec, installation: Installation, descriptors: Mapping[str, int], output: int
 ) -> "subprocess.Popen[bytes]":
@@ -56,13 +72,8 @@ def start_process(
 
     From the main thread only: the kernel ties a child's parent-death signal to the thread that forked it.
     """
-    keep = tuple(descriptors.values())
-    site = spec.site or installation.site
-    confinement = None
-    if spec.confined:
-        confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
-        confinement |= {"level": installation.level, "may_fork": spec.may_fork, "libraries": spec.libraries}
-    options = {**spec.options, **descriptors, "confinement": confinement, "site": site}
+    options = process_options(spec, installation, descriptors)
+    site = options["site"]
     paths = os.path.dirname(installation.harness)
     if spec.module != "model_server":  # which puts its packages on the path itself, once it is confined
         paths += f":{site}"
@@ -72,7 +83,7 @@ def start_process(
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        pass_fds=keep,
+        pass_fds=tuple(descriptors.values()),
         env=dict(ENVIRON),
         cwd="/",
         start_new_session=True,  # the terminal's Ctrl-C is for the supervisor

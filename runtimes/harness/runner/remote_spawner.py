@@ -34,13 +34,15 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class RemoteProcess(Process):
-    """A process in another container. ``on_container_lost`` is called first if it ended because its container did."""
+    """A process that a peer started: in another container, or a fork server. ``on_lost`` is called first if it ended
+    because the peer did, which is then how it ended.
+    """
 
-    def __init__(self, name: str, output: int, control: socket.socket, on_container_lost: Callable[[], None]) -> None:
+    def __init__(self, name: str, output: int, control: socket.socket, peer: str, on_lost: Callable[[], None]) -> None:
         super().__init__(name, output, control.fileno())
         control.settimeout(REPLY_TIMEOUT)
         self._control = control
-        self._on_container_lost = on_container_lost
+        self._peer, self._on_lost = peer, on_lost
 
     def pin(self, core: int) -> None:
         """Pin the process and its descendants to one core, through the container init."""
@@ -68,8 +70,8 @@ class RemoteProcess(Process):
         except OSError:
             status = ""
         if not status:
-            self._on_container_lost()
-        return status or "its container ended"
+            self._on_lost()
+        return status or f"its {self._peer} ended"
 
     def _close(self) -> None:
         self._control.close()
@@ -90,6 +92,29 @@ def _read_times(reading: int) -> dict[str, Any] | None:
     except ValueError:
         return None
     return times
+
+
+def order_process(
+    connection: socket.socket,
+    process_spec: ProcessSpec,
+    descriptors: Mapping[str, int],
+    peer: str,
+    lost: Callable[[str], None],
+) -> RemoteProcess:
+    """Order a process from a peer (a noun); ``lost`` is told why if the peer takes no orders, or has ended."""
+    whole_name = f"the {process_spec.module} {peer}"
+    output, remote_output = os.pipe()
+    control, remote_control = socket.socketpair()
+    order = json.dumps({"birth": asdict(process_spec), "descriptors": list(descriptors)}).encode()
+    try:
+        socket.send_fds(connection, [order], [remote_output, remote_control.fileno(), *descriptors.values()])
+    except OSError as error:
+        lost(f"{whole_name} accepts no orders: {error}")
+    finally:
+        os.close(remote_output)
+        remote_control.close()
+    os.set_blocking(output, False)
+    return RemoteProcess(process_spec.name, output, control, peer, lambda: lost(f"{whole_name} ended"))
 
 
 class RemoteSpawner:
@@ -133,21 +158,8 @@ class RemoteSpawner:
 
     def spawn(self, process_spec: ProcessSpec, descriptors: Mapping[str, int]) -> Process:
         """Order a process; ``descriptors`` are passed over the socket."""
-        output, remote_output = os.pipe()
-        control, remote_control = socket.socketpair()
-        order = json.dumps({"birth": asdict(process_spec), "descriptors": list(descriptors)}).encode()
-        passed = [remote_output, remote_control.fileno(), *descriptors.values()]
-        try:
-            socket.send_fds(self._connections[process_spec.module], [order], passed)
-        except OSError as error:
-            self._lost(f"the {process_spec.module} container accepts no orders: {error}")
-        finally:
-            os.close(remote_output)
-            remote_control.close()
-        os.set_blocking(output, False)
-        return RemoteProcess(
-            process_spec.name, output, control, lambda: self._lost(f"the {process_spec.module} container ended")
-        )
+        connection = self._connections[process_spec.module]
+        return order_process(connection, process_spec, descriptors, "container", self._lost)
 
     def close(self) -> None:
         """Close the listener and all connections."""

@@ -24,11 +24,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from . import model_folder
 from .captured_output import CapturedOutput
 from .cpu_pinning import ROUND, CpuMeter, choose
+from .fork_spawner import ForkSpawner
 from .framed_socket import receive_with_rights
 from .lease_client import LeaseClient
 from .processes import (
     EvaluatorProcess,
-    LocalSpawner,
     ModelServerProcess,
     Process,
     Spawner,
@@ -48,7 +48,12 @@ TASK_PATIENCE = 600.0
 LOG_INTERVAL = 1.0
 #: Seconds that evaluators get to report finished tasks once the runner is stopped, and the timeout of one request then.
 LAST_TASK, LAST_REQUEST = 1.0, 0.5
-PR_SET_DUMPABLE = 4
+#: Seconds that the first worker may take to load the model, and to work alone then, before workers are started for
+#: which no processes are there: many a small launch is over by then.
+LOADING, ALONE = 0.25, 0.03
+PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
+#: Modules of which a runner orders processes.
+MODULES = ("evaluator", "model_server")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,13 +141,15 @@ class ReadyProcesses(Generic[T]):
 
 
 class Runner(ProcessSupplier):
-    """A runner and its main thread. ``reserve``: model servers started at once beyond one per worker.
+    """A runner and its main thread. ``workers``: those whose processes are started at once; ``reserve``: model servers
+    started at once beyond one per worker.
 
     A launch that waits for its first result needs no reserve: each start costs CPU time that the first workers need.
     """
 
     def __init__(self, spec: WorkerSpec, workers: int, spawner: Spawner, *, reserve: int = 1) -> None:
         self._spec = spec
+        self._ahead = workers
         self._spawner = spawner
         self._control: socket.socket | None = None
         self._selector = selectors.DefaultSelector()
@@ -345,17 +352,17 @@ class Runner(ProcessSupplier):
             name=document.name,
         )
         self._leases = leases = LeaseClient(credentials, self._stop)
+        self._evaluators.spare = 0  # from now on an evaluator is started only on demand
         for number in range(document.workers):
             worker = Worker(number, self, leases, context)
-            thread = threading.Thread(target=self._guarded, args=(self._worker, worker), name=worker.name, daemon=True)
+            work = self._worker if number < self._ahead else self._worker_later
+            thread = threading.Thread(target=self._guarded, args=(work, worker, context), name=worker.name, daemon=True)
             self._workers.append((worker, thread))
             thread.start()
         threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
         if document.choose_cores:
             threading.Thread(target=self._guarded, args=(self._balance_cores,), name="cores", daemon=True).start()
-        # From now on an evaluator is started only on demand. One model server is kept in reserve, but not before work
-        # is under way.
-        self._evaluators.spare = 0
+        # One model server is kept in reserve, but not before work is under way.
         while not self._stop.wait(leases.renew()):
             self._model_servers.spare, self._under_way = 1, True
             for worker, _ in self._workers:
@@ -386,7 +393,13 @@ class Runner(ProcessSupplier):
         finally:
             self.finish(STOPPED, "the runner was stopped by a signal")
 
-    def _worker(self, worker: Worker) -> None:
+    def _worker_later(self, worker: Worker, context: LaunchContext) -> None:
+        """Start a worker whose processes must be made first, unless the launch is over in a moment."""
+        context.loaded.wait(LOADING)
+        if not self._stop.wait(ALONE):
+            self._worker(worker, context)
+
+    def _worker(self, worker: Worker, context: LaunchContext) -> None:
         try:
             worker.run()
             if not self._leaving:
@@ -414,9 +427,14 @@ def main() -> None:
     document = json.loads(sys.argv[1])
     control = socket.socket(fileno=document["control"])
     spec = WorkerSpec.of(document["worker_spec"])
+    ctypes.CDLL(None).prctl(PR_SET_NAME, document.get("name", "runner").encode())
     if spec.model_folder:
         model_folder.lock(spec.model_folder)
-    runner = Runner(spec, document["workers"], LocalSpawner(spec))
+    forks = {module: document[f"{module}_forks"] for module in MODULES if f"{module}_forks" in document}
+    connections = {module: socket.socket(fileno=descriptor) for module, descriptor in forks.items()}
+    # What is forked is there in milliseconds: no more than the first worker's processes wait for the launch.
+    ahead, reserve = (1, 0) if len(connections) == len(MODULES) else (document["workers"], 1)
+    runner = Runner(spec, ahead, ForkSpawner(spec, connections), reserve=reserve)
     runner.attach_agent(control)
     code = runner.run()
     os._exit(code)  # threads may still wait for responses that are not needed

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..model_server.deadline_watch import DeadlineWatch
@@ -78,6 +78,7 @@ class LaunchContext:
     patience: float
     cores: Sequence[int] = ()
     name: str = ""  # prefix of worker names; unique among the launch's runners
+    loaded: threading.Event = field(default_factory=threading.Event)  # set once a worker's model has been loaded
 
 
 class Worker:
@@ -152,6 +153,7 @@ class Worker:
                 self._bring_model_server(evaluator, last)
             case ModelLoaded():
                 self._unloaded, self._loaded = 0, True
+                self._context.loaded.set()
             case ModelRefused():
                 self._unloaded += 1
                 # The model server may have died of another cause, and a model that loaded once will load again.
