@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 #: Resamples of the bootstrap, and the maximum of values for it; beyond it the normal approximation is as good.
 RESAMPLES, BOOTSTRAPPED = 1000, 20_000
+#: Values that are resampled at once: few calls for few values, and little memory for many.
+BLOCK = 20_000
 Z = 1.959963984540054
 
 
@@ -43,7 +45,9 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
         return normal_interval(n, mean, float(((values - mean) ** 2).sum()))
     generator = np.random.Generator(np.random.PCG64(0))
     means = np.empty(RESAMPLES)
-    for at in range(RESAMPLES):
-        means[at] = values[generator.integers(0, n, n)].mean()
+    rows = max(1, BLOCK // n)
+    for at in range(0, RESAMPLES, rows):  # the numbers, and the sums of a row, are those of one resample at a time
+        block = means[at : at + rows]
+        block[:] = values[generator.integers(0, n, (len(block), n))].mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
