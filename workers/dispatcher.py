@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -171,9 +171,12 @@ class Dispatcher:
             self._expire(snapshot)
         self._platform.leases.settle()
         launched = snapshot.launched
-        for simulation in snapshot.active.values():
-            self._advance(simulation, snapshot, launched=simulation.id in launched)
-        self._admit()
+        finished = {
+            simulation.id
+            for simulation in snapshot.active.values()
+            if self._advance(simulation, snapshot, launched=simulation.id in launched)
+        }
+        self._admit(finished)
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
             self._dispatch.tick(
@@ -313,7 +316,8 @@ class Dispatcher:
 
     # -- simulations
 
-    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> None:
+    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> bool:
+        """Do what is due for a simulation; return whether it runs, but every task has a result."""
         claimed = simulation.id in snapshot.claimed
         running = simulation.state is State.RUNNING and not simulation.ending
         finished = running and self._dispatch.close(simulation.id)
@@ -330,6 +334,7 @@ class Dispatcher:
                 self._dispatch.requeue_stranded(simulation)
         elif simulation.state is State.LAUNCHING and not launched:
             self._launch(simulation)
+        return finished
 
     def _enqueue_unclaimed(self, kind: str, id: str) -> None:
         """Enqueue a job, and again every two seconds while no worker has claimed it."""
@@ -387,13 +392,16 @@ class Dispatcher:
         else:
             self._dispatch.give_up(simulation, State.FAILED, reason, launch)
 
-    def _admit(self) -> None:
+    def _admit(self, finished: Collection[str]) -> None:
+        """Admit queued simulations; launches of ``finished`` ones need no workers any more and end by themselves."""
         snapshot = self._dispatch.snapshot()
         if not snapshot.queue:
             return
         capacities = [
             FreeCapacity(
-                managed.config, managed.config.workers - snapshot.in_use(managed.name), managed.accepts_launches
+                managed.config,
+                managed.config.workers - snapshot.in_use(managed.name, finished),
+                managed.accepts_launches,
             )
             for managed in self._executors.values()
         ]

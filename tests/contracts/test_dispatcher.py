@@ -271,6 +271,19 @@ def test_simulations_spread_over_the_executors(rig: DispatcherRig) -> None:
     assert rig.state(third) is State.QUEUED
 
 
+def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_written(rig: DispatcherRig) -> None:
+    first, second = rig.submit(), rig.submit()
+    _, launch = rig.launch(first)
+    rig.launch(second)
+    third = rig.submit()
+    rig.dispatcher.step()
+    assert rig.state(third) is State.QUEUED
+    rig.play(launch)
+    executor, _ = rig.launch(third)
+    assert rig.state(first) is State.RUNNING and launch.id in executor.launches
+    rig.end(first)
+
+
 def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_counts_once(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)

@@ -1,7 +1,7 @@
 """Snapshots for the dispatcher: queue, active simulations and live launches, kept up to date from a log of changes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +86,11 @@ class Snapshot:
         """Simulations with a live launch."""
         return frozenset(launch.simulation for launch in self.launches)
 
-    def in_use(self, executor: str) -> int:
-        """Workers in use on an executor: by launches, and by simulations that are admitted but not yet launched."""
+    def in_use(self, executor: str, finished: Collection[str] = ()) -> int:
+        """Workers in use on an executor: by launches, and by simulations that are admitted but not yet launched.
+
+        ``finished``: simulations whose launches do not count, because only their summary is missing.
+        """
         launched = self.launched
         admitted = sum(
             simulation.workers
@@ -97,7 +100,8 @@ class Snapshot:
             and simulation.id not in launched
             and simulation.id not in self.claimed
         )
-        return sum(launch.workers for launch in self.launches if launch.executor == executor) + admitted
+        launches = [launch for launch in self.launches if launch.executor == executor]
+        return sum(launch.workers for launch in launches if launch.simulation not in finished) + admitted
 
 
 class SnapshotReader:
