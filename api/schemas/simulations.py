@@ -107,7 +107,9 @@ class SimulationSchema(Open):
     )
     approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
     reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "Why it waits, or why it ended in this state."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Why it waits, what is done before it runs, or why it ended in this state."},
     )
     position = fields.Integer(
         required=True, allow_none=True, metadata={"description": "Position in the queue, from 1."}

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.domain.backoff import pause
 from core.domain.full_disks import is_disk_full
+from core.domain.preparation import following
 from core.domain.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
@@ -337,7 +338,8 @@ class Staging:
             if time.monotonic() - reported_at < PROGRESS_INTERVAL and not step:
                 return
             reported_at = time.monotonic()
-            self._add_event(id, {"what": "environment", "name": name, "message": message, "fraction": fraction})
+            body = {"what": "environment", "name": name, "message": following(message), "fraction": fraction}
+            self._add_event(id, body)
 
         return progress
 

@@ -13,6 +13,7 @@ from core.domain.admission import why_waiting
 from core.domain.allowed_options import permitting
 from core.domain.ids import new_id
 from core.domain.launches import replicas
+from core.domain.preparation import doing
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.notifications.change_notifier import Waiters
@@ -230,7 +231,11 @@ class Simulations:
         positions = store.positions(c, waiting)
         outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
         now = self._database.now(c)
-        return [self._view(row, counts.get(row.id), positions.get(row.id), outages, now) for row in rows]
+        events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
+        doings = {id: doing(body) for id, body in events.items()}
+        return [
+            self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows
+        ]
 
     def _view(
         self,
@@ -239,8 +244,12 @@ class Simulations:
         position: int | None,
         outages: Mapping[str, str | None],
         now: float,
+        doing: str | None,
     ) -> Simulation:
-        """Return the simulation of a row. ``outages``: the last error of each executor that is not healthy."""
+        """Return the simulation of a row. ``outages``: the last error of each executor that is not healthy.
+
+        ``doing``: what happens to it before it runs.
+        """
         state = State(row.state)
         provenance = json.loads(row.provenance)
         summary = _head_of(row.summary) if row.summary else None
@@ -258,7 +267,7 @@ class Simulations:
         workers = (
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
-        reason = row.reason
+        reason = row.reason or doing
         if position is not None and (outage := self._outage(outages, spec)) is not None:
             reason = outage
         elif position is not None:
