@@ -24,6 +24,7 @@ from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture
 from tests.slurm import slurm as slurm
+from tests.system.platform_process import name_of, role_of
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import TIMEOUT, until
 from workers.executors.base import Executor
@@ -42,6 +43,13 @@ class Bench:
     def phase(self) -> Phase | None:
         status = self.executor.observe([self.launch.id]).get(self.launch.id)
         return status and status.phase
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []  # it has ended
 
 
 class Agent:
@@ -70,8 +78,10 @@ class Agent:
             return False
 
     def runners(self) -> list[int]:
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in children.split()]
+        children = children_of(self.process.pid)
+        servers = [pid for pid in children if name_of(pid) == "fork_server"]
+        forked = [pid for server in servers if role_of(server) == "fork_server" for pid in children_of(server)]
+        return [pid for pid in (*children, *forked) if role_of(pid) == "runner"]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

@@ -48,9 +48,9 @@ TASK_PATIENCE = 600.0
 LOG_INTERVAL = 1.0
 #: Seconds that evaluators get to report finished tasks once the runner is stopped, and the timeout of one request then.
 LAST_TASK, LAST_REQUEST = 1.0, 0.5
-#: Seconds that the first worker may take to load the model, and to work alone then, before workers are started for
-#: which no processes are there: many a small launch is over by then.
-LOADING, ALONE = 0.25, 0.03
+#: Seconds that the first worker may take to load the model, and then to its first results, before workers are started
+#: for which no processes are there: many a small launch is over by then.
+LOADING, ALONE = 0.25, 0.1
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 #: Modules of which a runner orders processes.
 MODULES = ("evaluator", "model_server")
@@ -396,7 +396,8 @@ class Runner(ProcessSupplier):
     def _worker_later(self, worker: Worker, context: LaunchContext) -> None:
         """Start a worker whose processes must be made first, unless the launch is over in a moment."""
         context.loaded.wait(LOADING)
-        if not self._stop.wait(ALONE):
+        context.under_way.wait(ALONE)
+        if not self._stop.is_set():
             self._worker(worker, context)
 
     def _worker(self, worker: Worker, context: LaunchContext) -> None:

@@ -78,7 +78,8 @@ class LaunchContext:
     patience: float
     cores: Sequence[int] = ()
     name: str = ""  # prefix of worker names; unique among the launch's runners
-    loaded: threading.Event = field(default_factory=threading.Event)  # set once a worker's model has been loaded
+    loaded: threading.Event = field(default_factory=threading.Event)  # set once a worker's model has been loaded,
+    under_way: threading.Event = field(default_factory=threading.Event)  # and once it has results and tasks left
 
 
 class Worker:
@@ -243,6 +244,8 @@ class Worker:
         if batch.to >= held_lease.stop:
             self.send_output()  # captured output must not arrive after the end of the range
         self._leases.report(held_lease, batch, self._rate)
+        if held_lease.unfinished:
+            self._context.under_way.set()
 
     def _await_model_server_exit(self) -> None:
         """Wait for the model server's exit status: if all processes end with it, the runner stops without reporting."""
