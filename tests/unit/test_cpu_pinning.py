@@ -1,11 +1,13 @@
 """CPU pinning: the core that an evaluator and its model server share."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from runtimes.harness.runner.cpu_pinning import CpuMeter, choose
+from runtimes.harness.runner.cpu_pinning import CpuMeter, choose, pin
 
 
 def test_an_unpinned_worker_is_pinned_to_an_idle_core() -> None:
@@ -38,3 +40,22 @@ def test_the_load_of_a_core_is_measured_since_the_last_reading(tmp_path: Path) -
     meter = CpuMeter(stat)
     stat.write_text(f"cpu  1 1 1 1 1 1 1 1\ncpu{core} 130 0 0 160 10 0 0 0 0 0\nintr 5\n")
     assert meter.read() == {core: pytest.approx(0.3)}
+
+
+def test_a_pinned_process_and_its_children_preempt_nothing_on_their_core() -> None:
+    core = max(os.sched_getaffinity(0))
+    code = "import subprocess, sys; child = subprocess.Popen(['cat']); print(child.pid, flush=True); child.wait()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        pin(parent.pid, core)
+        for pid in (parent.pid, child):
+            assert (os.sched_getaffinity(pid), os.sched_getscheduler(pid)) == ({core}, os.SCHED_BATCH)
+        parent.communicate()
+
+
+def test_pinning_a_process_that_has_ended_is_harmless() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    pin(ended.pid, min(os.sched_getaffinity(0)))

@@ -17,7 +17,7 @@ from ..simulators.openenv.openenv_protocol import BadAnswer, Closed, HttpTranspo
 from ..simulators.openenv.process_client import EnvironmentFault, EnvironmentProcesses
 from ..simulators.openenv.schema_mapping import NotObvious, action_fields, observation_fields, shape_of
 from ..simulators.openenv.simulator import connect, order_of
-from .confined_start import confined
+from .confined_start import confined, seal_at
 
 #: Steps of the first episode.
 STEPS = 2
@@ -32,10 +32,7 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     level = confined(options.get("confinement"), starts_processes=True)
     processes = EnvironmentProcesses(level)
-    if level > 1:
-        from ..sandbox import seal
-
-        seal()
+    seal_at(level)
     try:
         report = probed(Path(options["dataset"]), options["openenv"], processes)
     except (EnvironmentFault, BadAnswer, DoesNotFit, NotObvious, ValueError) as error:
