@@ -20,6 +20,7 @@ import msgspec
 from ...fmi.instances import LONGEST, Binary, Ended, Port, StepFailed, Wiring, instances
 from ...forking import zygote
 from ...forking.scratch import TMP, Scratch
+from ...python_process import ending
 from ...sandbox import kernel
 from ...visible_text import visible
 from ..base import SimulatorBroken
@@ -113,11 +114,7 @@ class Plants:
         """Return how the process of this scenario ended; the next one is passed with the answer."""
         self.end()
         before, self._next = self._passed()
-        if before is None:
-            return "it closed its connection"
-        if before < 0 and -before in set(signal.Signals):
-            return f"killed by {signal.Signals(-before).name}"
-        return f"it exited with code {before}"
+        return "it closed its connection" if before is None else ending(before)
 
     def _passed(self) -> tuple[int | None, socket.socket]:
         """Receive a process from the zygote: the exit code of the one before, if it ended early, and its socket."""
