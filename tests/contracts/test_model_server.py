@@ -185,6 +185,20 @@ def test_a_batch_is_answered_row_by_row(kind: ModelServerKind) -> None:
         assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
 
 
+def test_tasks_that_share_a_frame_are_answered_one_by_one(kind: ModelServerKind) -> None:
+    with loaded(kind) as (model_server, _):
+        if not model_server.shares_frames or kind.isolation == "scenario":
+            return  # then no tasks share a frame
+        rows = [observations()[0] + np.float32(row) for row in range(5)]
+        shared, _ = model_server.act_once_each([7] * 5, rows)
+        together = shared.copy()
+        for row, observation in enumerate(rows):
+            model_server.ready(7)
+            alone, _ = model_server.act(observation[None])
+            assert np.array_equal(together[row], alone[0])
+            model_server.end(None)
+
+
 def test_a_scenario_may_be_reset_without_being_run(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, _):
         model_server.begin(1)

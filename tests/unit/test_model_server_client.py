@@ -17,8 +17,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runtimes.harness.model_server import model_protocol, model_server_client
+from runtimes.harness.model_server import model_protocol
+from runtimes.harness.model_server.action_exchange import FIRST, LAST, MOST_SHARED, drawn_numbers
 from runtimes.harness.model_server.model_faults import (
     Crashed,
     Failed,
@@ -83,21 +86,71 @@ def send(frame: bytes, connection: socket.socket) -> None:
 
 def reply(model_server: ModelServerClient) -> bytes:
     """Return the correct reply to the next `act`."""
-    return framed(("action", model_server.seq + 1, ACTION.tobytes()))
+    return framed(("action", model_server.next_seq, ACTION.tobytes()))
 
 
-@pytest.mark.parametrize("seq", [model_server_client.FIRST, model_server_client.LAST - 1, model_server_client.LAST])
-def test_a_valid_reply_is_returned_as_actions(seq: int) -> None:
-    local, remote = socket.socketpair()
-    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0, seq=seq)
-    following = model_server_client.FIRST if seq == model_server_client.LAST else seq + 1
-    with answering(remote, partial(send, framed(("action", following, ACTION.tobytes())))) as requests:
+def test_a_valid_reply_is_returned_as_actions(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
+    seq = model_server.next_seq
+    with answering(remote, partial(send, reply(model_server))) as requests:
         actions, latency = model_server.act(OBSERVATION)
     assert np.array_equal(actions, ACTION)
     assert 0 < latency < model_server.deadline
-    assert requests == [framed(("act", following, 1, OBSERVATION.tobytes()))]
-    model_server.close()
-    remote.close()
+    assert requests == [framed(("act", seq, 1, OBSERVATION.tobytes()))]
+
+
+def test_an_action_of_its_own_is_not_overwritten_by_the_next(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
+    with answering(remote, partial(send, reply(model_server))):
+        first, _ = model_server.act_alone(OBSERVATION)
+    with answering(remote, partial(send, framed(("action", model_server.next_seq, bytes(8))))):
+        second, _ = model_server.act_alone(OBSERVATION.astype(np.float64))
+    assert np.array_equal(first, ACTION[0]) and np.array_equal(second, np.zeros(2))
+
+
+def test_sequence_numbers_cannot_be_foreseen_and_have_five_bytes() -> None:
+    drawn = [number for _ in range(20) for number in drawn_numbers()]
+    assert all(FIRST <= number <= LAST for number in drawn)
+    assert all(len(msgspec.msgpack.encode(number)) == 5 for number in drawn)
+    assert len(set(drawn)) > len(drawn) * 0.99
+    changed = np.bitwise_or.reduce(np.array(drawn, np.uint32)) & ~np.bitwise_and.reduce(np.array(drawn, np.uint32))
+    assert changed == LAST - FIRST, "every bit but the one that makes five bytes is drawn"
+
+
+@given(rows=st.integers(1, MOST_SHARED), seeds=st.data())
+def test_a_shared_frame_has_a_seed_and_an_observation_for_each_task(rows: int, seeds: st.DataObject) -> None:
+    drawn = seeds.draw(st.lists(st.integers(0, (1 << 63) - 1), min_size=rows, max_size=rows))
+    observations = [np.full(2, row, np.float32) for row in range(rows)]
+    actions = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+    with connected(60.0) as (model_server, remote):
+        seq = model_server.next_seq
+        with answering(remote, partial(send, framed(("action", seq, actions.tobytes())))) as requests:
+            received, _ = model_server.act_once_each(drawn, observations)
+    assert np.array_equal(received, actions)
+    sent = np.array(drawn, "<u8").tobytes(), np.array(observations).tobytes()
+    assert requests == [framed(("scenarios", seq, *sent))]
+
+
+@pytest.mark.parametrize("said", [True, False, 1, "yes", None])
+def test_a_model_server_says_in_its_hello_whether_tasks_may_share_frames(
+    said: Any, pair: tuple[ModelServerClient, socket.socket]
+) -> None:
+    model_server, remote = pair
+    remote.send(framed(("hello", 1, {"model_server": "x"} | ({} if said is None else {"shares_frames": said}))))
+    assert model_server.hello() == {"model_server": "x"}
+    assert model_server.shares_frames == (said is True)
+
+
+def test_a_reset_that_was_sent_before_a_shared_frame_is_answered_first(
+    pair: tuple[ModelServerClient, socket.socket],
+) -> None:
+    model_server, remote = pair
+    model_server.end(7)
+    assert read_frame(remote)[0] == "reset"
+    remote.send(framed(("ready", model_server.seq)))
+    with answering(remote, partial(send, framed(("action", model_server.next_seq, bytes(16))))):
+        actions, _ = model_server.act_once_each([1, 2], [OBSERVATION] * 2)
+    assert actions.shape == (2, 2)
 
 
 def unread(connection: socket.socket) -> int:
@@ -123,16 +176,16 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
     "one byte more": (lambda model_server: reply(model_server) + b"x", Garbage, "more than its reply"),
     "two replies": (lambda model_server: reply(model_server) * 2, Garbage, "more than its reply"),
     "another sequence number": (
-        lambda model_server: framed(("action", model_server.seq, ACTION.tobytes())),
+        lambda model_server: framed(("action", model_server.next_seq ^ 1, ACTION.tobytes())),
         Garbage,
         "invalid reply",
     ),
     "another length": (
-        lambda model_server: framed(("action", model_server.seq + 1, b"1234")),
+        lambda model_server: framed(("action", model_server.next_seq, b"1234")),
         Garbage,
         "invalid reply",
     ),
-    "another kind of frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "invalid reply"),
+    "another kind of frame": (lambda model_server: framed(("ready", model_server.next_seq)), Garbage, "invalid reply"),
     "invalid msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "invalid reply"),
     "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "invalid reply"),
     "deep nesting": (
@@ -140,20 +193,20 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
         Garbage,
         "invalid reply",
     ),
-    "an error": (lambda model_server: framed(("error", model_server.seq + 1, "oh no")), Failed, "oh no"),
+    "an error": (lambda model_server: framed(("error", model_server.next_seq, "oh no")), Failed, "oh no"),
     "an error of kind invalid": (
-        lambda model_server: framed(("error", model_server.seq + 1, "(3,)", "invalid")),
+        lambda model_server: framed(("error", model_server.next_seq, "(3,)", "invalid")),
         WrongAnswer,
         "(3,)",
     ),
     "an error of another request": (lambda model_server: framed(("error", 5, "oh no")), Garbage, "another request"),
     "an error of an unknown kind": (
-        lambda model_server: framed(("error", model_server.seq + 1, "x", "ok")),
+        lambda model_server: framed(("error", model_server.next_seq, "x", "ok")),
         Garbage,
         "invalid reply",
     ),
     "an error with an extra member": (
-        lambda model_server: framed(("error", model_server.seq + 1, "x", "failed", 1)),
+        lambda model_server: framed(("error", model_server.next_seq, "x", "failed", 1)),
         Garbage,
         "invalid reply",
     ),
@@ -175,12 +228,21 @@ def test_an_invalid_reply_is_a_named_fault(
         model_server.act(OBSERVATION)
 
 
-def test_a_valid_reply_before_its_request_is_garbage(
-    pair: tuple[ModelServerClient, socket.socket],
-) -> None:
+def test_a_reply_before_its_request_is_garbage(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
-    remote.send(reply(model_server))
-    with pytest.raises(Garbage, match="before it was asked"):
+    guessed = framed(("action", model_server.seq + 1, ACTION.tobytes()))
+    assert len(guessed) == len(reply(model_server))
+    remote.send(guessed)
+    with pytest.raises(Garbage, match="sent an invalid reply"):
+        model_server.act(OBSERVATION)
+
+
+def test_bytes_after_a_reply_are_garbage_at_the_next_request(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
+    with answering(remote, partial(send, reply(model_server))):
+        model_server.act(OBSERVATION)
+    remote.send(b"x")
+    with answering(remote, partial(send, reply(model_server))), pytest.raises(Garbage):
         model_server.act(OBSERVATION)
 
 
@@ -197,7 +259,7 @@ def test_the_deadline_applies_to_the_last_byte_of_a_reply(
     pair_with_short_deadline: tuple[ModelServerClient, socket.socket],
 ) -> None:
     model_server, remote = pair_with_short_deadline
-    long_reply = framed(("error", model_server.seq + 1, "x" * 5000))
+    long_reply = framed(("error", model_server.next_seq, "x" * 5000))
     stop = threading.Event()
 
     def send_slowly(connection: socket.socket) -> None:
@@ -295,7 +357,7 @@ def test_the_error_of_a_model_server_that_exits_during_load_is_reported(tmp_path
     early_error = EarlyErrorSocket(fileno=local.detach())
     early_error.model_server_end = remote
     model_server = ModelServerClient(early_error, INTERFACE, batch=1, deadline=60.0)
-    early_error.seq = model_server.seq + 1
+    early_error.seq = model_server.next_seq
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         model_server.load("any", {}, model.fileno())
     model_server.close()
@@ -310,7 +372,7 @@ def passing() -> Iterator[tuple[ModelServerClient, socket.socket, socket.socket]
     local, zygote = socket.socketpair()
     model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0)
     process = pass_socket(zygote)
-    process.send(framed(("loaded", model_server.seq + 1, {"class": "Model"})))
+    process.send(framed(("loaded", model_server.next_seq, {"class": "Model"})))
     with tempfile.TemporaryFile() as model:
         assert model_server.load("any", {}, model.fileno()) == {"class": "Model"}
     try:
@@ -343,9 +405,9 @@ def test_each_scenario_is_served_on_the_socket_of_its_own_process() -> None:
         model_server.end(2)
         assert (name, first.recv(1)) == ("reset", b"")  # closing the socket is the end of the scenario
         with pass_socket(zygote) as second:
-            second.send(framed(("ready", seq + 1)))
+            second.send(framed(("ready", following := model_server.next_seq)))
             model_server.ready(2)
-            assert read_frame(second) == ["reset", seq + 1, {"seed": 2}]
+            assert read_frame(second) == ["reset", following, {"seed": 2}]
 
 
 def test_a_reset_is_sent_early_if_the_process_is_there() -> None:

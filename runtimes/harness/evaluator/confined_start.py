@@ -28,6 +28,10 @@ class World:
         simulator: Simulator = self.module.create(self.folder, definition, *self.processes)
         return simulator
 
+    def one_step(self, definition: Mapping[str, Any]) -> bool:
+        """Whether every scenario ends with its first step."""
+        return hasattr(self.module, "one_step") and bool(self.module.one_step(definition))
+
     def scenarios(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Read the dataset's scenarios; empty if they differ in their seeds alone."""
         name = definition.get("scenarios")
@@ -55,10 +59,7 @@ def start(options: Mapping[str, Any]) -> World:
     if hasattr(module, "preload"):
         module.preload(definition)
     processes = (module.start_processes(level),) if starts_processes else ()
-    if level > 1:
-        from ..sandbox import seal
-
-        seal()
+    seal_at(level)
     return World(folder=folder, definition=definition, module=module, processes=processes)
 
 
@@ -78,3 +79,11 @@ def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> in
     if starts_processes:
         fields |= {"may_fork": True, "libraries": LIBRARIES}
     return confine(Confinement(**fields)).level
+
+
+def seal_at(level: int) -> None:
+    """Seal the sandbox of this process, if its level is one that is sealed."""
+    if level > 1:
+        from ..sandbox import seal
+
+        seal()

@@ -1,15 +1,16 @@
 """Episodes: the observe-act loop between a simulator and a model server, and the outcome of each scenario."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model_server.model_faults import ModelFault, WrongAnswer
-from ..model_server.model_server_client import ModelServerClient, finite
+from ..model_server.model_server_client import ModelServerClient, finite, is_few
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
 from .result_batch import LoadedModel, Played, unworldly
 
@@ -95,25 +96,32 @@ def drive(
     actions: list[bytes],
 ) -> None:
     """Loop until the scenario is over; ``latencies`` and ``actions`` are appended to, also if an exception ends it."""
-    act, step, keep = model_server.act, simulator.step, options.keep_actions
+    act, step, keep = model_server.act_alone, simulator.step, options.keep_actions
+    few = is_few(simulator.interface.action)
     delay = (
         ActionDelay(options.latency_steps, np.zeros(simulator.interface.action.shape))
         if options.latency_steps
         else None
     )
+    dry = options.describe_model is not None
     over, started = False, time.perf_counter()
     while not over:
-        answer, latency = act(observation)
+        action, latency = act(observation)
         latencies.append(latency)
-        action = answer[0].copy()
-        if not finite(action):
+        if not (few and isfinite(sum(action.tolist()))) and not finite(action):
             raise not_finite(action)
         if delay is not None:
             action = delay(action)
         if keep:
-            actions.append(action.astype(np.float32, copy=False).tobytes())
+            actions.append(recorded(action))
         observation, over = step(action)
-        over = over or options.cut_off(len(latencies), started)
+        if dry and not over:
+            over = options.cut_off(len(latencies), started)
+
+
+def recorded(action: NDArray[Any]) -> bytes:
+    """Return an applied action as a trace has it."""
+    return action.astype(np.float32, copy=False).tobytes()
 
 
 def run_batch(
@@ -188,6 +196,55 @@ def run_batch(
         if result is not None:
             result.seconds, result.latencies, result.model = seconds, latencies, model
     return results, fault
+
+
+def run_shared(
+    simulators: Sequence[Simulator],
+    model_server: ModelServerClient,
+    scenarios: Sequence[Scenario],
+    seeds: Sequence[int],
+    options: EpisodeOptions,
+    enter: Callable[[int], None],
+) -> Iterator[Played]:
+    """Run scenarios of one step in one frame; yield results in order, up to the first that must be run by itself.
+
+    ``enter`` is called before the world of a row works. Raise the fault of the model or of its server: it says nothing
+    of any of these scenarios.
+    """
+    began, observations = time.perf_counter(), []
+    try:
+        for row, scenario in enumerate(scenarios):
+            enter(row)
+            observations.append(simulators[row].reset(scenario))
+    except SimulatorBroken:
+        raise
+    except Exception:
+        return
+    actions, latency = model_server.act_once_each(seeds, observations)
+    now = time.perf_counter()
+    each, latencies = (now - began) / len(seeds), [latency / len(seeds)]
+    all_finite = finite(actions)
+    for row, action in enumerate(actions.copy()):
+        enter(row)
+        began, simulator = time.perf_counter(), simulators[row]
+        recorded_actions: list[bytes] = []
+        try:
+            if all_finite or finite(action):
+                if options.keep_actions:
+                    recorded_actions.append(recorded(action))
+                _, over = simulator.step(action)
+                if not over:
+                    return
+                result = Played("ok", simulator.outcome(None))
+            else:
+                result = faulted(simulator, not_finite(action))
+        except SimulatorBroken:
+            raise
+        except Exception as error:
+            result = Played("failed", {}, simulator_error(error))
+        result.seconds, result.latencies = each + time.perf_counter() - began, latencies
+        result.actions = recorded_actions
+        yield result
 
 
 def replay(simulator: Simulator, scenario: Scenario, trace: bytes, dt: float) -> dict[str, Any]:

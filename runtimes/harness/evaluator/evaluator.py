@@ -19,6 +19,7 @@ from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
 from .confined_start import World, start
 from .episodes import EpisodeOptions, simulator_error
+from .frame_sharing import FrameSharing
 from .result_batch import LoadedModel, ResultBatch, unworldly
 from .runner_connection import (
     LARGEST,
@@ -72,6 +73,8 @@ class Evaluator:
         self._model: LoadedModel
         self._lines: ResultBatch
         self._simulators: list[Simulator] = []  # one per row of a batch
+        self._sharing = FrameSharing(allowed=False)
+        self._sharing_simulators: list[Simulator] = []  # one per task of a shared frame
         self._specs: list[dict[str, Any]] = []  # the dataset's scenarios
         self._labels: list[dict[str, Any]] = []  # of each scenario, for its results
         self._model_server: ModelServerClient | None = None
@@ -100,8 +103,9 @@ class Evaluator:
         """Create the simulators and read the scenarios; report `ready`, or `broken` with the reason."""
         definition = setup.definition
         try:
-            for simulator in self._simulators:
+            for simulator in (*self._simulators, *self._sharing_simulators):
                 simulator.close()
+            self._sharing_simulators = []
             self._simulators = [self._world.create(definition) for _ in range(max(1, setup.batch))]
             self._specs = self._world.scenarios(definition)
             self._plan = TaskPlan(setup.tasks)
@@ -111,6 +115,7 @@ class Evaluator:
             self._runner.send_message("broken", reason=simulator_error(error))
             return
         self._setup = setup
+        self._sharing = FrameSharing(allowed=self._may_share(setup))
         keys = ("name", *definition.get("group_by", ()))
         self._labels = [{key: spec[key] for key in keys if key in spec} for spec in self._specs]
         self._lines = ResultBatch(definition, setup.record, definition.get("dt"))
@@ -122,6 +127,12 @@ class Evaluator:
         self._flush_interval = 0.0
         self._cached_seed = (-1, 0)
         self._runner.send_message("ready")
+
+    def _may_share(self, setup: EvaluationSetup) -> bool:
+        """Whether tasks may share frames, if the model server can."""
+        delayed = "latency_steps" in setup.params or "latency_steps" in (setup.tasks.get("sweep") or {})
+        whole_launch = setup.isolation == "launch" and setup.batch <= 1
+        return whole_launch and not delayed and not setup.dry_run and self._world.one_step(setup.definition)
 
     def _connect_model_server(self, order: ModelServerOrder) -> None:
         """Connect to the order's model server and load the model; report `loaded` or `refused`."""
@@ -166,22 +177,73 @@ class Evaluator:
         self._lines.begin(order.start)
         self._flushed_at = time.perf_counter()
         task = order.start
-        size = len(self._simulators)
         while task < (stop := min(order.stop, self._page[1])):
             self._page[0] = task
             if self._model_server is None:
                 self._request_model_server("no model server has been given yet")
-            end = task + 1 if size == 1 else min(task - task % size + size, stop)
-            fault = self._run_tasks(task, end, stop)
-            if isinstance(fault, NotStarted):  # an earlier scenario is to blame: the second attempt counts
-                self._drop_model_server(fault)
-                fault = self._run_tasks(task, end, stop, last=True)
-            task = end
-            self._flush_if_due(order)
-            if fault is not None and fault.fatal:
-                self._drop_model_server(fault)
+            count = self._shared_tasks(task, stop, order)
+            task = self._run_shared(task, task + count, order) if count > 1 else self._run_alone(task, stop, order)
         self._flush()
         self._runner.send_message("idle")
+
+    def _shared_tasks(self, task: int, stop: int, order: RangeOrder) -> int:
+        """Return how many tasks share the next frame."""
+        if task <= order.careful_until or self._model_server is None or not self._model_server.shares_frames:
+            return 1
+        return min(self._sharing.tasks, stop - task)
+
+    def _run_alone(self, task: int, stop: int, order: RangeOrder) -> int:
+        """Run a task, or a batch, by itself; return the next task."""
+        size, began = len(self._simulators), time.perf_counter()
+        end = task + 1 if size == 1 else min(task - task % size + size, stop)
+        fault = self._run_tasks(task, end, stop)
+        if isinstance(fault, NotStarted):  # an earlier scenario is to blame: the second attempt counts
+            self._drop_model_server(fault)
+            fault = self._run_tasks(task, end, stop, last=True)
+        now = time.perf_counter()
+        if fault is None:
+            self._sharing.ran(1, now - began)
+        else:
+            self._sharing.failed()
+        self._flush_if_due(order, now)
+        if fault is not None and fault.fatal:
+            self._drop_model_server(fault)
+        return end
+
+    def _run_shared(self, task: int, end: int, order: RangeOrder) -> int:
+        """Run tasks [task, end) in one frame; return the first task without a result, which is run by itself next."""
+        assert self._model_server is not None
+        began, page, first = time.perf_counter(), self._page, task
+        while len(self._sharing_simulators) < end - task:
+            self._sharing_simulators.append(self._world.create(self._setup.definition))
+        located = [self._plan.locate(number) for number in range(task, end)]
+        seeds = [self._plan.model_server_seed(number) for number in range(task, end)]
+
+        def enter(row: int) -> None:
+            page[0] = first + row
+
+        scenarios = [self._scenario(item) for item in located]
+        results = episodes.run_shared(
+            self._sharing_simulators, self._model_server, scenarios, seeds, self._options, enter
+        )
+        try:
+            for item, result in zip(located, results, strict=False):
+                self._lines.add(item, self._labels[item.index] if self._labels else {}, result)
+                task += 1
+                self._flush_if_due(order, time.perf_counter())
+                if task >= page[1]:
+                    return task
+        except SimulatorBroken:
+            self._flush()  # the results of earlier tasks are valid
+            raise
+        except ModelFault as fault:
+            if fault.fatal:
+                self._drop_model_server(fault)
+        if task == end:
+            self._sharing.ran(end - first, time.perf_counter() - began)
+        else:
+            self._sharing.failed()
+        return task
 
     def _scenario(self, located: Located) -> Scenario:
         spec = self._specs[located.index] if self._specs else {}
@@ -265,8 +327,7 @@ class Evaluator:
 
     # -- batches
 
-    def _flush_if_due(self, order: RangeOrder) -> None:
-        now = time.perf_counter()
+    def _flush_if_due(self, order: RangeOrder, now: float) -> None:
         elapsed = now - self._flushed_at
         careful = self._lines.to - 1 <= order.careful_until
         if elapsed >= min(self._flush_interval, order.flush) and (self._flush_interval or elapsed >= FIRST_FLUSH):

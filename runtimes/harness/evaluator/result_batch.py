@@ -86,6 +86,7 @@ def plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)
+NUMBERS = frozenset({int, float, bool})
 
 
 class ResultBatch:
@@ -105,6 +106,8 @@ class ResultBatch:
         failure = definition.get("failure") or {}
         self._failing = (failure.get("metric"), frozenset(failure.get("in", ())))
         self._step = step
+        self._latencies: list[float] = []  # of the last task: tasks that share frames share the list
+        self._inference: Inference | None = None
         self.since = 0
         self.to = 0
         self.failed = 0
@@ -140,7 +143,9 @@ class ResultBatch:
             self._blobs.append(trace)
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
-        timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step), played.model)
+        if played.latencies is not self._latencies:
+            self._latencies, self._inference = played.latencies, inference(played.latencies, self._step)
+        timing = Timing(int(played.seconds * 1e6 + 0.5) / 1e6, self._inference, played.model)
         line = ResultLine(
             task=task,
             status=played.status,
@@ -195,7 +200,9 @@ def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
     names = rows[0].keys() if rows else ()
     sketches = {}
     for name in names:
-        numbers = [value for row in rows if isinstance(value := row.get(name), int | float)]
+        numbers = [row.get(name) for row in rows]
+        if not set(map(type, numbers)) <= NUMBERS:
+            numbers = [value for value in numbers if isinstance(value, int | float)]
         values = np.array(numbers, np.float64)
         values = values[np.isfinite(values)]
         if len(values):

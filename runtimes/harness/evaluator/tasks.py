@@ -7,8 +7,9 @@ depend on the combination, so that two values of a parameter are compared on equ
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 #: The most tasks of a simulation; larger plans are refused before any memory is allocated.
 LARGEST = 10_000_000
@@ -22,8 +23,7 @@ class TooMany(ValueError):
     """The product of sweep, repetitions and scenarios exceeds the limit for one simulation."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved task number; ``params`` are all parameters, ``swept`` those set by the sweep."""
 
     index: int

@@ -13,6 +13,10 @@ from ..simulators.base import Space
 
 LENGTH = struct.Struct("<I")
 PROTOCOL = 1
+#: Member of `hello` by which a model server says that it serves scenarios that share a frame.
+SHARES_FRAMES = "shares_frames"
+#: Type of the seeds of such scenarios.
+SEED = np.dtype("<u8")
 #: The most characters of an error text that a result keeps.
 MAX_ERROR_TEXT = 2000
 
@@ -39,6 +43,14 @@ class Act(msgspec.Struct, array_like=True, tag="act"):
     observations: memoryview
 
 
+class Scenarios(msgspec.Struct, array_like=True, tag="scenarios"):
+    """Run scenarios of one step, one after another: reset with each seed, then act on the observation of its row."""
+
+    seq: int
+    seeds: memoryview
+    observations: memoryview
+
+
 class Done(msgspec.Struct, array_like=True, tag="done"):
     """The scenario has ended."""
 
@@ -51,7 +63,7 @@ class Close(msgspec.Struct, array_like=True, tag="close"):
     seq: int
 
 
-Request = Load | Reset | Act | Done | Close
+Request = Load | Reset | Act | Scenarios | Done | Close
 Scalar = str | int | float | bool | None
 
 

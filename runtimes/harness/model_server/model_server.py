@@ -14,9 +14,8 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from ..forking import zygote
@@ -25,78 +24,13 @@ from ..forking.zygote import exit_at_once
 from ..models.base import Assignment, LoadedModel, Misfit, NoAction
 from ..simulators.base import Interface
 from . import model_protocol
+from .evaluator_connection import EvaluatorConnection
 from .explanations import Surroundings, explain
-from .model_protocol import Act, Close, Load, Reset
+from .model_protocol import SEED, SHARES_FRAMES, Act, Close, Load, Reset, Scenarios
 from .socket_program import SocketProgram
 
-#: The most bytes of a frame from the evaluator, which is trusted: a limit for faults only.
-LARGEST = 256 << 20
-
-
-class EvaluatorConnection:
-    """Socket to the evaluator, and the buffers of its frames."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self.socket = connected
-        self._buffer = bytearray(1 << 16)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
-        self._used = 0
-        self._decoder = msgspec.msgpack.Decoder(model_protocol.Request)
-        self._encoder = msgspec.msgpack.Encoder()
-        self._out = bytearray(1 << 16)
-        self.rights: list[int] = []
-
-    def switch(self, connected: socket.socket) -> None:
-        """Continue on another socket."""
-        self.socket = connected
-        self._filled = self._used = 0
-
-    def next(self) -> model_protocol.Request | None:
-        """Return the next request, valid until the next call; None once the evaluator has closed its socket."""
-        filled, used = self._filled, self._used
-        if used < filled:
-            self._buffer[: filled - used] = self._buffer[used:filled]
-        self._filled, self._used = filled - used, 0
-        if self._filled < 4 and not self._fill(4):
-            return None
-        total: int = 4 + model_protocol.LENGTH.unpack_from(self._buffer)[0]
-        if self._filled < total and (total > LARGEST or not self._fill(total)):
-            return None
-        self._used = total
-        return self._decoder.decode(self._view[4:total])  # type: ignore[no-any-return]
-
-    def _fill(self, need: int) -> bool:
-        if need > len(self._buffer):
-            larger = bytearray(need)
-            larger[: self._filled] = self._buffer[: self._filled]
-            self._buffer, self._view = larger, memoryview(larger)
-        while self._filled < need:
-            try:
-                received = self.socket.recv_into(self._view[self._filled :])
-            except ConnectionError:
-                return False
-            if received == 0:
-                return False
-            self._filled += received
-        return True
-
-    def load(self) -> Load | None:
-        """Return the first request, with the model's descriptor in ``rights``; None if it is not `load`."""
-        data, self.rights, _, _ = socket.recv_fds(self.socket, 4, 1)
-        self._buffer[: len(data)] = data
-        self._filled = len(data)
-        request = self.next() if data else None
-        return request if isinstance(request, Load) else None
-
-    def send(self, *message: Any) -> None:
-        """Send a frame."""
-        out = self._out
-        self._encoder.encode_into(message, out, 4)
-        model_protocol.LENGTH.pack_into(out, 0, len(out) - 4)
-        sent = self.socket.send(out)
-        if sent < len(out):
-            self.socket.sendall(memoryview(out)[sent:])
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> None:
@@ -117,7 +51,7 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
     connection.send(
         "hello",
         model_protocol.PROTOCOL,
-        {"model_server": "python", "version": platform.python_version(), "format": name},
+        {"model_server": "python", "version": platform.python_version(), "format": name, SHARES_FRAMES: True},
     )
     request = connection.load()
     if request is None:
@@ -136,6 +70,7 @@ def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> 
         confined=sealed,
         on_socket=SocketProgram,
     )
+    connection.expect(assignment.interface, assignment.batch)
     server = ModelServer(connection, format, assignment, request.seq)
     clearing = Scratch(scratch) if scratch is not None else None
     if fork:
@@ -234,28 +169,50 @@ class ModelServer:
     def serve(self) -> None:
         """Answer until the evaluator closes."""
         connection, model = self._connection, self._model
+        act, usual = model.act, connection.observations
         while (request := connection.next()) is not None:
-            if type(request) is Act:
-                try:
-                    observations = np.frombuffer(request.observations, self._dtype)
-                    answer = model.act(observations.reshape(request.count, *self._shape))
-                except NoAction as error:
-                    connection.send("error", request.seq, printable(str(error)), "invalid")
-                except BaseException as error:
-                    connection.send("error", request.seq, describe_error(error), "failed")
+            try:
+                if request is usual:
+                    answer = act(usual)
+                elif type(request) is Act:
+                    answer = act(self._rows(request.observations, request.count))
+                elif type(request) is Scenarios:
+                    answer = self._answer_each(request)
+                elif type(request) is Reset:
+                    self._reset(request.request["seed"])
+                    answer = None
+                elif type(request) is Close:
+                    return
                 else:
-                    connection.send("action", request.seq, answer)
-            elif type(request) is Reset:
-                seed = request.request["seed"]
-                _seed(seed)
-                try:
-                    model.reset(seed)
-                except BaseException as error:
-                    connection.send("error", request.seq, describe_error(error), "failed")
+                    continue
+            except NoAction as error:
+                connection.send("error", connection.seq, printable(str(error)), "invalid")
+            except BaseException as error:
+                connection.send("error", connection.seq, describe_error(error), "failed")
+            else:
+                if answer is None:
+                    connection.send("ready", connection.seq)
                 else:
-                    connection.send("ready", request.seq)
-            elif type(request) is Close:
-                return
+                    connection.answer(answer)
+
+    def _reset(self, seed: int) -> None:
+        _seed(seed)
+        self._model.reset(seed)
+
+    def _rows(self, observations: memoryview, count: int) -> "NDArray[Any]":
+        return np.frombuffer(observations, self._dtype).reshape(count, *self._shape)
+
+    def _answer_each(self, request: Scenarios) -> bytes:
+        """Run scenarios of one step, one after another; return their actions."""
+        seeds = np.frombuffer(request.seeds, SEED).tolist()
+        observations = self._rows(request.observations, len(seeds))
+        reset, act = self._model.reset, self._model.act
+        answers = []
+        for row, seed in enumerate(seeds):
+            _seed(seed)
+            reset(seed)
+            answers.append(act(observations[row : row + 1]))
+        return b"".join(answers)
 
 
 def _seed(seed: int) -> None:

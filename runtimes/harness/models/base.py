@@ -194,23 +194,30 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
         raise NoAction("the model answered nothing (None)")
     import numpy as np  # the server reads formats without it
 
+    dtype = _type(space.dtype)
     try:
         array = np.asarray(answer)
-        if is_numeric := array.dtype.kind in "fiub":
-            _check_size(array, count, space)  # before a conversion, which refuses scores for a space of integers
-        if array.dtype != space.dtype:
-            array = _converted(array, np.dtype(space.dtype))
+        if array.dtype.kind not in "fiub":  # text, or objects that may be numbers
+            array = _converted(array, dtype)
+        _check_size(array, count, space)  # before numbers are converted, which refuses scores for a space of integers
+        if array.dtype != dtype:
+            array = _converted(array, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise NoAction(
             f"the model answered {type(answer).__name__}, which is not an array of numbers: {error}"
         ) from None
-    if not is_numeric:
-        _check_size(array, count, space)
     return array.tobytes()
 
 
+@functools.cache  # called at every step
+def _type(dtype: str) -> "np.dtype[Any]":
+    import numpy as np
+
+    return np.dtype(dtype)
+
+
 def _check_size(array: "NDArray[Any]", count: int, space: Space) -> None:
-    if array.size != count * math.prod(space.shape):
+    if array.size != count * space.items:
         expected = space.shape if count == 1 else (count, *space.shape)
         advice = scores_advice(array.size // count, space)
         raise NoAction(f"the model answered an array of shape {array.shape}, not {expected}{advice}")

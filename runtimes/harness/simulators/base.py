@@ -50,6 +50,11 @@ class Space:
         """Size of one array in bytes."""
         return _bytes(self.dtype, self.shape)
 
+    @property
+    def items(self) -> int:
+        """Number of entries of one array."""
+        return _items(self.shape)
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Space":
         """Read the JSON form."""
@@ -67,7 +72,12 @@ class Space:
 def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
     import numpy as np  # the server reads interfaces without it
 
-    return math.prod(shape) * np.dtype(dtype).itemsize
+    return _items(shape) * np.dtype(dtype).itemsize
+
+
+@functools.cache  # called at every step
+def _items(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,10 +128,11 @@ def signals_frame(
 class Simulator(Protocol):
     """A simulator that runs one scenario at a time, in lock-step with the evaluator.
 
-    Each module of this package defines ``create(dataset, definition)``, and may define ``preload(definition)``, which
-    imports libraries before the evaluator seals its sandbox. If the dataset's definition has `starts_processes`, the
-    module also defines ``start_processes(level)``, which starts processes before the seal, and whose result ``create``
-    gets as a third argument; ``level``: of the sandbox, 0 without one.
+    Each module of this package defines ``create(dataset, definition)``. It may define ``preload(definition)``, which
+    imports libraries before the evaluator seals its sandbox, and ``one_step(definition)``, which tells whether every
+    scenario ends with its first step: several such scenarios may share a frame to the model server. If the dataset's
+    definition has `starts_processes`, the module also defines ``start_processes(level)``, which starts processes before
+    the seal, and whose result ``create`` gets as a third argument; ``level``: of the sandbox, 0 without one.
     """
 
     interface: Interface

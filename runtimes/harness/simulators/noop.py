@@ -1,4 +1,7 @@
-"""No-op simulator: scenarios of one trivial step, to measure the platform alone and to test how it handles faults."""
+"""No-op simulator: scenarios of one trivial step, to measure the platform alone and to test how it handles faults.
+
+A definition with `steps` has scenarios of so many steps, which measure the cost of a step alone.
+"""
 
 import os
 import time
@@ -19,6 +22,15 @@ def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
     return NoopSimulator(definition)
 
 
+def one_step(definition: Mapping[str, Any]) -> bool:
+    """Whether every scenario ends with its first step."""
+    return _steps(definition) == 1
+
+
+def _steps(definition: Mapping[str, Any]) -> int:
+    return int(definition.get("steps", 1))
+
+
 class NoopSimulator:
     """Observations are four numbers derived from the seed; the metric `value` is the sum of the action."""
 
@@ -26,6 +38,7 @@ class NoopSimulator:
 
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self.interface = Interface.of(definition["interface"])
+        self._steps = self._steps_left = _steps(definition)
         self._scenario = Scenario(index=0, seed=0)
         self._observation: NDArray[Any] = np.zeros(4, np.float32)
         self._action: NDArray[Any] | None = None
@@ -39,6 +52,7 @@ class NoopSimulator:
         self._echo = sum(words.tolist()) / 65536
         self._value = 0.0
         self._action = None
+        self._steps_left = self._steps
         return self._observation
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
@@ -47,7 +61,8 @@ class NoopSimulator:
             self._inject_faults(params, self._scenario.index)
         self._value = sum(action.tolist())
         self._action = action
-        return self._observation, True
+        self._steps_left -= 1
+        return self._observation, self._steps_left <= 0
 
     @staticmethod
     def _inject_faults(params: Mapping[str, Any], index: int) -> None:

@@ -1,0 +1,79 @@
+"""Action exchange: a request for actions and its reply, made once for an interface; only their contents change."""
+
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..simulators.base import Interface
+from .model_protocol import SEED, framed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Sequence numbers: msgpack encodes each of them in five bytes, of which the last four are the number.
+FIRST, LAST = 1 << 16, (1 << 31) - 1
+NUMBER = struct.Struct(">I")
+#: Sequence numbers that are drawn at once.
+DRAWN = 1024
+#: Most tasks whose scenarios share a request.
+MOST_SHARED = 32
+#: Offsets of the sequence number in an `act`, a `scenarios` and an `action` frame.
+SEQ_OF_ACT, SEQ_OF_SCENARIOS, SEQ_OF_ACTION = 10, 16, 13
+
+
+class ActionExchange:
+    """A request with ``rows`` observations, and the reply with as many actions, which is received into ``buffer``.
+
+    ``shared``: each row is a scenario of its own, with a seed. The reply is ``head``, then ``actions``, views of whose
+    bytes the next request overwrites; ``expected`` is its length. ``observation`` and ``action``: of the first row.
+    The sequence number is at ``seq_at`` in the request, and at SEQ_OF_ACTION in the reply.
+    """
+
+    def __init__(self, interface: Interface, rows: int, buffer: bytearray, *, shared: bool = False) -> None:
+        observation, action = interface.observation, interface.action
+        observed = rows * observation.size
+        self.request = bytearray(
+            framed(("scenarios", FIRST, bytes(rows * SEED.itemsize), bytes(observed)))
+            if shared
+            else framed(("act", FIRST, rows, bytes(observed)))
+        )
+        self.size = len(self.request)
+        self.observations = _rows(self.request, observation.dtype, rows, observation.shape, self.size - observed)
+        self.seeds: NDArray[Any] = np.empty(0, SEED)
+        if shared:
+            seeds_end = len(framed(("scenarios", FIRST, bytes(rows * SEED.itemsize))))
+            self.seeds = np.frombuffer(self.request, SEED, rows, seeds_end - rows * SEED.itemsize)
+        reply = framed(("action", FIRST, bytes(rows * action.size)))
+        self.expected = len(reply)
+        self.head = bytearray(reply[: self.expected - rows * action.size])
+        self.actions = _rows(buffer, action.dtype, rows, action.shape, len(self.head))
+        self.observation, self.action = self.observations[0], self.actions[0]
+        self._dtype, self._shape = self.observation.dtype, self.observation.shape
+        self._observed = memoryview(self.request)[self.size - observed :]
+        self.seq_at = SEQ_OF_SCENARIOS if shared else SEQ_OF_ACT
+
+    def observe(self, observation: "NDArray[Any]") -> None:
+        """Write an observation into the request of one row."""
+        if observation.dtype is self._dtype and observation.shape == self._shape:
+            self._observed[:] = observation.tobytes()  # numpy's own assignment takes longer to begin
+        else:
+            self.observation[...] = observation
+
+
+def drawn_numbers() -> list[int]:
+    """Draw sequence numbers that no process can foresee: a reply that was made before its request has another one."""
+    words = np.frombuffer(os.urandom(DRAWN * NUMBER.size), np.uint32)
+    numbers: list[int] = ((words & LAST) | FIRST).tolist()
+    return numbers
+
+
+def reply_room(interface: Interface, rows: int) -> int:
+    """Return the most bytes of a reply with so many actions."""
+    return len(framed(("action", FIRST, bytes(rows * interface.action.size))))
+
+
+def _rows(frame: bytearray, dtype: str, rows: int, shape: tuple[int, ...], offset: int) -> "NDArray[Any]":
+    items = rows * int(np.prod(shape, dtype=np.int64))
+    return np.frombuffer(frame, dtype, items, offset).reshape(rows, *shape)
