@@ -15,6 +15,7 @@ from benchmarks import (
     fanout,
     footprint,
     latency,
+    lockstep,
     long_queue,
     model_formats,
     plots,
@@ -44,6 +45,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("fanout", "No-op fan-out", fanout.measure, results.fanout),
+    Benchmark("lockstep", "What a step costs", lockstep.measure, lockstep.section),
     Benchmark("latency", "POST to first result", latency.measure, results.latency),
     Benchmark("model_formats", "Start of models", model_formats.measure, model_formats.section),
     Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
