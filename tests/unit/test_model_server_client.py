@@ -108,6 +108,24 @@ def test_an_action_of_its_own_is_not_overwritten_by_the_next(pair: tuple[ModelSe
     assert np.array_equal(first, ACTION[0]) and np.array_equal(second, np.zeros(2))
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2), (2, 1, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+def test_actions_of_any_shape_and_type_are_those_of_the_last_reply(shape: tuple[int, ...], dtype: str) -> None:
+    space = Space(dtype=dtype, shape=shape, names=(), units=(), low=(), high=())
+    local, remote = socket.socketpair()
+    model_server = ModelServerClient(local, Interface(observation=space, action=space), batch=1, deadline=60.0)
+    for number in (1, 2):
+        expected, observation = np.full(shape, number, dtype), np.full(shape, number + 2, np.float64)
+        frame = framed(("action", model_server.next_seq, expected.tobytes()))
+        with answering(remote, partial(send, frame)) as requests:
+            action, _ = model_server.act_alone(observation)
+        assert action.shape == shape and action.dtype == dtype and np.array_equal(action, expected)
+        assert requests[0].endswith(observation.astype(dtype).tobytes())
+        assert finite(action)
+    model_server.close()
+    remote.close()
+
+
 def test_sequence_numbers_cannot_be_foreseen_and_have_five_bytes() -> None:
     drawn = [number for _ in range(20) for number in drawn_numbers()]
     assert all(FIRST <= number <= LAST for number in drawn)

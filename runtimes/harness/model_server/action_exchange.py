@@ -27,7 +27,8 @@ class ActionExchange:
     """A request with ``rows`` observations, and the reply with as many actions, which is received into ``buffer``.
 
     ``shared``: each row is a scenario of its own, with a seed. The reply is ``head``, then ``actions``, views of whose
-    bytes the next request overwrites; ``expected`` is its length. ``observation`` and ``action``: of the first row.
+    bytes the next request overwrites; ``expected`` is its length. ``observation`` and ``action``: of the first row,
+    whose observation has ``dtype`` and ``shape``; ``observed``: the bytes of all observations.
     The sequence number is at ``seq_at`` in the request, and at SEQ_OF_ACTION in the reply.
     """
 
@@ -49,17 +50,10 @@ class ActionExchange:
         self.expected = len(reply)
         self.head = bytearray(reply[: self.expected - rows * action.size])
         self.actions = _rows(buffer, action.dtype, rows, action.shape, len(self.head))
-        self.observation, self.action = self.observations[0], self.actions[0]
-        self._dtype, self._shape = self.observation.dtype, self.observation.shape
-        self._observed = memoryview(self.request)[self.size - observed :]
+        self.observation, self.action = self.observations[0, ...], self.actions[0, ...]
+        self.dtype, self.shape = self.observation.dtype, self.observation.shape
+        self.observed = memoryview(self.request)[self.size - observed :]
         self.seq_at = SEQ_OF_SCENARIOS if shared else SEQ_OF_ACT
-
-    def observe(self, observation: "NDArray[Any]") -> None:
-        """Write an observation into the request of one row."""
-        if observation.dtype is self._dtype and observation.shape == self._shape:
-            self._observed[:] = observation.tobytes()  # numpy's own assignment takes longer to begin
-        else:
-            self.observation[...] = observation
 
 
 def drawn_numbers() -> list[int]:

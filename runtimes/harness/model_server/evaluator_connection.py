@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LARGEST = 256 << 20
 #: Bytes of a buffer for frames; larger ones get a larger buffer.
 ROOM = 1 << 16
+#: The size of no frame.
+NONE = -1
 
 read_number = NUMBER.unpack_from
 
@@ -39,8 +41,8 @@ class EvaluatorConnection:
         self._decoder = msgspec.msgpack.Decoder(model_protocol.Request)
         self._encoder = msgspec.msgpack.Encoder()
         self._out = bytearray(ROOM)
-        self._usual: bytes | None = None  # the beginning of each `act` frame
-        self._size = 0  # of such a frame
+        self._usual = b""  # the beginning of each `act` frame
+        self._size = NONE  # of such a frame
         self._in_place = False
         self._seq = 0
         self.rights: list[int] = []
@@ -81,7 +83,7 @@ class EvaluatorConnection:
                 filled = self._receive_into(self._buffer)
             except ConnectionError:
                 return None
-            if filled == self._size and self._buffer.startswith(self._usual):  # type: ignore[arg-type]
+            if filled == self._size and self._buffer.startswith(self._usual):
                 self._filled = self._used = filled
                 self._in_place = True
                 return self.observations
@@ -105,7 +107,7 @@ class EvaluatorConnection:
     def _fill(self, need: int) -> bool:
         if need > len(self._buffer):
             # ``observations`` stays a view of the first buffer, which is used no more: no frame is in place then.
-            self._size = 0
+            self._size = NONE
             larger = bytearray(need)
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer, self._view = larger, memoryview(larger)
