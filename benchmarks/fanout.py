@@ -12,7 +12,10 @@ from benchmarks.processes import metered
 
 TASKS = 200_000
 RUNS = 3
+#: `params.batch`: with 1, the default, tasks of one step share frames as their model server allows.
 BATCHES = (1, 16)
+#: Tasks of the long runs, which count to `succeeded`, and their number.
+MANY, LONG_RUNS = 1_000_000, 2
 #: Pause before each run in seconds, in which the next warm runner starts.
 PAUSE = 4
 
@@ -55,7 +58,10 @@ def read_back(client: PlatformClient, id: str) -> int:
 
 
 def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both framings and each peer several times in turn, so that a slow minute of the machine affects all."""
+    """Measure both framings and each peer several times in turn, so that a slow minute of the machine affects all.
+
+    Then a million tasks, at the defaults.
+    """
     runs_by_batch: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
     processor_seconds: dict[int, dict[str, float]] = {batch: {} for batch in BATCHES}
     peers: dict[str, dict[str, Any]] = {}
@@ -73,6 +79,11 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
             for name, version, rate in peer_systems.rates():
                 peers.setdefault(name, {"version": version, "rates": []})["rates"].append(rate)
                 print(f"{name}: {rate:,.0f}", flush=True)
+        long_runs = []
+        for _ in range(LONG_RUNS):
+            time.sleep(PAUSE)
+            long_runs.append(run_once(platform, 1, MANY))
+            print(f"{MANY:,} tasks: {json.dumps(rounded(long_runs[-1]))}", flush=True)
     batches = {
         str(batch): {name: spread(run[name] for run in batch_runs) for name in batch_runs[0]}
         | {"cpu": {name: value / runs / tasks for name, value in processor_seconds[batch].items() if value > 0}}
@@ -82,7 +93,8 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
         name: {"version": peer["version"], "tasks": peer_systems.TASKS, **spread(peer["rates"])}
         for name, peer in peers.items()
     }
-    return {"tasks": tasks, "workers": 2, "batches": batches, "peers": peer_figures}
+    many = {"tasks": MANY, "seconds": spread(run["seconds"] for run in long_runs)}
+    return {"tasks": tasks, "workers": 2, "batches": batches, "peers": peer_figures, "many": many}
 
 
 def rounded(run: dict[str, float]) -> dict[str, float]:
