@@ -204,7 +204,7 @@ class Evaluator:
         if fault is None:
             self._sharing.ran(1, now - began)
         else:
-            self._sharing.failed()
+            self._sharing.failed(shared=False)
         self._flush_if_due(order, now)
         if fault is not None and fault.fatal:
             self._drop_model_server(fault)
@@ -242,7 +242,7 @@ class Evaluator:
         if task == end:
             self._sharing.ran(end - first, time.perf_counter() - began)
         else:
-            self._sharing.failed()
+            self._sharing.failed(shared=True)
         return task
 
     def _scenario(self, located: Located) -> Scenario:
