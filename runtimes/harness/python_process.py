@@ -12,6 +12,8 @@ BOOT = (
 ENVIRON: Mapping[str, str] = {
     "HOME": "/tmp",
     "LC_ALL": "C.UTF-8",
+    # Symbols are bound once, not again in each process that is forked from another.
+    "LD_BIND_NOW": "1",
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

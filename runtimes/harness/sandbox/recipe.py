@@ -22,6 +22,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "MPLCONFIGDIR": "/tmp",
     "PATH": "/nonexistent",
     "LC_ALL": "C.UTF-8",
+    "LD_BIND_NOW": "1",  # as in python_process.py
     # One thread per library: many model servers share the machine, and sums over threads differ from run to run.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",

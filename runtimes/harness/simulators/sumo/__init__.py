@@ -13,8 +13,9 @@ from ..base import Simulator
 
 
 def preload(definition: Mapping[str, Any]) -> None:
-    """Import libsumo before the sandbox restricts access to files, and before a launch waits for it."""
+    """Import libsumo and the compiled step, before the sandbox restricts access to files and a launch waits."""
     importlib.import_module(".simulator", __package__)
+    importlib.import_module(".compiled_library", __package__).library()
 
 
 def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
