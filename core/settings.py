@@ -156,6 +156,9 @@ class Settings:
     #: Most bytes of memory of all warm runners that wait, and of what they are forked from. Fewer are kept while the
     #: machine, or its control group, is short of memory.
     warm_memory: int = 512 << 20
+    #: Fork the processes of warm runners from processes that have imported their libraries (decision 43); "no": start
+    #: and confine each process before it imports anything.
+    warm_forks: bool = True
     #: Level of the JSON logs under ``home/logs``.
     log_level: str = "INFO"
 

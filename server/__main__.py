@@ -245,7 +245,9 @@ def agent(settings: Settings) -> int:
             cores=settings.max_workers,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
-            warm=WarmRunnerOptions(kinds=settings.warm_runners, memory=settings.warm_memory, initial=initial),
+            warm=WarmRunnerOptions(
+                kinds=settings.warm_runners, memory=settings.warm_memory, forks=settings.warm_forks, initial=initial
+            ),
         ).serve(stop)
 
     asyncio.run(serve())

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from core.domain.warm_depth import Demand, KindState, WarmLimits, changes
 from runtimes.harness.runner import model_folder
+from runtimes.harness.runner.processes import WorkerSpec
 from workers.fork_servers import RUNNER, ForkServers, Libraries, forkable
 from workers.machine_memory import machine_memory, memory_by_name
 from workers.warm_runners import PreparedFolders, WarmKind, WarmRunner, worker_spec_for
@@ -37,13 +38,15 @@ class WarmRunnerOptions:
     """Options of a node agent's warm runners. ``kinds``: how many kinds are kept warm, the most recent ones.
 
     ``initial``: the kind to keep warm if none has been used yet. ``memory``: the most bytes of all warm runners and
-    fork servers. ``refill``: seconds from a launch's start until processes are started (not forked) for the next, so
-    that the launch gets the processors first. ``check``: seconds between two checks for missing and unneeded runners.
+    fork servers. ``forks``: whether processes may be forked. ``refill``: seconds from a launch's start until processes
+    are started (not forked) for the next, so that the launch gets the processors first. ``check``: seconds between two
+    checks for missing and unneeded runners.
     """
 
     kinds: int = 1
     initial: WarmKind | None = None
     memory: int = 1 << 30
+    forks: bool = True
     refill: float = 0.5
     check: float = 2.0
 
@@ -215,7 +218,12 @@ class WarmRunnerPool:
 
     def _libraries(self, kind: WarmKind) -> frozenset[Libraries]:
         spec = worker_spec_for(kind, self._prepared, self._sandbox)
-        return frozenset() if spec is None else forkable(kind, spec.evaluator_site, spec.model_server_site)
+        return frozenset() if spec is None else self._forkable(kind, spec)
+
+    def _forkable(self, kind: WarmKind, spec: WorkerSpec) -> frozenset[Libraries]:
+        if not self._options.forks or not self._options.kinds:
+            return frozenset()
+        return forkable(kind, spec.evaluator_site, spec.model_server_site)
 
     def _size(self, kind: WarmKind) -> int:
         return self._memory.get(kind, FORKED_MEMORY if self._is_forked(kind) else MEMORY)
@@ -234,8 +242,9 @@ class WarmRunnerPool:
         self._started += 1
         model_folder.create(folder)
         client = f"runner-{self._started % 100_000_000}"
-        libraries = forkable(kind, spec.evaluator_site, spec.model_server_site) if self._options.kinds else ()
-        connections = {library.module: self._fork_servers.connect(library, client) for library in libraries}
+        connections = {
+            library.module: self._fork_servers.connect(library, client) for library in self._forkable(kind, spec)
+        }
         opened = {module: connection for module, connection in connections.items() if connection is not None}
         fork_server = opened.pop(RUNNER.module, None)
         runner = WarmRunner(

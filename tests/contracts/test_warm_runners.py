@@ -1,6 +1,7 @@
 """Warm runners: how many the node agent keeps of a kind, and from what they are forked."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from runtimes.catalogue import runtimes, simulators
 from tests.contracts.harness_processes import SITE
 from tests.waiting import TIMEOUT
 from workers.fork_servers import ForkServers, forkable
+from workers.machine_memory import memory_by_name
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
 from workers.warm_runners import WarmKind, WarmRunner
 
@@ -97,6 +99,18 @@ def test_a_kind_that_was_used_gets_one_warm_runner_and_a_taken_one_is_replaced(h
         await rig.end(taken)
 
     with_pool(home, work)
+
+
+def test_an_operator_can_have_every_process_started_instead_of_forked(home: Path) -> None:
+    for forks in (True, False):
+
+        async def work(rig: PoolRig) -> None:
+            rig.pool.record_use(NOOP)
+            await rig.until(lambda: rig.pool.kinds == [NOOP])
+            servers = memory_by_name(os.getpid(), ("fork_server",))["fork_server"]
+            assert bool(servers) == forks  # noqa: B023 - called before the next round
+
+        with_pool(home, work, forks=forks)
 
 
 def test_the_runner_that_was_started_first_is_taken_first(home: Path) -> None:
