@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Name of processes that fork others (runtimes/harness/runner/fork_server.py).
-FORK_SERVER = "fork_server"
 #: Patterns of command lines by component; the first match counts.
 COMPONENTS = (
     ("runner", r'fork_server.*"module": "runner"'),
@@ -36,20 +34,22 @@ COMPONENTS = (
 )
 
 
-def tree(root: int) -> list[int]:
-    """Return a process and its descendants."""
-    parents: dict[int, list[int]] = {}
+def tree(root: int) -> dict[int, int]:
+    """Return a process and its descendants, each with its parent."""
+    children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue  # the process has ended
-        parents.setdefault(parent, []).append(int(stat.parent.name))
-    pids, pending = [], [root]
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found, pending = {root: 0}, [root]
     while pending:
-        pids.append(pid := pending.pop())
-        pending += parents.get(pid, [])
-    return pids
+        parent = pending.pop()
+        for pid in children.get(parent, []):
+            found[pid] = parent
+            pending.append(pid)
+    return found
 
 
 def component_of(pid: int) -> str:
@@ -79,39 +79,40 @@ def total(components: dict[str, dict[str, float]]) -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds a process has used; those of a fork server with those of what it has reaped."""
+    """Return the processor seconds that a process and the children that it has waited for have used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    reaped = int(fields[13]) + int(fields[14]) if name_of(pid) == FORK_SERVER else 0
-    return (int(fields[11]) + int(fields[12]) + reaped) / os.sysconf("SC_CLK_TCK")
-
-
-def name_of(pid: int) -> str:
-    """Return the name of a process."""
-    return Path(f"/proc/{pid}/comm").read_text().strip()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def metered(root: int) -> Iterator[dict[str, float]]:
-    """Count processor seconds by component while the block runs; a process that ends counts with its last sample.
+    """Count processor seconds by component while the block runs, in samples.
 
-    What a fork server has reaped counts for it: most of these processes live shorter than the time between samples.
+    Most processes of scenarios live shorter than the time between samples; their parent has waited for them, and they
+    count with it. A process that ended with its parent counts with its last sample, because nobody waited for it.
     """
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}
-    forked: set[int] = set()
+    first: dict[int, float] = {}
+    living: dict[int, int] = {}
 
     def sample() -> None:
-        for pid in tree(root):
+        nonlocal living
+        now = tree(root)
+        for pid in now:
             try:
                 seconds, name = processor_seconds(pid), component_of(pid)
-                command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-                if FORK_SERVER in command and name_of(pid) != FORK_SERVER:
-                    forked.add(pid)
             except OSError:
                 continue  # the process has ended
             previous = last.get(pid)
             # a zombie has no command line
             last[pid] = (previous[0] if previous and name == "other" else name, seconds)
+        for pid in living.keys() - now.keys():
+            if living[pid] in now and pid in last:
+                # Its parent waited for it, so that its seconds, also those before the block, are the parent's now.
+                del last[pid]
+                first[living[pid]] = first.get(living[pid], 0.0) + first.pop(pid, 0.0)
+        living = now
 
     stopped = threading.Event()
 
@@ -120,7 +121,7 @@ def metered(root: int) -> Iterator[dict[str, float]]:
             sample()
 
     sample()
-    first = {pid: seconds for pid, (_, seconds) in last.items()}
+    first |= {pid: seconds for pid, (_, seconds) in last.items()}
     sampler = threading.Thread(target=sample_until_stopped)
     sampler.start()
     try:
@@ -129,8 +130,5 @@ def metered(root: int) -> Iterator[dict[str, float]]:
         stopped.set()
         sampler.join()
         sample()
-        living = set(tree(root))
         for pid, (name, seconds) in last.items():
-            if pid in forked - living:
-                continue  # its fork server has reaped it
             spent[name] = spent.get(name, 0.0) + seconds - first.get(pid, 0.0)
