@@ -16,8 +16,7 @@ from typing import Any
 
 from benchmarks import peer_systems
 from benchmarks.figures import spread
-from benchmarks.platform_client import PlatformClient
-from benchmarks.platform_process import ENVIRONMENTS, running_platform
+from benchmarks.platform_process import ENVIRONMENTS, PlatformProcess, running_platform
 from benchmarks.results import aim, spanned, table
 from runtimes.catalogue import simulators
 from runtimes.environments import Environment, prepare
@@ -48,14 +47,17 @@ def site(environment: Environment) -> str:
     return str(prepare(environment, ENVIRONMENTS.resolve(), lambda *_: None))
 
 
-def simulate(client: PlatformClient, submission: dict[str, Any]) -> tuple[float, list[dict[str, Any]]]:
+def simulate(platform: PlatformProcess, submission: dict[str, Any]) -> tuple[float, list[dict[str, Any]]]:
     """Run a simulation; return the seconds from the POST to the last durable result, and the results by task."""
+    client = platform.connect()  # the server closes a connection that was idle while peers ran
+    client.get("/v1/simulations")
     began = time.perf_counter()
     id = client.submit({"runtime": "python", "workers": WORKERS, **submission})["id"]
     client.until(id, all_done=True, every=0.05)
     seconds = time.perf_counter() - began
     client.until(id)
     lines = client.open("GET", f"/v1/simulations/{id}/results").read().splitlines()
+    client.close()
     return seconds, [json.loads(line) for line in lines]
 
 
@@ -76,19 +78,19 @@ def peer(script: str, arguments: tuple[str, ...], task: Path, packages: str) -> 
     return output
 
 
-def compare(client: PlatformClient, dataset: str, folder: Path, runs: int) -> Figures:
+def compare(started: PlatformProcess, dataset: str, folder: Path, runs: int) -> Figures:
     """Measure a dataset of Gymnasium; raise RuntimeError if a peer's returns are not those of the platform."""
     definition = json.loads((CATALOGUE / dataset / "dataset.json").read_text())
     submission = {"dataset": dataset, **GYMNASIUM[dataset]}
     specs = (CATALOGUE / dataset / "scenarios.ndjson") if definition["scenarios"] else None
     options = json.loads(specs.read_text().splitlines()[0])["options"] if specs else None
-    simulate(client, submission)
+    simulate(started, submission)
     platform: list[float] = []
     rates: dict[str, list[float]] = {name: [] for name, *_ in PEERS}
     versions: dict[str, str] = {}
     for _ in range(runs):
         time.sleep(3)  # the next warm runner starts
-        seconds, results = simulate(client, submission)
+        seconds, results = simulate(started, submission)
         platform.append(len(results) / seconds)
         task = folder / f"{dataset}.json"
         model = str(BASELINES / dataset / f"{dataset}.py")
@@ -125,16 +127,16 @@ def _peers(platform: list[float], rates: dict[str, list[float]], versions: dict[
     }
 
 
-def compare_streets(client: PlatformClient, runs: int) -> Figures:
+def compare_streets(started: PlatformProcess, runs: int) -> Figures:
     """Measure car_street against the script; drives are not of equal length, so in simulated time."""
     name = "libsumo and multiprocessing, a script of 100 lines"
     submission = {"dataset": "car_street", "model": "idm", "scenarios": {"range": [0, STREETS]}}
-    simulate(client, submission)
+    simulate(started, submission)
     platform: list[float] = []
     rates: dict[str, list[float]] = {name: []}
     for _ in range(runs):
         time.sleep(3)
-        seconds, results = simulate(client, submission)
+        seconds, results = simulate(started, submission)
         platform.append(sum(result["metrics"]["seconds"] for result in results) / seconds)
         environ = {"PATH": os.defpath, "PYTHONPATH": site(simulators()["sumo"])}
         command = ["nice", "-n", peer_systems.NICE, sys.executable, "benchmarks/peers/libsumo_script.py"]
@@ -148,10 +150,9 @@ def compare_streets(client: PlatformClient, runs: int) -> Figures:
 
 def measure(runs: int = RUNS) -> Figures:
     """Measure each dataset; the platform and its peers alternate."""
-    with running_platform(workers=str(WORKERS)) as platform, tempfile.TemporaryDirectory() as folder:
-        client = platform.connect()
-        datasets = {dataset: compare(client, dataset, Path(folder), runs) for dataset in GYMNASIUM}
-        return {"workers": WORKERS, "datasets": datasets | {"car_street": compare_streets(client, runs)}}
+    with running_platform(workers=str(WORKERS)) as started, tempfile.TemporaryDirectory() as folder:
+        datasets = {dataset: compare(started, dataset, Path(folder), runs) for dataset in GYMNASIUM}
+        return {"workers": WORKERS, "datasets": datasets | {"car_street": compare_streets(started, runs)}}
 
 
 def section(figures: Figures) -> str:

@@ -4,6 +4,7 @@ Arguments: a JSON file {env, kwargs, package, model, seeds, options}. Printed: e
 so that the benchmark can check that all peers ran the same episodes.
 """
 
+import functools
 import importlib
 import json
 import math
@@ -59,6 +60,18 @@ def play(environment: Any, policy: Callable[[Any], int], seed: int) -> float:
         total += float(reward)
         over = terminated or truncated
     return total
+
+
+@functools.cache
+def _of_process(document: str) -> tuple[Any, Callable[[Any], int]]:
+    task = Task(json.loads(document))
+    return task.make(), task.policy()
+
+
+def episode_of_process(document: str, seed: int) -> float:
+    """Run one episode in a process that keeps its environment; ``document``: the task as JSON."""
+    environment, policy = _of_process(document)
+    return play(environment, policy, seed)
 
 
 def timed(run: Callable[[list[int]], list[float]], seeds: list[int], version: str) -> None:

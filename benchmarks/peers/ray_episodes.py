@@ -1,34 +1,17 @@
-"""Ray: a task is an episode; an actor-free remote function with an environment per worker process."""
+"""Ray: a task is an episode; a worker process keeps its environment from one task to the next."""
 
-from functools import cache
-from typing import Any
+import json
 
 import ray
 
-from benchmarks.peers.episodes import WORKERS, Task, play, timed
-
-
-@cache
-def _of_process(document: str) -> tuple[Any, Any]:
-    import json
-
-    task = Task(json.loads(document))
-    return task.make(), task.policy()
-
-
-def episode(document: str, seed: int) -> float:
-    """Run one episode in a worker process, which keeps its environment."""
-    environment, policy = _of_process(document)
-    return play(environment, policy, seed)
+from benchmarks.peers.episodes import WORKERS, Task, episode_of_process, timed
 
 
 def main() -> None:
     """Measure."""
-    import json
-
     task = Task.of_command_line()
     ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    remote = ray.remote(episode)
+    remote = ray.remote(episode_of_process)
     document = json.dumps(task.document | {"seeds": []})
 
     def run(seeds: list[int]) -> list[float]:
