@@ -5,11 +5,8 @@ model, and are imported by confined processes only. Spawn from the main thread o
 """
 
 import contextlib
-import json
 import logging
-import os
 import socket
-import subprocess
 import sysconfig
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -17,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from datasets.catalogue import datasets
-from runtimes.harness.python_process import BOOT, ENVIRON, FLAGS
+from runtimes.harness import python_process
 from runtimes.harness.runner.fork_server import READY, ForkServerOptions
 from runtimes.harness.runner.process_spec import ENTRIES
 from workers.warm_runners import HARNESS, WarmKind, base_interpreter
@@ -67,23 +64,24 @@ class ForkServer:
             site=libraries.site,
             level=level,
             imports=libraries.name,
-            agent=remote.fileno(),
         )
-        paths = str(HARNESS.parent)
+        paths = [str(HARNESS.parent)]
         if libraries.module != "model_server":  # which puts its packages on the path itself, once it is confined
-            paths += f":{libraries.site}"
-        boot = BOOT.format(entry=ENTRIES["fork_server"])
+            paths.append(libraries.site)
         with open(log, "ab") as output, remote:
-            self._popen = subprocess.Popen(
-                [options.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(asdict(options))],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(remote.fileno(),),
-                env=dict(ENVIRON),
-                cwd="/",
-                start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
+            self._popen = python_process.start(
+                options.python,
+                ENTRIES["fork_server"],
+                paths,
+                asdict(options),
+                {"agent": remote.fileno()},
+                output.fileno(),
             )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
 
     def read(self) -> bool:
         """Read what it sent; return False once it has ended."""
@@ -154,6 +152,11 @@ class ForkServers:
             return server.connect(client)
         except OSError:
             return None
+
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids."""
+        return [server.pid for server in self._servers.values()]
 
     def close(self) -> None:
         """End all."""

@@ -43,13 +43,13 @@ def _pressure(proc: Path) -> float:
     return 0.0
 
 
-def memory_by_name(root: int, names: Iterable[str], proc: Path = PROC) -> Mapping[str, int]:
-    """Return the bytes that the descendants of a process use, by name (`comm`): a process without one of these names
-    counts for its nearest ancestor with one.
+def memory_by_name(roots: Mapping[int, str], names: Iterable[str], proc: Path = PROC) -> Mapping[str, int]:
+    """Return the bytes that processes and their descendants use, by name. ``roots``: the name that counts for each.
 
-    PSS, in which shared pages are counted once; where that may not be read, what is not shared with files.
+    A descendant counts for its own name (`comm`) if that is one of ``names``, else for the name of its parent. PSS, in
+    which shared pages are counted once; where that may not be read, what is not shared with files.
     """
-    known = set(names)
+    known = {*names, *roots.values()}
     children: dict[int, list[int]] = {}
     for entry in os.listdir(proc):
         if entry.isdigit():
@@ -57,15 +57,15 @@ def memory_by_name(root: int, names: Iterable[str], proc: Path = PROC) -> Mappin
                 stat = (proc / entry / "stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(stat[1]), []).append(int(entry))
     totals = dict.fromkeys(known, 0)
-    pending = [(child, "") for child in children.get(root, ())]
+    pending = list(roots.items())
     while pending:
-        pid, inherited = pending.pop()
+        pid, name = pending.pop()
+        for child in children.get(pid, ()):
+            with contextlib.suppress(OSError):
+                own = (proc / str(child) / "comm").read_text().strip()
+                pending.append((child, own if own in known else name))
         with contextlib.suppress(OSError):
-            name = (proc / str(pid) / "comm").read_text().strip()
-            name = name if name in known else inherited
-            if name:
-                totals[name] += _memory(proc / str(pid))
-            pending += [(child, name) for child in children.get(pid, ())]
+            totals[name] += _memory(proc / str(pid))
     return totals
 
 

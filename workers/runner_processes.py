@@ -8,14 +8,13 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from runtimes import harness
-from runtimes.harness.python_process import BOOT, ENVIRON, FLAGS
+from runtimes.harness import python_process
 from runtimes.harness.runner.process_spec import ENTRIES
 
 
@@ -25,19 +24,14 @@ class StartedProcess:
     def __init__(
         self, python: str, options: Mapping[str, Any], descriptors: Mapping[str, int], output: IO[bytes]
     ) -> None:
-        paths = f"{Path(harness.__file__).parent.parent}:{sysconfig.get_path('purelib')}"
-        boot = BOOT.format(entry=ENTRIES["runner"])
-        self._popen = subprocess.Popen(
-            [python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps({**options, **descriptors})],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=tuple(descriptors.values()),
-            env=dict(ENVIRON),
-            cwd="/",
-            start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
-        )
+        paths = (str(Path(harness.__file__).parent.parent), sysconfig.get_path("purelib"))
+        self._popen = python_process.start(python, ENTRIES["runner"], paths, options, descriptors, output.fileno())
         self.end = os.pidfd_open(self._popen.pid)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
 
     def ended(self) -> bool:
         """Whether it has ended."""

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,8 +29,8 @@ MAX_RECENT_KINDS = 10
 FORK, START = 0.1, 1.0
 #: Bytes of a warm runner, of one whose processes are forked, and of a fork server, until they have been measured.
 MEMORY, FORKED_MEMORY, FORK_SERVER_MEMORY = 100 << 20, 50 << 20, 25 << 20
-#: Name of the fork servers' processes.
-FORK_SERVER = "fork_server"
+#: Name under which the memory of all fork servers is counted.
+FORK_SERVERS = "fork servers"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +156,7 @@ class WarmRunnerPool:
             draft = self._run / ".warm.json"
             draft.write_text(json.dumps([asdict(recent) for recent in self._recent]))
             draft.rename(self._run / "warm.json")
-        if not self._is_forked(kind):
+        if not self._are_ready(self._libraries(kind)):
             self._refill_at = now + self._options.refill
         self._changed.set()
 
@@ -174,26 +174,29 @@ class WarmRunnerPool:
     @property
     def memory(self) -> int:
         """Bytes that warm runners and fork servers use, as far as it has been measured."""
-        return self._fork_memory + sum(len(runners) * self._size(kind) for kind, runners in self._warm.items())
+        return self._fork_memory + sum(
+            self._size(kind, runner.forked) for kind, runners in self._warm.items() for runner in runners
+        )
 
     # -- refill
 
     def refill(self) -> None:
         """Start and end what demand, memory and limits ask for."""
-        kept = self._recent[: self._options.kinds]
-        wanted: set[Libraries] = {library for kind in kept for library in self._libraries(kind)}
-        in_use = {library for runner in self._living.values() for library in self._libraries(runner.kind)}
-        self._fork_servers.keep(wanted, in_use)
+        kinds = list(dict.fromkeys((*self._recent, *self._warm)))
+        living = {runner.kind for runner in self._living.values()}
+        libraries = {kind: self._libraries(kind) for kind in {*kinds, *living}}
+        wanted = {library for kind in self._recent[: self._options.kinds] for library in libraries[kind]}
+        self._fork_servers.keep(wanted, {library for kind in living for library in libraries[kind]})
+        forked = {kind: self._are_ready(libraries[kind]) for kind in kinds}
         now, machine = self._clock(), machine_memory()
         due = self._refill_at <= now
-        kinds = list(dict.fromkeys((*self._recent, *self._warm)))
         states = [
             KindState(
                 kind=kind,
                 demand=self._demand.get(kind, Demand()).as_of(now),
                 warm=len(self._warm.get(kind, ())),
-                memory=self._size(kind),
-                start=FORK if self._is_forked(kind) else START,
+                memory=self._size(kind, forked[kind]),
+                start=FORK if forked[kind] else START,
             )
             for kind in kinds
         ]
@@ -207,8 +210,7 @@ class WarmRunnerPool:
         for kind in plan.end:
             self._warm[kind].pop().dismiss()  # the newest: the oldest is ready
         for kind in plan.start:
-            libraries = self._libraries(kind)
-            if self._fork_servers.settled(libraries) and (due or (libraries and self._is_forked(kind))):
+            if self._fork_servers.settled(libraries[kind]) and (due or forked[kind]):
                 self._add(kind)
 
     def _add(self, kind: WarmKind) -> None:
@@ -225,12 +227,11 @@ class WarmRunnerPool:
             return frozenset()
         return forkable(kind, spec.evaluator_site, spec.model_server_site)
 
-    def _size(self, kind: WarmKind) -> int:
-        return self._memory.get(kind, FORKED_MEMORY if self._is_forked(kind) else MEMORY)
+    def _size(self, kind: WarmKind, forked: bool) -> int:
+        return self._memory.get(kind, FORKED_MEMORY if forked else MEMORY)
 
-    def _is_forked(self, kind: WarmKind) -> bool:
-        """Whether all processes of a kind's runners are forked now, which takes milliseconds."""
-        libraries = self._libraries(kind)
+    def _are_ready(self, libraries: Collection[Libraries]) -> bool:
+        """Whether all processes of a runner are forked now from these libraries, which takes milliseconds."""
         return len(libraries) == 3 and all(map(self._fork_servers.ready, libraries))
 
     def _start(self, kind: WarmKind, workers: int) -> WarmRunner | None:
@@ -287,8 +288,10 @@ class WarmRunnerPool:
 
     def measure(self) -> None:
         """Measure what the warm runners of each kind and the fork servers use."""
-        used = memory_by_name(os.getpid(), (FORK_SERVER, *self._living))
-        self._fork_memory = used[FORK_SERVER]
+        roots = dict.fromkeys(self._fork_servers.pids, FORK_SERVERS)
+        roots |= {runner.pid: name for name, runner in self._living.items() if runner.pid is not None}
+        used = memory_by_name(roots, self._living)
+        self._fork_memory = used.get(FORK_SERVERS, 0)
         for kind, runners in self._warm.items():
             if sizes := [used[runner.name] for runner in runners if used[runner.name]]:
                 self._memory[kind] = sum(sizes) // len(sizes)

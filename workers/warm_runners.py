@@ -152,6 +152,11 @@ class WarmRunner:
             )
 
     @property
+    def pid(self) -> int | None:
+        """The process id of a started one; a forked one is known by its name."""
+        return self._process.pid if isinstance(self._process, StartedProcess) else None
+
+    @property
     def end(self) -> int:
         """A descriptor that is readable when ``ended`` may have changed."""
         return self._process.end

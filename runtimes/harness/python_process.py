@@ -1,7 +1,11 @@
-"""Python process: first lines, flags and environment of each process of the harness, and how one has ended."""
+"""Python process: how each process of the harness is started, its flags and environment, and how one has ended."""
 
+import json
+import os
 import signal
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 #: Sets the parent-death signal, exits if the parent ended before that, then runs the named module.
 BOOT = (
@@ -24,6 +28,40 @@ ENVIRON: Mapping[str, str] = {
 }
 #: As isolated as `-I`, which would also ignore the hash seed; ENVIRON is the whole environment. No `.pth` file is read.
 FLAGS = ("-s", "-S", "-B", "-P", "-u")
+
+
+def start(
+    python: str,
+    entry: str,
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    descriptors: Mapping[str, int],
+    output: int,
+) -> "subprocess.Popen[bytes]":
+    """Start `main` of the harness's module ``entry``, with ``paths`` before Python's own; it prints to ``output``.
+
+    It reads ``options`` and the numbers of its ``descriptors``, by name, as JSON from its command line. It dies with
+    the thread that calls this, so call it from the main thread only: the kernel ties a parent-death signal to a thread.
+    """
+    return subprocess.Popen(
+        [
+            python,
+            *FLAGS,
+            "-c",
+            BOOT.format(entry=entry),
+            str(os.getpid()),
+            ":".join(paths),
+            json.dumps({**options, **descriptors}),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=tuple(descriptors.values()),
+        env=dict(ENVIRON),
+        cwd="/",
+        start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
+    )
+
 
 #: What `ending` returns for SIGKILL if nothing is known of its sender.
 KILLED = "killed by SIGKILL"

@@ -1,7 +1,6 @@
 """Warm runners: how many the node agent keeps of a kind, and from what they are forked."""
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from runtimes.catalogue import runtimes, simulators
 from tests.contracts.harness_processes import SITE
 from tests.waiting import TIMEOUT
 from workers.fork_servers import ForkServers, forkable
-from workers.machine_memory import memory_by_name
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
 from workers.warm_runners import WarmKind, WarmRunner
 
@@ -107,8 +105,9 @@ def test_an_operator_can_have_every_process_started_instead_of_forked(home: Path
         async def work(rig: PoolRig) -> None:
             rig.pool.record_use(NOOP)
             await rig.until(lambda: rig.pool.kinds == [NOOP])
-            servers = memory_by_name(os.getpid(), ("fork_server",))["fork_server"]
-            assert bool(servers) == forks  # noqa: B023 - called before the next round
+            runner = rig.pool.take(NOOP, 1)
+            assert runner is not None and runner.forked == forks  # noqa: B023 - called before the next round
+            await rig.end(runner)
 
         with_pool(home, work, forks=forks)
 

@@ -62,7 +62,9 @@ def test_processes_that_wait_for_memory_are_a_stall(tmp_path: Path) -> None:
     assert machine_memory(machine(tmp_path, total=GIB, available=GIB, pressure="12.50"), tmp_path / "none").stalled
 
 
-def test_memory_counts_for_the_name_or_the_nearest_ancestor_with_a_name(tmp_path: Path) -> None:
+def test_memory_counts_for_the_name_of_a_given_process_or_of_the_nearest_ancestor_with_a_name(
+    tmp_path: Path,
+) -> None:
     process(tmp_path, 10, 1, "agent", 1)
     process(tmp_path, 11, 10, "runner-1", 100)
     process(tmp_path, 12, 11, "python3", 50)
@@ -70,10 +72,11 @@ def test_memory_counts_for_the_name_or_the_nearest_ancestor_with_a_name(tmp_path
     process(tmp_path, 14, 13, "runner-2", 7)
     process(tmp_path, 15, 10, "other", 1000)
     process(tmp_path, 16, 2, "runner-1", 1000)
-    used = memory_by_name(10, ("runner-1", "runner-2", "fork_server"), tmp_path)
-    assert used == {"runner-1": 150 << 10, "runner-2": 7 << 10, "fork_server": 20 << 10}
+    process(tmp_path, 17, 10, "fork_server", 1000)
+    used = memory_by_name({11: "runner-1", 13: "forks"}, ("runner-1", "runner-2"), tmp_path)
+    assert used == {"runner-1": 150 << 10, "runner-2": 7 << 10, "forks": 20 << 10}
 
 
 def test_what_is_not_shared_with_files_counts_where_proportional_sizes_may_not_be_read(tmp_path: Path) -> None:
     process(tmp_path, 11, 10, "runner-1", None)
-    assert memory_by_name(10, ("runner-1",), tmp_path) == {"runner-1": 200 * 4096}
+    assert memory_by_name({11: "runner-1"}, (), tmp_path) == {"runner-1": 200 * 4096}

@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 class ForkServerOptions:
     """What a fork server forks; strings and numbers only, to travel as JSON.
 
-    ``imports``: the name of the simulator or of the model format. ``agent``: its socket to the node agent.
+    ``imports``: the name of the simulator or of the model format.
     """
 
     module: str
@@ -46,18 +46,17 @@ class ForkServerOptions:
     site: str
     level: int | None
     imports: str
-    agent: int
 
 
 class ForkServer:
     """Serves its clients in one thread. Clients are sockets; a process belongs to the one that ordered it."""
 
-    def __init__(self, options: ForkServerOptions) -> None:
+    def __init__(self, options: ForkServerOptions, agent: socket.socket) -> None:
         self._module = options.module
         self._installation = Installation(
             python=options.python, harness=options.harness, site=options.site, level=options.level
         )
-        self._agent = socket.socket(fileno=options.agent)
+        self._agent = agent
         self._selector = selectors.DefaultSelector()
         self._processes = OrderedProcesses(self._selector)
 
@@ -155,6 +154,7 @@ def import_libraries(module: str, name: str, site: str) -> None:
 def main() -> NoReturn:
     """Import, and serve; exit with UNFORKABLE if a library has started a thread, which no child would have."""
     given: dict[str, Any] = json.loads(sys.argv[1])
+    agent = socket.socket(fileno=given.pop("agent"))
     options = ForkServerOptions(**given)
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"fork_server")
     if options.module != "runner":
@@ -165,5 +165,5 @@ def main() -> NoReturn:
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of the parent's objects
     gc.disable()
-    ForkServer(options).serve()
+    ForkServer(options, agent).serve()
     os._exit(0)

@@ -1,13 +1,12 @@
 """Process spec: interpreter, environment, descriptors and sandbox of an evaluator's or model server's process."""
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..python_process import BOOT, ENVIRON, FLAGS
+from .. import python_process
 
 #: The module with `main` of each kind of process.
 ENTRIES: Mapping[str, str] = {
@@ -68,23 +67,9 @@ def process_options(spec: ProcessSpec, installation: Installation, descriptors: 
 def start_process(
     spec: ProcessSpec, installation: Installation, descriptors: Mapping[str, int], output: int
 ) -> "subprocess.Popen[bytes]":
-    """Start a process that prints to ``output`` and gets its ``descriptors`` by name.
-
-    From the main thread only: the kernel ties a child's parent-death signal to the thread that forked it.
-    """
+    """Start a process that prints to ``output`` and gets its ``descriptors`` by name; from the main thread only."""
     options = process_options(spec, installation, descriptors)
-    site = options["site"]
-    paths = os.path.dirname(installation.harness)
+    paths = [os.path.dirname(installation.harness)]
     if spec.module != "model_server":  # which puts its packages on the path itself, once it is confined
-        paths += f":{site}"
-    boot = BOOT.format(entry=ENTRIES[spec.module])
-    return subprocess.Popen(
-        [installation.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(options)],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        pass_fds=tuple(descriptors.values()),
-        env=dict(ENVIRON),
-        cwd="/",
-        start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
-    )
+        paths.append(options["site"])
+    return python_process.start(installation.python, ENTRIES[spec.module], paths, options, descriptors, output)
