@@ -55,18 +55,13 @@ def driving(figures: dict[str, Any]) -> None:
     drawn = axes.barh(names, values, color=colours)
     axes.bar_label(drawn, fmt="%.1f", padding=3)
     axes.invert_yaxis()
-    axes.set_xlabel("milliseconds of processor time per episode of car_street, all processes")
+    axes.set_xlabel("processor time per episode, all processes (ms)")
     _save(figure, "car_street")
 
 
 def latency(figures: dict[str, Any]) -> None:
-    """Draw the seconds from a POST to its first result: percentiles of every kind."""
-    rows = [
-        (f"{kind}: {name.replace('_', ' ')}", tail)
-        for kind, of_kind in figures["kinds"].items()
-        for name, tail in of_kind.items()
-        if isinstance(tail, dict) and "p50" in tail
-    ]
+    """Draw the time from a POST to its first result: median and 99th percentile of every kind."""
+    rows = list(ratios.first_results(figures).items())
     figure, axes = _axes(0.6 + 0.3 * len(rows))
     for row, (_, tail) in enumerate(rows):
         axes.plot([tail["p50"] * 1e3, tail["p99"] * 1e3], [row, row], color=PALE, linewidth=2, zorder=1)

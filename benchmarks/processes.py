@@ -89,7 +89,7 @@ def metered(root: int) -> Iterator[dict[str, float]]:
     """Count processor seconds by component while the block runs, in samples.
 
     Most processes of scenarios live shorter than the time between samples; their parent has waited for them, and they
-    count with it. A process that ended with its parent counts with its last sample, because nobody waited for it.
+    count with it. A process that ended with its parent counts with its last sample, because it was not waited for.
     """
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}

@@ -40,15 +40,26 @@ class Change:
 
 def _fanout(figures: Figures) -> Iterator[tuple[str, float]]:
     for batch, rates in figures["batches"].items():
+        setting = "default" if batch == "1" else f"batch {batch}"
         for peer, rate in figures["peers"].items():
-            yield f"{batch} per frame to {peer}", rates["done"]["median"] / rate["median"]
+            yield f"{setting} to {peer}", rates["done"]["median"] / rate["median"]
 
 
 def _latency(figures: Figures) -> Iterator[tuple[str, float]]:
     job = figures["ray_job"]["p50"]
+    for name, seconds in first_results(figures).items():
+        yield f"{name}: first result, Ray job to it", job / seconds["p50"]
+
+
+def first_results(figures: Figures) -> dict[str, Mapping[str, float]]:
+    """Return the percentiles of the first result of each kind of submission: with pauses, in a row and at once."""
+    rushes = figures["rushes"]
+    found: dict[str, Mapping[str, float]] = {}
     for kind, seconds in figures["kinds"].items():
-        for name in sorted(seconds.keys() & {"first", "back_to_back", "in_a_row", "eight_callers"}):
-            yield f"{kind}: {name}, Ray job to it", job / seconds[name]["p50"]
+        found[f"{kind}, with pauses"] = seconds["first"]
+        found[f"{kind}, {rushes['row']} in a row"] = rushes["kinds"][kind]["row"]["first"]
+        found[f"{kind}, {rushes['callers']} callers at once"] = rushes["kinds"][kind]["at_once"]["first"]
+    return found
 
 
 def _driving(figures: Figures) -> Iterator[tuple[str, float]]:

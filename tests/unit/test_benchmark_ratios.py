@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import check, ratios
+from benchmarks.figures import tail
 from benchmarks.ratios import Change
 
 MACHINE = {"processor": "A", "cores": 2, "memory_gib": 24, "kernel": "6.1", "python": "3.11.7"}
@@ -59,3 +60,17 @@ def test_every_recorded_line_is_of_a_benchmark_with_ratios() -> None:
         assert line["benchmark"] in ratios.RATIOS
         assert all(ratio > 0 for ratio in line["ratios"].values())
         json.dumps(line)
+
+
+def test_the_first_results_of_rushes_are_compared_like_those_with_pauses() -> None:
+    kind = {"row": {"first": tail([0.1])}, "at_once": {"first": tail([0.4])}}
+    figures = {
+        "kinds": {"noop": {"first": tail([0.05]), "whole": tail([0.08])}},
+        "rushes": {"row": 20, "callers": 8, "each": 10, "kinds": {"noop": kind}},
+        "ray_job": {"version": "2", **tail([2.0])},
+    }
+    assert ratios.of("latency", figures) == {
+        "noop, with pauses: first result, Ray job to it": 40.0,
+        "noop, 20 in a row: first result, Ray job to it": 20.0,
+        "noop, 8 callers at once: first result, Ray job to it": 5.0,
+    }
