@@ -22,6 +22,7 @@ ENVIRON: Mapping[str, str] = {
     "NUMEXPR_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime would start a thread for it and open a database
     "PATH": "/usr/bin:/bin",
     "PYTHONHASHSEED": "0",
     "TMPDIR": "/tmp",

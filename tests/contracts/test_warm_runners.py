@@ -10,9 +10,11 @@ import pytest
 from core.domain.warm_depth import HALF_LIFE
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
+from runtimes.formats import formats
 from tests.contracts.harness_processes import SITE
+from tests.contracts.test_model_server import site_of
 from tests.waiting import TIMEOUT
-from workers.fork_servers import ForkServers, forkable
+from workers.fork_servers import ForkServer, ForkServers, Libraries, forkable
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
 from workers.warm_runners import WarmKind, WarmRunner
 
@@ -202,10 +204,21 @@ def test_the_packages_of_a_models_own_environment_are_never_forked() -> None:
     assert {libraries.module for libraries in forkable(own, "/e", "/m")} == {"runner", "evaluator"}
 
 
-@pytest.mark.parametrize("format", ["onnx", "tflite", "torch_export"])
+@pytest.mark.parametrize("format", ["keras", "frozen_graph", "torch_export"])
 def test_libraries_that_start_threads_are_never_forked(format: str) -> None:
     kind = WarmKind(**{**_fields(NOOP), "format": format})
     assert "model_server" not in {libraries.module for libraries in forkable(kind, "/e", "/m")}
+
+
+@pytest.mark.parametrize("format", sorted(name for name, format in formats().items() if format.forkable))
+def test_libraries_that_may_be_forked_start_no_thread_and_open_nothing(format: str, tmp_path: Path) -> None:
+    libraries = Libraries(module="model_server", name=format, site=site_of(formats()[format].runtime, format))
+    fork_server = ForkServer(libraries, None, tmp_path / "log")
+    fork_server.socket.settimeout(TIMEOUT)
+    try:
+        assert fork_server.read(), (tmp_path / "log").read_text()
+    finally:
+        fork_server.end()
 
 
 def _fields(kind: WarmKind) -> dict[str, str]:

@@ -149,6 +149,9 @@ class ModelFormat:
     load: Callable[[Assignment], LoadedModel]
     #: Imports the libraries that models of this format need, before the sandbox is sealed.
     preload: Callable[[], None] = preload_nothing
+    #: Whether these libraries start no thread and open nothing when they are imported, so that model servers may be
+    #: forked from a process that has imported them.
+    forkable: bool = False
     #: Does once per model server, before any scenario's process is forked, what needs no code of the model to run.
     prepare: Callable[[Assignment], None] = prepare_nothing
     #: Starts the programs that the model consists of, in each scenario's process, before it is sealed; None: it has

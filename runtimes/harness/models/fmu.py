@@ -125,5 +125,6 @@ FORMAT = ModelFormat(
     unpacked=True,
     zip_contents=f"`{DESCRIPTION}` at its top",
     preload=preload,
+    forkable=True,
     load=load,
 )

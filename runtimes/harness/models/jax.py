@@ -209,5 +209,6 @@ FORMAT = ModelFormat(
     suffixes=(".jax",),
     recognise=recognise,
     preload=preload,
+    forkable=True,
     load=load,
 )

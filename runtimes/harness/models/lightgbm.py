@@ -79,5 +79,6 @@ FORMAT = ModelFormat(
     packages=("lightgbm",),
     recognise=recognise,  # by its content only: a .txt may be anything
     preload=preload,
+    forkable=True,
     load=load,
 )

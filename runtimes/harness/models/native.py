@@ -164,6 +164,7 @@ FORMAT = ModelFormat(
     runtime="native",
     environment="python",  # ctypes is enough
     isolation="scenario",  # code with memory of its own, like a Python model
+    forkable=True,
     suffixes=SUFFIXES,
     recognise=recognise,
     unpacked=True,

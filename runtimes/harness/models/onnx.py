@@ -235,6 +235,7 @@ FORMAT = ModelFormat(
     unpacked=True,
     max_size=MAX_SIZE,
     preload=preload,
+    forkable=True,
     load=load,
     baselines={"car_street": "car_street.onnx"},
 )

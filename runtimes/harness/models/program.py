@@ -208,6 +208,7 @@ FORMAT = ModelFormat(
     runtime="native",
     environment="python",
     isolation="scenario",
+    forkable=True,
     recognise=recognise,
     unpacked=True,
     placed=PROGRAM,

@@ -169,6 +169,7 @@ FORMAT = ModelFormat(
     dependencies=True,
     zip_contents=f"`{ENTRY}` at its top",
     preload=preload,
+    forkable=True,
     prepare=prepare,
     load=load,
     baselines={

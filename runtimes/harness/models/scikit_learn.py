@@ -190,5 +190,6 @@ FORMAT = ModelFormat(
     recognise=recognise,
     zip_contents=f"`{SCHEMA}` (skops)",
     preload=preload,
+    forkable=True,
     load=load,
 )

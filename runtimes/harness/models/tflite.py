@@ -143,6 +143,7 @@ FORMAT = ModelFormat(
     recognise=recognise,
     max_size=MAX_SIZE,
     preload=preload,
+    forkable=True,
     load=load,
     baselines={"car_street": "car_street.tflite"},
 )

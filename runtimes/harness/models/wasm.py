@@ -119,5 +119,6 @@ FORMAT = ModelFormat(
     suffixes=(".wasm",),
     recognise=recognise,
     preload=preload,
+    forkable=True,
     load=load,
 )

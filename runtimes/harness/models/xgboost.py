@@ -87,5 +87,6 @@ FORMAT = ModelFormat(
     suffixes=(".ubj",),  # a .json is recognised by its content only
     recognise=recognise,
     preload=preload,
+    forkable=True,
     load=load,
 )

@@ -11,7 +11,9 @@ import ctypes
 import gc
 import importlib
 import json
+import mmap
 import os
+import re
 import selectors
 import signal
 import socket
@@ -151,19 +153,41 @@ def import_libraries(module: str, name: str, site: str) -> None:
         importlib.import_module("..sandbox", __package__)
 
 
+def unmap_file_pages() -> None:
+    """Give back the pages of libraries that only the imports read: tens of megabytes, which no child would inherit.
+
+    Pages of which this process has a copy of its own are kept. The kernel has the others in its cache, so that what is
+    needed again costs a minor fault.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+    with open("/proc/self/smaps") as file:
+        mappings = re.split(r"\n(?=[0-9a-f]+-)", file.read())
+    for header, *counts in map(str.splitlines, mappings):
+        addresses, permissions, _, _, inode, *_ = header.split()
+        own = next(int(count.split()[1]) for count in counts if count.startswith("Anonymous:"))
+        if inode != "0" and "w" not in permissions and not own:
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            madvise(start, end - start, mmap.MADV_DONTNEED)
+
+
 def main() -> NoReturn:
-    """Import, and serve; exit with UNFORKABLE if a library has started a thread, which no child would have."""
+    """Import, and serve; exit with UNFORKABLE if a library has started a thread, which no child would have, or opened
+    something, which children would share.
+    """
     given: dict[str, Any] = json.loads(sys.argv[1])
     agent = socket.socket(fileno=given.pop("agent"))
     options = ForkServerOptions(**given)
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"fork_server")
     if options.module != "runner":
         os.nice(NICE)
+    opened = set(os.listdir("/proc/self/fd"))
     import_libraries(options.module, options.imports, options.site)
-    if len(os.listdir("/proc/self/task")) > 1:
+    if len(os.listdir("/proc/self/task")) > 1 or not opened.issuperset(os.listdir("/proc/self/fd")):
         os._exit(UNFORKABLE)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of the parent's objects
     gc.disable()
+    unmap_file_pages()
     ForkServer(options, agent).serve()
     os._exit(0)

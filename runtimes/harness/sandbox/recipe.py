@@ -23,6 +23,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/nonexistent",
     "LC_ALL": "C.UTF-8",
     "LD_BIND_NOW": "1",  # as in python_process.py
+    "ORT_DISABLE_TELEMETRY": "1",
     # One thread per library: many model servers share the machine, and sums over threads differ from run to run.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
