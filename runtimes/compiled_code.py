@@ -20,10 +20,16 @@ COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now")
 #: Seconds that a build may take.
 PATIENCE = 300
+#: File beside the packages of an environment: by which compiler which sources were refused.
+REFUSAL = "refused.txt"
 
 
 class CannotCompile(Exception):
-    """There is no compiler, or it refused the sources."""
+    """There is no compiler, or it did not build the sources."""
+
+
+class Refused(CannotCompile):
+    """The compiler refused the sources: it would do so again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +46,35 @@ class CompiledCode:
     @property
     def output(self) -> str:
         """Name of the library that is built, in the folder of the environment's packages."""
-        return str(self._recipe()["output"])
-
-    def _recipe(self) -> dict[str, object]:
-        recipe: dict[str, object] = json.loads((self.folder / "recipe.json").read_text())
-        return recipe
+        return str(_recipe(self.folder)["output"])
 
     def is_built(self, site: Path) -> bool:
         """Return whether an environment has the library."""
         return (site / self.output).exists()
+
+    def is_refused(self, site: Path) -> bool:
+        """Return whether the compiler of this machine is known to refuse these sources for an environment."""
+        try:
+            return (site.parent / REFUSAL).read_text() == self._attempt()
+        except OSError:
+            return False
+
+    def note_refusal(self, site: Path) -> None:
+        """Remember beside an environment that this machine's compiler refuses these sources."""
+        (site.parent / REFUSAL).write_text(self._attempt())
+
+    def _attempt(self) -> str:
+        """Return what a refusal depends on: the sources, and the compiler's path, size and time."""
+        path = find_compiler() or ""
+        file = os.stat(path) if path else None
+        return f"{self.digest} {path}" + (f" {file.st_size} {file.st_mtime_ns}\n" if file else "\n")
 
     def build(self, site: Path) -> None:
         """Build the library in the folder of an environment's packages. Raise CannotCompile if that fails."""
         compiler = find_compiler()
         if compiler is None:
             raise CannotCompile("there is no C++ compiler: install g++ and start again")
-        recipe = self._recipe()
+        recipe = _recipe(self.folder)
         libraries = [_one(site, str(pattern)) for pattern in _strings(recipe["libraries"])]
         with tempfile.TemporaryDirectory(dir=site.parent) as draft:
             built = Path(draft, self.output)
@@ -68,7 +87,7 @@ class CompiledCode:
             try:
                 subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE)
             except subprocess.CalledProcessError as error:
-                raise CannotCompile(error.stderr.strip()[-1000:]) from error
+                raise Refused(error.stderr.strip()[-1000:]) from error
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise CannotCompile(str(error)) from error
             built.chmod(0o444)
@@ -79,6 +98,12 @@ class CompiledCode:
 def find_compiler() -> str | None:
     """Return the path of this machine's C++ compiler; None if there is none."""
     return next((path for name in COMPILERS if (path := shutil.which(name)) is not None), None)
+
+
+@functools.cache
+def _recipe(folder: Path) -> dict[str, object]:
+    recipe: dict[str, object] = json.loads((folder / "recipe.json").read_text())
+    return recipe
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import uv
 
-from runtimes.compiled_code import CannotCompile, CompiledCode, find_compiler
+from runtimes.compiled_code import CannotCompile, CompiledCode, Refused, find_compiler
 
 _log = logging.getLogger(__name__)
 
@@ -127,10 +127,14 @@ def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
 
 
 def _can_compile(environment: Environment, site: Path, root: Path) -> bool:
-    """Whether an environment lacks its compiled code although it can be built now: a compiler was installed later."""
+    """Whether an environment lacks its compiled code although it can be built now: a compiler was installed later.
+
+    A compiler that has refused the sources is not asked again: each launch would wait for it.
+    """
     code = environment.compiled
-    missing = code is not None and not code.is_built(site) and root in site.parents
-    return missing and find_compiler() is not None
+    if code is None or code.is_built(site) or root not in site.parents:
+        return False
+    return find_compiler() is not None and not code.is_refused(site)
 
 
 def _compile(environment: Environment, site: Path, progress: Progress) -> None:
@@ -141,6 +145,8 @@ def _compile(environment: Environment, site: Path, progress: Progress) -> None:
     try:
         environment.compiled.build(site)
     except CannotCompile as error:
+        if isinstance(error, Refused):
+            environment.compiled.note_refusal(site)
         _log.warning("environment %s: its compiled code is not built, so it runs slower: %s", environment.name, error)
         progress(f"without compiled code, which makes it slower: {error}", None)
 

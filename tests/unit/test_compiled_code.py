@@ -75,6 +75,68 @@ def test_sources_that_the_compiler_refuses_do_not_prevent_an_environment(sources
     assert any("without compiled code" in message for message in messages)
 
 
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the list of the environments in which code is built, as it grows."""
+    sites: list[Path] = []
+    build = CompiledCode.build
+
+    def counted(code: CompiledCode, site: Path) -> None:
+        sites.append(site)
+        build(code, site)
+
+    monkeypatch.setattr(CompiledCode, "build", counted)
+    return sites
+
+
+@needs_compiler
+def test_a_compiler_that_has_refused_the_sources_is_not_asked_again(
+    sources: Path, tmp_path: Path, builds: list[Path]
+) -> None:
+    (sources / "twice.cpp").write_text("not C++")
+    for _ in range(3):
+        site, _ = prepare(sources, tmp_path / "environments")
+    assert len(builds) == 1
+    assert site.is_dir()
+
+
+@needs_compiler
+def test_another_compiler_is_asked_after_a_refusal(
+    sources: Path, tmp_path: Path, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = tmp_path / "g++"
+    refusing.write_text("#!/bin/sh\nexit 1\n")
+    refusing.chmod(0o755)
+    with monkeypatch.context() as patch:
+        for module in (compiled_code, environments):
+            patch.setattr(module, "find_compiler", lambda: str(refusing))
+        for _ in range(2):
+            site, _ = prepare(sources, tmp_path / "environments")
+    assert len(builds) == 1
+    prepare(sources, tmp_path / "environments")
+    assert len(builds) == 2
+    assert (site / "twice.so").exists()
+
+
+@needs_compiler
+def test_a_build_that_failed_for_another_reason_is_tried_again(
+    sources: Path, tmp_path: Path, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled_code, "PATIENCE", 0)
+        prepare(sources, tmp_path / "environments")
+    site, _ = prepare(sources, tmp_path / "environments")
+    assert len(builds) == 2
+    assert (site / "twice.so").exists()
+
+
+def test_a_recipe_is_read_once(sources: Path) -> None:
+    code = CompiledCode(sources)
+    assert code.output == "twice.so"
+    (sources / "recipe.json").unlink()
+    assert code.output == "twice.so"
+
+
 @needs_compiler
 def test_a_library_that_the_recipe_names_has_to_be_there(sources: Path, tmp_path: Path) -> None:
     recipe = {"output": "twice.so", "source": "twice.cpp", "libraries": ["other/lib*.so"]}
