@@ -1,298 +1,23 @@
 """Entry point of the server's roles, one process per role."""
 
-import asyncio
-import logging
-import multiprocessing
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
 from datasets.objectstore import check_url
 from server.home import UMASK
-from server.whole_platform import record_migration, run
+from server.roles import ROLES
+from server.whole_platform import run
 
-if TYPE_CHECKING:
-    from server.request_bodies import BodyLimits
-    from server.wsgi_gateway import Gateway
-
-#: Runtime, format and dataset of the warm runner that the agent starts before the first submission: those of the 1.0
-#: path's documented example.
-INITIAL_WARM_KIND = ("tensorflow", "tflite", "car_street")
-#: Request threads of the runner API; runners that wait for a launch have further threads of their own.
-RUNNER_API_THREADS = 64
-
-
-def migrate(settings: Settings) -> int:
-    """Migrate the database's schema to this version, once, before the other roles start."""
-    from core.store.database import Database
-    from core.store.migrate import migrate
-    from errors import StoreUnavailable
-
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = Database(settings.database)
-    try:
-        migrate(database)
-    except StoreUnavailable as error:  # the installer needs the message; a traceback would hide it
-        logging.getLogger(__name__).error(error.detail)
-        return 1
-    finally:
-        database.close()
-    record_migration(settings)
-    return 0
-
-
-def api(settings: Settings) -> int:
-    """Serve the public API."""
-    from server.granian_server import serve
-
-    serve("server.__main__:create_api", address=settings.host, port=settings.port)
-    return 0
-
-
-def runner_api(settings: Settings) -> int:
-    """Serve the runner API."""
-    from server.granian_server import serve
-
-    serve("server.__main__:create_runner_api", address=settings.runner_api_host, port=settings.runner_api_port)
-    return 0
-
-
-def create_api() -> "Gateway":
-    """Build the public application in granian's worker process."""
-    settings = _prepare_process("api")
-    import app
-    from api import tus
-    from api.request_guard import encode_refusal, head_check
-    from server.wsgi_gateway import Gateway
-
-    return Gateway(
-        app.create_api(),
-        threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
-        limits=_body_limits(settings),
-        answer=encode_refusal,
-        refuse=head_check(settings.names, settings.token),
-        is_upload=tus.is_upload,
-    )
-
-
-def create_runner_api() -> "Gateway":
-    """Build the runner API in granian's worker process."""
-    settings = _prepare_process("runner-api")
-    import app
-    from api.problems import encode
-    from core.notifications.launch_waiters import SLOTS
-    from server.granian_server import on_shutdown
-    from server.wsgi_gateway import Gateway
-
-    callbacks: list[Callable[[], None]] = []
-    return Gateway(
-        app.create_runner_api(callbacks.append),
-        threads=RUNNER_API_THREADS + SLOTS,
-        limits=_body_limits(settings),
-        answer=encode,
-        on_start=lambda: on_shutdown(*callbacks),
-    )
-
-
-def _body_limits(settings: Settings) -> "BodyLimits":
-    from server.request_bodies import BodyLimits
-
-    return BodyLimits(
-        idle=settings.body_timeout.total_seconds(),
-        grace=settings.body_timeout.total_seconds(),
-        rate=float(settings.body_rate),
-        threads=settings.bodies,
-    )
-
-
-def _prepare_process(name: str) -> Settings:
-    from server.granian_server import enable_keepalive
-    from server.logs import configure
-    from server.supervisor import die_with
-
-    # An orphaned worker of granian would hold the port. The parent's pid is taken from multiprocessing, which recorded
-    # it at spawn time: os.getppid() would name the process that adopted the orphan if granian is gone already.
-    parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid is not None:
-        die_with(parent.pid)
-    settings = Settings.from_env(os.environ)
-    configure(name, settings.log_level)
-    enable_keepalive()
-    return settings
-
-
-def dispatch(settings: Settings) -> int:
-    """Run the dispatcher: state machine of simulations, launches on executors."""
-    from app import confinement_here, open_platform
-    from core.services.scheduling.dispatch import Dispatch
-    from workers.dispatcher import Dispatcher
-    from workers.executors.base import LocalPaths, Measured
-    from workers.executors.registry import load_executor_configs, open_executors, with_gangs
-    from workers.managed_executor import ManagedExecutor
-
-    stop = _stop_event()
-    executor_configs = load_executor_configs(settings.executors, settings.max_workers)
-    here = LocalPaths(
-        home=settings.home.resolve(),
-        run_dir=settings.run_dir,
-        environments=settings.environments,
-        runner_api_url=settings.runner_api_address,
-    )
-    executors = open_executors(executor_configs, here)
-    if settings.metrics_port:
-        from server.metrics_server import start
-
-        registries = [executor.registry for executor in executors.values() if isinstance(executor, Measured)]
-        start(settings.metrics_port, registries)
-    platform = open_platform(settings, confinement_here(settings))
-    Dispatcher(
-        platform,
-        Dispatch(
-            platform.database,
-            platform.notifier,
-            executor_configs=executor_configs,
-            runner_api_url=settings.runner_api_address,
-            gangs=with_gangs(executor_configs),
-        ),
-        [ManagedExecutor(context, executors[context.name]) for context in executor_configs],
-        run_dir=settings.run_dir,
-        ttl=settings.lease_ttl.total_seconds(),
-        interval=settings.dispatch_interval.total_seconds(),
-    ).run(stop)
-    return 0
-
-
-def jobs(settings: Settings) -> int:
-    """Run background jobs: a supervisor of RQ workers, which this process forks with all modules imported."""
-    import app
-    from core.notifications.job_queue import Due
-    from core.notifications.redis_notifier import embedded
-    from core.services.due_jobs import DueJobs
-    from core.store.database import Database
-    from server.job_processes import JobProcesses
-    from workers import liveness
-    from workers.background_jobs import Jobs
-
-    confinement = app.confinement_here(settings)
-    app.import_platform()
-
-    def open_functions() -> Mapping[str, Callable[[str], None]]:
-        platform = app.open_platform(settings, confinement)
-        return Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
-
-    def open_due() -> Due:
-        return DueJobs(Database(settings.database)).of
-
-    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    heartbeat_file = settings.run_dir / "jobs.beat"
-    JobProcesses(
-        settings.redis_url or embedded(settings.run_dir),
-        settings.job_kinds,
-        open_functions,
-        open_due,
-        lambda: liveness.record_iteration(heartbeat_file),
-        metrics_port=settings.jobs_metrics_port,
-    ).run()
-    return 0
-
-
-def failed_jobs(settings: Settings) -> int:
-    """Print the failed background jobs with the ends of their tracebacks; return 1 if there are any."""
-    from core.notifications.redis_notifier import RedisNotifier, embedded
-
-    notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
-    if not notifier.alive():
-        print("Redis (REDIS_URL) does not answer", file=sys.stderr)
-        return 2
-    failures = notifier.failed_jobs()
-    for job in failures:
-        ended_at = job.ended_at.isoformat(timespec="seconds") if job.ended_at else "unknown"
-        print(f"{job.job_id}  queue windtunnel:{job.kind}  failed at {ended_at}, {job.failures} times")
-        print("".join(f"    {line}\n" for line in job.traceback.splitlines()[-5:]))
-    notifier.close()
-    return 1 if failures else 0
-
-
-def agent(settings: Settings) -> int:
-    """Run the node agent: this machine's warm runners and node cache."""
-    from app import connections_of, node_cache, store_of
-    from datasets.catalogue import datasets
-    from datasets.nodecache.model_files import ModelFiles
-    from runtimes.harness import sandbox
-    from workers.node_agent import Agent
-    from workers.warm_runner_pool import WarmRunnerOptions
-    from workers.warm_runners import WarmKind
-
-    level = sandbox.level() if settings.sandbox == "auto" else None
-    runtime, format, dataset = INITIAL_WARM_KIND
-    initial = None
-    if initial_dataset := datasets().get(dataset):
-        initial = WarmKind(runtime=runtime, format=format, dataset=dataset, version=initial_dataset.version)
-
-    cache = node_cache(settings, store_of(settings), connections_of(settings))
-
-    async def serve() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await Agent(
-            home=settings.home.resolve(),
-            models=ModelFiles(cache, largest=settings.max_unpacked),
-            cores=settings.max_workers,
-            sandbox=level.number if level is not None else None,
-            refusal=level.refusal if level is not None else None,
-            warm=WarmRunnerOptions(
-                kinds=settings.warm_runners, memory=settings.warm_memory, forks=settings.warm_forks, initial=initial
-            ),
-        ).serve(stop)
-
-    asyncio.run(serve())
-    return 0
-
-
-def scs(settings: Settings) -> int:
-    """Run this machine's cache service."""
-    from datasets.scs import __main__ as service
-    from server import cache_service
-
-    config = cache_service.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
-    return service.serve(config)
-
-
-def _level(confinement: Mapping[str, Any]) -> int | None:
-    """Return the sandbox level, None without a sandbox."""
-    return int(confinement["level"]) or None
-
-
-def _stop_event() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
-ROLES: Mapping[str, Callable[[Settings], int]] = {
-    "run": run,
-    "migrate": migrate,
-    "api": api,
-    "runner-api": runner_api,
-    "dispatch": dispatch,
-    "jobs": jobs,
-    "failed-jobs": failed_jobs,
-    "agent": agent,
-    "scs": scs,
-}
+#: What `python -m server` can be told to do: run the whole platform, or one of its roles.
+COMMANDS = {"run": run, **ROLES}
 
 
 def main() -> int:
     """Read the settings and run the role that the command line names."""
     os.umask(UMASK)  # every role, and every process that a role starts
-    if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
-        print(f"usage: python -m server {{{'|'.join(ROLES)}}}", file=sys.stderr)
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
+        print(f"usage: python -m server {{{'|'.join(COMMANDS)}}}", file=sys.stderr)
         return 2
     try:
         settings = Settings.from_env(os.environ)
@@ -304,7 +29,7 @@ def main() -> int:
         from server.logs import configure
 
         configure(sys.argv[1], settings.log_level)
-    return ROLES[sys.argv[1]](settings)
+    return COMMANDS[sys.argv[1]](settings)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The whole platform on this machine: `run` supervises every role."""
 
 import compileall
-import hashlib
 import os
 import sys
 import time
@@ -10,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from core.settings import Settings
+from server.migration_record import is_migrated
 
-ROOT = Path(__file__).parent.parent
 #: Seconds after which the remaining roles are started even if /readyz does not answer 200 yet.
 READY_TIMEOUT = 10.0
 #: Age in seconds of a liveness file from which its role's loop counts as hung; the same as in the chart.
@@ -158,27 +157,3 @@ def latched(check: Callable[[], bool]) -> Callable[[], bool]:
 def role(name: str) -> list[str]:
     """Return the command line of a role's process."""
     return [sys.executable, "-m", "server", name]
-
-
-def record_migration(settings: Settings) -> None:
-    """Record that the database has this version's schema, so that the next start need not ask it."""
-    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _record(settings).write_text(_schema_fingerprint(settings))
-
-
-def is_migrated(settings: Settings) -> bool:
-    """Tell whether it is recorded that the database has this version's schema."""
-    record = _record(settings)
-    return record.exists() and record.read_text() == _schema_fingerprint(settings)
-
-
-def _record(settings: Settings) -> Path:
-    return settings.run_dir / "migrated"
-
-
-def _schema_fingerprint(settings: Settings) -> str:
-    """Return a digest that changes with this version's migrations and with the database."""
-    versions = sorted(path.name for path in (ROOT / "core/store/migrations/versions").glob("*.py"))
-    database = Path(settings.database.removeprefix("sqlite:///"))
-    identity = str(database.stat().st_ino) if database.exists() else settings.database
-    return hashlib.sha256("\n".join([*versions, identity]).encode()).hexdigest()
