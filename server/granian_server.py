@@ -1,17 +1,19 @@
-"""granian: one worker process that serves an RSGI application, HTTP/1.1 only."""
+"""granian: serves an RSGI application in the process that calls it, HTTP/1.1 only."""
 
 import os
 import resource
 import signal
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
-from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops
 from granian.log import LogLevels
+from granian.server import MPServer
 
 #: TCP keep-alive: seconds of idleness before the first probe, seconds between probes, unanswered probes until the
 #: connection is closed.
@@ -24,24 +26,38 @@ SEARCH_INTERVAL, SEARCHES = 0.05, 1200
 CONNECTIONS, OWN_FILES = 8192, 512
 
 
-def serve(factory: str, *, address: str, port: int) -> None:
-    """Serve the RSGI application that the factory (``module:function``) returns, until SIGINT or SIGTERM."""
+class SingleProcessServer(MPServer):
+    """granian's server, whose only worker runs in the process that calls `serve`, in its main thread.
+
+    granian starts its worker as a process, and waits for it in a second process that does nothing else: 15 MiB. Whoever
+    started this process (supervisor, kubelet) does that already. The worker is the same.
+    """
+
+    def _serve(self, spawn_target: Any, target_loader: Any) -> None:
+        self._init_shared_socket()  # type: ignore[no-untyped-call]
+        self._spawn_worker(0, spawn_target, target_loader).inner.run()
+
+
+def serve(factory: Callable[[], Any], *, address: str, port: int) -> None:
+    """Serve the RSGI application that the factory returns, until SIGINT or SIGTERM."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    Granian(
-        factory,
+    # Until the event loop handles them; the first process of a container has no default action for signals.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+    SingleProcessServer(
+        "",
         address=address,
         port=port,
         interface=Interfaces.RSGI,
         loop=Loops.uvloop,
         http=HTTPModes.http1,
-        factory=True,
         workers=1,
         backlog=2048,
         backpressure=CONNECTIONS if files < 0 else max(64, min(CONNECTIONS, files - OWN_FILES)),
         websockets=False,
         log_level=LogLevels.warning,
-    ).serve()
+    ).serve(target_loader=factory, wrap_loader=False)
 
 
 def on_shutdown(*callbacks: Callable[[], None]) -> None:

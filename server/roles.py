@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import multiprocessing
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
@@ -47,7 +46,7 @@ def api(settings: Settings) -> int:
     """Serve the public API."""
     from server.granian_server import serve
 
-    serve("server.roles:create_api", address=settings.host, port=settings.port)
+    serve(partial(create_api, settings), address=settings.host, port=settings.port)
     return 0
 
 
@@ -55,18 +54,18 @@ def runner_api(settings: Settings) -> int:
     """Serve the runner API."""
     from server.granian_server import serve
 
-    serve("server.roles:create_runner_api", address=settings.runner_api_host, port=settings.runner_api_port)
+    serve(partial(create_runner_api, settings), address=settings.runner_api_host, port=settings.runner_api_port)
     return 0
 
 
-def create_api() -> "Gateway":
-    """Build the public application in granian's worker process."""
-    settings = _prepare_process("api")
+def create_api(settings: Settings) -> "Gateway":
+    """Build the public application; called by granian before it listens."""
     import app
     from api import tus
     from api.request_guard import encode_refusal, head_check
     from server.wsgi_gateway import Gateway
 
+    _prepare_server("api", settings)
     return Gateway(
         app.create_api(),
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
@@ -77,15 +76,15 @@ def create_api() -> "Gateway":
     )
 
 
-def create_runner_api() -> "Gateway":
-    """Build the runner API in granian's worker process."""
-    settings = _prepare_process("runner-api")
+def create_runner_api(settings: Settings) -> "Gateway":
+    """Build the runner API; called by granian before it listens."""
     import app
     from api.problems import encode
     from core.notifications.launch_waiters import SLOTS
     from server.granian_server import on_shutdown
     from server.wsgi_gateway import Gateway
 
+    _prepare_server("runner-api", settings)
     callbacks: list[Callable[[], None]] = []
     return Gateway(
         app.create_runner_api(callbacks.append),
@@ -94,6 +93,14 @@ def create_runner_api() -> "Gateway":
         answer=encode,
         on_start=lambda: on_shutdown(*callbacks),
     )
+
+
+def _prepare_server(name: str, settings: Settings) -> None:
+    from server.granian_server import enable_keepalive
+    from server.logs import configure
+
+    configure(name, settings.log_level)  # again: granian has configured logging meanwhile
+    enable_keepalive()
 
 
 def _body_limits(settings: Settings) -> "BodyLimits":
@@ -105,22 +112,6 @@ def _body_limits(settings: Settings) -> "BodyLimits":
         rate=float(settings.body_rate),
         threads=settings.bodies,
     )
-
-
-def _prepare_process(name: str) -> Settings:
-    from server.granian_server import enable_keepalive
-    from server.logs import configure
-    from server.supervisor import die_with
-
-    # An orphaned worker of granian would hold the port. The parent's pid is taken from multiprocessing, which recorded
-    # it at spawn time: os.getppid() would name the process that adopted the orphan if granian is gone already.
-    parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid is not None:
-        die_with(parent.pid)
-    settings = Settings.from_env(os.environ)
-    configure(name, settings.log_level)
-    enable_keepalive()
-    return settings
 
 
 def dispatch(settings: Settings) -> int:

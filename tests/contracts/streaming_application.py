@@ -45,10 +45,10 @@ def broken() -> Iterator[bytes]:
 
 
 def create() -> Gateway:
-    """Build the gateway in granian's process; a client that reads nothing for 2 seconds is disconnected."""
+    """Build the gateway; a client that reads nothing for 2 seconds is disconnected."""
     slow_readers.SlowReader.__init__.__kwdefaults__["patience"] = 2.0
     return Gateway(application, threads=8, limits=BodyLimits(idle=1.0, grace=1.0), answer=encode)
 
 
 if __name__ == "__main__":
-    granian_server.serve("tests.contracts.streaming_application:create", address="127.0.0.1", port=int(sys.argv[1]))
+    granian_server.serve(create, address="127.0.0.1", port=int(sys.argv[1]))

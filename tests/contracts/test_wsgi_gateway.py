@@ -12,7 +12,7 @@ import pytest
 
 from tests.contracts.streaming_application import CHUNK, CHUNKS
 from tests.ports import free_ports
-from tests.system.platform_process import census, die_with
+from tests.system.platform_process import die_with
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[int, int]]:
-    """Port of a server, and the process id of granian's worker."""
+    """Port of a server, and its process id."""
     [port] = free_ports(1)
     parent = os.getpid()
     process = subprocess.Popen(
@@ -38,8 +38,7 @@ def server() -> Iterator[tuple[int, int]]:
 
     try:
         until(answers)
-        children = [pid for pid, (parent, _) in census() if parent == process.pid]
-        yield port, max(children, key=memory)
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait(20)
