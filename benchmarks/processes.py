@@ -18,7 +18,7 @@ COMPONENTS = (
     ("jobs", r"server\x00jobs"),
     ("agent", r"server\x00agent"),
     ("scs", r"server\x00scs"),
-    ("supervisor", r"server\x00run"),
+    ("supervisor", r"server\x00run\x00"),
     ("valkey", r"valkey-server|redis-server"),
     ("runner", r"harness\.runner\.runner"),
     ("evaluator", r"harness\.evaluator"),
@@ -32,6 +32,9 @@ COMPONENTS = (
     ("kubelet", r"^[^\x00]*/kubelet\x00"),
     ("containerd", r"^[^\x00]*/?containerd"),
 )
+
+#: Roles that the supervisor forks.
+FORKED = ("api", "runner-api", "dispatch", "jobs", "agent", "scs")
 
 
 def tree(root: int) -> dict[int, int]:
@@ -55,6 +58,10 @@ def tree(root: int) -> dict[int, int]:
 def component_of(pid: int) -> str:
     """Return the component of the platform to which a process belongs."""
     command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    if command.endswith("server\x00run\x00"):
+        # The supervisor, or a role: a fork with the command line of the supervisor and a name of its own.
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        command = f"server\x00{name}\x00" if name in FORKED else command
     return next((name for name, pattern in COMPONENTS if re.search(pattern, command)), "other")
 
 

@@ -6,18 +6,15 @@ import sys
 from core.settings import Settings
 from datasets.objectstore import check_url
 from server.home import UMASK
-from server.roles import ROLES
+from server.roles import ROLES, run_role
 from server.whole_platform import run
-
-#: What `python -m server` can be told to do: run the whole platform, or one of its roles.
-COMMANDS = {"run": run, **ROLES}
 
 
 def main() -> int:
     """Read the settings and run the role that the command line names."""
     os.umask(UMASK)  # every role, and every process that a role starts
-    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
-        print(f"usage: python -m server {{{'|'.join(COMMANDS)}}}", file=sys.stderr)
+    if len(sys.argv) != 2 or sys.argv[1] not in ("run", *ROLES):
+        print(f"usage: python -m server {{{'|'.join(('run', *ROLES))}}}", file=sys.stderr)
         return 2
     try:
         settings = Settings.from_env(os.environ)
@@ -25,11 +22,7 @@ def main() -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if sys.argv[1] != "run":
-        from server.logs import configure
-
-        configure(sys.argv[1], settings.log_level)
-    return COMMANDS[sys.argv[1]](settings)
+    return run(settings) if sys.argv[1] == "run" else run_role(sys.argv[1], settings)
 
 
 if __name__ == "__main__":

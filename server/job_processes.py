@@ -18,7 +18,8 @@ from core.notifications.job_queue import Due, Functions
 from core.notifications.job_statistics import WorkerStatistics
 from server.job_metrics import JobsCollector
 from server.restart import decide_restart
-from server.supervisor import die_with, exit_reason
+from server.role_processes import die_with
+from server.supervisor import exit_reason
 
 logger = logging.getLogger(__name__)
 

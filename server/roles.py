@@ -274,3 +274,11 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
     "agent": agent,
     "scs": scs,
 }
+
+
+def run_role(name: str, settings: Settings) -> int:
+    """Run a role in this process until its end; return the exit status."""
+    from server.logs import configure
+
+    configure(name, settings.log_level)
+    return ROLES[name](settings)

@@ -2,22 +2,21 @@
 
 It probes what it has started: a role that exists and does not answer is killed, and so restarted.
 
-It has one thread: each role asks the kernel for SIGKILL when its parent *thread* ends (PR_SET_PDEATHSIG).
+It has one thread, because it forks roles, and because each role asks the kernel for SIGKILL when its parent *thread*
+ends (PR_SET_PDEATHSIG).
 """
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,12 +24,12 @@ from server import probes
 from server.logs import LogFile, terminal_text
 from server.probes import Exchange, Health, Probe
 from server.restart import decide_restart
+from server.role_processes import ForkedProcess, RoleProcess, execute, may_fork
 
 #: Seconds between SIGTERM and SIGKILL.
 STOP_TIMEOUT = 5.0
 #: Seconds between two checks whether the platform is ready.
 READY_INTERVAL = 0.05
-PR_SET_PDEATHSIG = 1
 
 
 class AlreadyRunning(Exception):
@@ -41,11 +40,13 @@ class AlreadyRunning(Exception):
 class Role:
     """Process to keep running, or to run ``once``; started when ``after()`` is true, stopped by ascending ``order``.
 
-    It is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included.
+    It is a fork that runs ``main``, if there is one and this process has one thread; else it executes ``command``. It
+    is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included.
     """
 
     name: str
     command: Sequence[str]
+    main: Callable[[], int] | None = None
     order: int = 0
     after: Callable[[], bool] = field(default=lambda: True)
     once: bool = False
@@ -59,7 +60,7 @@ class SupervisedProcess:
 
     role: Role
     log: LogFile
-    process: "subprocess.Popen[bytes] | None" = None
+    process: RoleProcess | None = None
     pidfd: int = -1
     output: int = -1
     partial_line: bytes = b""
@@ -106,8 +107,12 @@ class Supervisor:
         environ: Mapping[str, str],
         ready: Callable[[], bool],
         on_ready: Callable[[], None],
+        steps: Iterable[object] = (),
     ) -> None:
-        """Keep the roles running until SIGINT or SIGTERM; call ``on_ready`` once, when ``ready`` first returns true."""
+        """Keep the roles running until SIGINT or SIGTERM; call ``on_ready`` once, when ``ready`` first returns true.
+
+        ``steps`` is work to be done by this process, in steps between which it watches the roles.
+        """
         self._environ = dict(environ)
         self._children = [SupervisedProcess(role, LogFile(self._logs / f"{role.name}.log")) for role in roles]
         reader, writer = socket.socketpair()
@@ -117,15 +122,20 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._count_signal)
         self._selector.register(reader, selectors.EVENT_READ, lambda: reader.recv(64))
-        announced = False
+        remaining = iter(steps)
+        announced = working = False
         try:
             while not self._signals:
                 self._start_due(time.monotonic())
+                working = next(remaining, None) is not None
                 if not announced and ready():
                     announced = True
                     on_ready()
                 self._probe(time.monotonic())
-                self._poll(READY_INTERVAL if not announced else self._pause(time.monotonic()))
+                if working:
+                    self._poll(0.0)
+                else:
+                    self._poll(READY_INTERVAL if not announced else self._pause(time.monotonic()))
         finally:
             self._stop()
             os.close(self._lock)
@@ -169,16 +179,11 @@ class Supervisor:
 
     def _start(self, child: SupervisedProcess, now: float) -> None:
         reader, writer = os.pipe()
-        parent = os.getpid()
-        child.process = subprocess.Popen(
-            child.role.command,
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=writer,
-            env=self._environ,
-            start_new_session=True,  # Ctrl-C reaches the supervisor only
-            preexec_fn=lambda: die_with(parent),  # safe: the supervisor has one thread
-        )
+        role = child.role
+        if role.main is not None and may_fork():
+            child.process = ForkedProcess(role.name, role.main, environ=self._environ, output=writer)
+        else:
+            child.process = execute(role.command, environ=self._environ, output=writer)
         os.close(writer)
         os.set_blocking(reader, False)
         child.output, child.started_at, child.health, child.probed_at = reader, now, Health(), now
@@ -246,13 +251,6 @@ class Supervisor:
                             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
         for child in self._children:
             child.log.close()
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (PR_SET_PDEATHSIG); exit now if it has ended already."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def exit_reason(code: int) -> str:

@@ -27,7 +27,7 @@ from core.notifications import job_maintenance
 from core.notifications.job_maintenance import JobMaintenance
 from core.notifications.job_queue import BoundJob, JobQueue, queue_of
 from server.job_processes import JobProcesses
-from server.supervisor import die_with
+from server.role_processes import die_with
 from tests.ports import free_ports
 from tests.severed_connections import SeveredConnections
 from tests.valkey import Valkey

@@ -292,6 +292,8 @@ def role_of(pid: int) -> str | None:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
+    if arguments[1:4] == ["-m", "server", "run"]:
+        return name if (name := name_of(pid)) in ROLES else "run"  # a fork of the supervisor, or the supervisor
     if arguments[1:3] == ["-m", "server"]:
         return arguments[3]
     if "valkey" in Path(arguments[0]).name:
@@ -306,7 +308,7 @@ def role_of(pid: int) -> str | None:
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process: that of its runner if it was forked; "" once it has ended."""
+    """Return the name of a process: that of its role or runner if it was forked; "" once it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
