@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, exists, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, and_, case, delete, exists, insert, select, text, update
 
 from core.domain.states import UNENDED
 from core.store.tables import dataset_objects as objects
@@ -25,6 +25,12 @@ _CLAIM = text(
 _CLAIM_PREFETCH = text(
     "UPDATE dataset_prefetches SET claim=:who, claim_until=:until WHERE version_id=:i AND state='fetching'"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING version_id"
+)
+_REGISTERING = text(
+    "SELECT id FROM dataset_versions WHERE state='registering' AND claim_until<:now ORDER BY id LIMIT 100"
+)
+_FETCHING = text(
+    "SELECT version_id FROM dataset_prefetches WHERE state='fetching' AND (claim IS NULL OR claim_until<:now) LIMIT 100"
 )
 #: States of the versions that lists show; a version in the state `same` is shown as the version that it equals.
 _LISTED = ("registering", "ready", "failed")
@@ -125,8 +131,7 @@ def before(c: Connection, row: Row[Any]) -> Row[Any] | None:
 
 def registering(c: Connection, now: float) -> list[str]:
     """Return versions in the state `registering` that no job has claimed."""
-    query = select(versions.c.id).where(versions.c.state == "registering", versions.c.claim_until < now)
-    return list(c.scalars(query.order_by(versions.c.id).limit(100)))
+    return list(c.scalars(_REGISTERING, {"now": now}))
 
 
 # -- register
@@ -373,7 +378,4 @@ def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, Any
 
 def fetching(c: Connection, now: float) -> list[str]:
     """Return requested prefetches that no job has claimed."""
-    query = select(prefetches.c.version_id).where(
-        prefetches.c.state == "fetching", or_(prefetches.c.claim.is_(None), prefetches.c.claim_until < now)
-    )
-    return list(c.scalars(query.limit(100)))
+    return list(c.scalars(_FETCHING, {"now": now}))

@@ -4,38 +4,43 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
 
 from core.domain.states import LIVE, State
 from core.store.tables import launches, simulations
 
 #: Value of ``done`` in a launch that no executor took.
 UNTAKEN = -1
+_INSERT = insert(launches)
+_KNOWN = select(launches.c.id).where(launches.c.id.in_(bindparam("ids", expanding=True)))
+_WITH_SIMULATION = select(launches, simulations.c.state.label("simulation_state"), simulations.c.outcome).join(
+    simulations, simulations.c.id == launches.c.simulation_id
+)
+_FIND = _WITH_SIMULATION.where(launches.c.id == bindparam("i"))
+_LIVE = _WITH_SIMULATION.where(text("launches.state='live'"))
+_END = text("UPDATE launches SET state='over' WHERE id=:i AND state='live' RETURNING id")
+_AT_WORK = text("SELECT id FROM launches WHERE simulation_id=:i AND state='live' LIMIT 1")
+_TRIES = text("SELECT count(*) FROM launches WHERE simulation_id=:i")
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> None:
     """Insert a launch; its row commits before the executor is called."""
-    c.execute(insert(launches).values(**values))
+    c.execute(_INSERT, values)
 
 
 def known(c: Connection, ids: Collection[str]) -> set[str]:
     """Return which of these launch ids exist, in any state."""
-    return set(c.scalars(select(launches.c.id).where(launches.c.id.in_(ids))))
+    return set(c.scalars(_KNOWN, {"ids": list(ids)}))
 
 
 def find(c: Connection, id: str) -> Row[Any] | None:
     """Return a launch with the state and the outcome of its simulation."""
-    return c.execute(_with_simulation().where(launches.c.id == id)).first()
+    return c.execute(_FIND, {"i": id}).first()
 
 
 def live(c: Connection) -> Sequence[Row[Any]]:
     """Return every launch that is not over, with the state and the outcome of its simulation."""
-    return c.execute(_with_simulation().where(text("launches.state='live'"))).all()
-
-
-def _with_simulation() -> Select[Any]:
-    columns = simulations.c.state.label("simulation_state"), simulations.c.outcome
-    return select(launches, *columns).join(simulations, simulations.c.id == launches.c.simulation_id)
+    return c.execute(_LIVE).all()
 
 
 def accepts_results(launch: Row[Any]) -> bool:
@@ -45,8 +50,7 @@ def accepts_results(launch: Row[Any]) -> bool:
 
 def end(c: Connection, id: str) -> bool:
     """End a launch, which invalidates its token; return False if it was over already."""
-    ending = update(launches).where(launches.c.id == id, launches.c.state == "live").values(state="over")
-    return c.execute(ending.returning(launches.c.id)).first() is not None
+    return c.execute(_END, {"i": id}).first() is not None
 
 
 def resize(c: Connection, id: str, workers: int) -> None:
@@ -59,8 +63,7 @@ def resize(c: Connection, id: str, workers: int) -> None:
 
 def at_work(c: Connection, simulation: str) -> bool:
     """Return whether a simulation has a live launch."""
-    query = select(launches.c.id).where(launches.c.simulation_id == simulation, launches.c.state == "live")
-    return c.execute(query).first() is not None
+    return c.execute(_AT_WORK, {"i": simulation}).first() is not None
 
 
 def living(c: Connection, executor: str) -> set[str]:
@@ -71,8 +74,7 @@ def living(c: Connection, executor: str) -> set[str]:
 
 def tries(c: Connection, simulation: str) -> int:
     """Count the launches of a simulation so far."""
-    query = select(func.count()).select_from(launches).where(launches.c.simulation_id == simulation)
-    return int(c.scalar(query) or 0)
+    return int(c.scalar(_TRIES, {"i": simulation}) or 0)
 
 
 def discount(c: Connection, id: str) -> None:

@@ -3,9 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select
 
 from core.store.tables import models, simulations
+
+_NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
+_WITH_DIGEST = (
+    select(models)
+    .where(models.c.project == bindparam("p"), models.c.digest == bindparam("d"))
+    .order_by(*_NEWEST_FIRST)
+    .limit(1)
+)
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
@@ -24,15 +32,15 @@ def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
     """Return the model with this id, digest, ``name@version`` or name (its newest version)."""
+    if ref.startswith("sha256:"):
+        return c.execute(_WITH_DIGEST, {"p": project, "d": ref}).first()
     query = select(models).where(models.c.project == project)
     name, at, version = ref.rpartition("@")
-    if ref.startswith("sha256:"):
-        query = query.where(models.c.digest == ref)
-    elif at and version.isdigit() and len(version) < 10:
+    if at and version.isdigit() and len(version) < 10:
         query = query.where(models.c.name == name, models.c.version == int(version))
     else:
         query = query.where(or_(models.c.id == ref, models.c.name == ref))
-    return c.execute(query.order_by(models.c.version.desc(), models.c.id.desc()).limit(1)).first()
+    return c.execute(query.order_by(*_NEWEST_FIRST).limit(1)).first()
 
 
 def page(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, text
+from sqlalchemy import Connection, Row, bindparam, func, or_, select, text
 
 from core.store.database import lock
 from core.store.leases import Segment
-from core.store.tables import artifacts, logs, segments, stages
+from core.store.tables import artifacts, logs, segments
 
 _COLUMNS = (
     segments.c.start,
@@ -30,6 +30,48 @@ _NUMBER = text(
     " AND arrival IS NULL) AS n"
     " WHERE segments.stage_id=:s AND segments.start=n.start AND segments.arrival IS NULL"
 )
+_OF_STAGE = segments.c.stage_id == bindparam("s")
+_STAGE_IDS = text("SELECT id FROM stages WHERE simulation_id=:i ORDER BY ordinal")
+_SEGMENTS = select(*_COLUMNS).where(_OF_STAGE, segments.c.start > bindparam("after"))
+_SEGMENTS_IN = _SEGMENTS.order_by(segments.c.start).limit(bindparam("most"))
+_SEGMENTS_UPTO = (
+    _SEGMENTS.where(segments.c.start < bindparam("upto")).order_by(segments.c.start).limit(bindparam("most"))
+)
+_COVERING = text("SELECT max(start) FROM segments WHERE stage_id=:s AND start<=:task")
+_ARRIVED = (
+    select(segments.c.arrival, *_COLUMNS)
+    .where(_OF_STAGE, segments.c.arrival > bindparam("after"))
+    .order_by(segments.c.arrival)
+    .limit(bindparam("most"))
+)
+_SEGMENT_AT = select(*_COLUMNS).where(_OF_STAGE, segments.c.start == bindparam("at"))
+_ARTIFACT_COLUMNS = (
+    artifacts.c.task,
+    artifacts.c.name,
+    artifacts.c.media_type,
+    artifacts.c.object,
+    artifacts.c.offset,
+    artifacts.c.bytes,
+    artifacts.c.crc32,
+)
+_ARTIFACTS = (
+    select(*_ARTIFACT_COLUMNS)
+    .where(
+        artifacts.c.simulation_id == bindparam("i"),
+        or_(
+            artifacts.c.task > bindparam("after"),
+            (artifacts.c.task == bindparam("after")) & (artifacts.c.name > bindparam("after_name")),
+        ),
+    )
+    .order_by(artifacts.c.task, artifacts.c.name)
+    .limit(bindparam("most"))
+)
+_LOG_PIECES = (
+    select(logs)
+    .where(logs.c.simulation_id == bindparam("i"), logs.c.seq > bindparam("after"))
+    .order_by(logs.c.seq)
+    .limit(bindparam("most"))
+)
 _REPOINT = 'UPDATE {table} SET object=:new, "offset"="offset"+:shift WHERE object=:old'
 _REPOINT_SEGMENTS = text(_REPOINT.format(table="segments"))
 _REPOINT_ARTIFACTS = text(_REPOINT.format(table="artifacts"))
@@ -50,17 +92,16 @@ class Artifact:
 
 def stage_ids(c: Connection, simulation: str) -> list[str]:
     """Return the ids of a simulation's stages, in order."""
-    return list(c.scalars(select(stages.c.id).where(stages.c.simulation_id == simulation).order_by(stages.c.ordinal)))
+    return list(c.scalars(_STAGE_IDS, {"i": simulation}))
 
 
 def segments_in(
     c: Connection, stage: str, *, after: int = -1, upto: int | None = None, limit: int = 1000
 ) -> list[Segment]:
     """Return segments of a stage that start after task ``after``, in task order."""
-    query = select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start > after)
-    if upto is not None:
-        query = query.where(segments.c.start < upto)
-    return [Segment(**row._mapping) for row in c.execute(query.order_by(segments.c.start).limit(limit))]
+    values = {"s": stage, "after": after, "most": limit}
+    rows = c.execute(_SEGMENTS_IN, values) if upto is None else c.execute(_SEGMENTS_UPTO, values | {"upto": upto})
+    return [Segment(*row) for row in rows]
 
 
 def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int = 1000) -> list[Segment]:
@@ -71,8 +112,7 @@ def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int =
 
 def covering(c: Connection, stage: str, task: int) -> int:
     """Return a value of ``after`` with which the segment of ``task`` comes first."""
-    query = select(func.max(segments.c.start)).where(segments.c.stage_id == stage, segments.c.start <= task)
-    start = c.scalar(query)
+    start = c.scalar(_COVERING, {"s": stage, "task": task})
     return int(start) - 1 if start is not None else -1
 
 
@@ -89,32 +129,29 @@ def number(c: Connection, stage: str) -> None:
 
 def arrived(c: Connection, stage: str, after: int, limit: int = 200) -> list[tuple[int, Segment]]:
     """Return (arrival number, segment) of the segments after number ``after``."""
-    query = select(segments.c.arrival, *_COLUMNS).where(segments.c.stage_id == stage, segments.c.arrival > after)
-    rows = c.execute(query.order_by(segments.c.arrival).limit(limit)).mappings()
-    return [(row["arrival"], Segment(**{name: row[name] for name in row if name != "arrival"})) for row in rows]
+    rows = c.execute(_ARRIVED, {"s": stage, "after": after, "most": limit})
+    return [(number, Segment(*columns)) for number, *columns in rows]
 
 
 def segment_at(c: Connection, stage: str, start: int) -> Segment | None:
     """Return the segment that starts at a task, or None."""
-    row = c.execute(select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start == start)).first()
-    return Segment(**row._mapping) if row else None
+    row = c.execute(_SEGMENT_AT, {"s": stage, "at": start}).first()
+    return Segment(*row) if row else None
 
 
 def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit: int) -> list[Artifact]:
     """Return artifacts after (task, name), in that order."""
-    a = artifacts.c
-    query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32).where(
-        a.simulation_id == simulation, (a.task > after[0]) | ((a.task == after[0]) & (a.name > after[1]))
-    )
-    return [Artifact(**row._mapping) for row in c.execute(query.order_by(a.task, a.name).limit(limit))]
+    task, name = after
+    rows = c.execute(_ARTIFACTS, {"i": simulation, "after": task, "after_name": name, "most": limit})
+    return [Artifact(*row) for row in rows]
 
 
 def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact | None:
     """Return an artifact, or None."""
     a = artifacts.c
-    query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32)
-    row = c.execute(query.where(a.simulation_id == simulation, a.task == task, a.name == name)).first()
-    return Artifact(**row._mapping) if row else None
+    query = select(*_ARTIFACT_COLUMNS).where(a.simulation_id == simulation, a.task == task, a.name == name)
+    row = c.execute(query).first()
+    return Artifact(*row) if row else None
 
 
 def add_artifact(c: Connection, simulation: str, item: Artifact) -> None:
@@ -130,8 +167,7 @@ def add_log(c: Connection, simulation: str, name: str, object: str, size: int) -
 
 def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> Sequence[Row[Any]]:
     """Return log pieces after number ``after``."""
-    query = select(logs).where(logs.c.simulation_id == simulation, logs.c.seq > after)
-    return c.execute(query.order_by(logs.c.seq).limit(limit)).all()
+    return c.execute(_LOG_PIECES, {"i": simulation, "after": after, "most": limit}).all()
 
 
 def hold_objects(c: Connection) -> None:

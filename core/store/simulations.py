@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select, text, update
+from sqlalchemy import BindParameter, Connection, Row, Update, and_, bindparam, func, insert, or_, select, text, update
 
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store.tables import events, idempotency, simulations, stages
@@ -53,19 +54,47 @@ _UNCLAIMED = text(
     f" UNION ALL {_UNCLAIMED_COLUMNS} s.state='queued' AND s.outcome IS NOT NULL ORDER BY 1"
 ).bindparams(bindparam("states", expanding=True))
 _CLAIMED = text("SELECT id FROM simulations WHERE claim IS NOT NULL AND claim_until>:now")
+_UNSUMMED = (
+    select(simulations.c.id)
+    .where(simulations.c.state.in_(sorted(FINAL)), simulations.c.summary.is_(None), simulations.c.deleted_at.is_(None))
+    .limit(100)
+)
+_INSERT = insert(simulations)
+_INSERT_STAGE = insert(stages)
+_INSERT_EVENT = insert(events)
+_FIND = select(simulations).where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
+_EVENTS_AFTER = (
+    select(events)
+    .where(events.c.simulation_id == bindparam("i"), events.c.seq > bindparam("after"))
+    .order_by(events.c.seq)
+    .limit(bindparam("most"))
+)
+_SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
+_WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
+_AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
+_QUEUED = select(
+    simulations.c.id, simulations.c.spec, simulations.c.dry_run, simulations.c.created_at, simulations.c.not_before
+).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
+_ACTIVE = select(simulations).where(
+    _AMONG,
+    or_(
+        simulations.c.state.in_(_ADMITTED),
+        and_(simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_not(None)),
+    ),
+)
 
 
 def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
     """Insert a queued simulation with its stage and its first event."""
-    c.execute(insert(simulations).values(**values))
-    c.execute(insert(stages).values(**stage))
+    c.execute(_INSERT, values)
+    c.execute(_INSERT_STAGE, stage)
     c.execute(_CHANGED, {"i": values["id"]})
     say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
 
 
 def find(c: Connection, id: str) -> Row[Any]:
     """Return a simulation's row, or raise UnknownSimulation."""
-    row = c.execute(select(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))).first()
+    row = c.execute(_FIND, {"i": id}).first()
     if row is None:
         raise UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
     return row
@@ -119,21 +148,14 @@ def acknowledge(c: Connection, numbers: Sequence[int]) -> None:
         c.execute(_ACKNOWLEDGE, {"numbers": numbers[at : at + 500]})
 
 
-_WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
-
-
 def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
     """Return the rows of queued simulations among these that have a model, with the columns that decide admission."""
-    s = simulations.c
-    query = select(s.id, s.spec, s.dry_run, s.created_at, s.not_before)
-    return c.execute(query.where(s.id.in_(ids), *_WAITING, s.awaits_model == 0)).all()
+    return c.execute(_QUEUED, {"ids": ids}).all()
 
 
 def active(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Return the rows of simulations among these that are admitted, or whose end is decided, and have not ended."""
-    s = simulations.c
-    at_work = or_(s.state.in_(_ADMITTED), and_(s.state == State.QUEUED.value, s.outcome.is_not(None)))
-    return c.execute(select(simulations).where(s.id.in_(ids), at_work)).all()
+    return c.execute(_ACTIVE, {"ids": ids}).all()
 
 
 def unended_states(c: Connection) -> dict[str, str]:
@@ -179,24 +201,37 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
         changes["reason"] = _storable(reason)
     if following in FINAL:
         changes = {"ended_at": now} | changes
-    if following is State.QUEUED:
-        changes = {"attempt": simulations.c.attempt + 1} | changes
-    statement = (
-        update(simulations)
-        .where(and_(simulations.c.id == id, simulations.c.state == current))
-        .where(or_(simulations.c.outcome.is_(None), simulations.c.outcome == following))
-        .values(state=following.value, event_seq=simulations.c.event_seq + 1, claim=None, claim_until=0.0, **changes)
-        .returning(simulations.c.event_seq)
-    )
-    seq = c.scalar(statement)
+    values = {f"new_{name}": value for name, value in (changes | {"state": following.value}).items()}
+    moving = _moving(frozenset(changes), again=following is State.QUEUED)
+    seq = c.scalar(moving, values | {"simulation": id, "current": current.value})
     if seq is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
     body: dict[str, str] = {"state": following.value}
     if isinstance(changes.get("reason"), str):
         body["reason"] = changes["reason"]
-    c.execute(insert(events).values(simulation_id=id, seq=seq, type="state", body=json.dumps(body), at=now))
+    _insert_event(c, id, int(seq), "state", body, now)
     c.execute(_CHANGED, {"i": id})
     return int(seq)
+
+
+@cache
+def _moving(changed: frozenset[str], *, again: bool) -> Update:
+    """Return the statement that changes a state and these columns; ``again``: its next attempt begins."""
+    s = simulations.c
+    # SQLAlchemy refuses a parameter with the name of a column here.
+    named: dict[str, BindParameter[Any]] = {name: bindparam(f"new_{name}") for name in ("state", *changed)}
+    attempt = {"attempt": s.attempt + 1} if again and "attempt" not in changed else {}
+    return (
+        update(simulations)
+        .where(s.id == bindparam("simulation"), s.state == bindparam("current"))
+        .where(or_(s.outcome.is_(None), s.outcome == bindparam("new_state")))
+        .values(event_seq=s.event_seq + 1, claim=None, claim_until=0.0, **attempt, **named)
+        .returning(s.event_seq)
+    )
+
+
+def _insert_event(c: Connection, id: str, seq: int, type: str, body: Mapping[str, Any], now: float) -> None:
+    c.execute(_INSERT_EVENT, {"simulation_id": id, "seq": seq, "type": type, "body": json.dumps(body), "at": now})
 
 
 def conclude(c: Connection, id: str, current: State, outcome: State, reason: str) -> None:
@@ -254,14 +289,13 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) 
     seq = c.scalar(_NEXT_EVENT, {"i": id})
     if seq is None:
         raise UnknownSimulation()
-    c.execute(insert(events).values(simulation_id=id, seq=seq, type=type, body=json.dumps(body), at=now))
+    _insert_event(c, id, int(seq), type, body, now)
     return int(seq)
 
 
 def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequence[Row[Any]]:
     """Return the events after number ``after``."""
-    query = select(events).where(events.c.simulation_id == id, events.c.seq > after)
-    return c.execute(query.order_by(events.c.seq).limit(limit)).all()
+    return c.execute(_EVENTS_AFTER, {"i": id, "after": after, "most": limit}).all()
 
 
 def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
@@ -320,7 +354,7 @@ def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: f
 
 def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:
     """Store the progress that the dispatcher computed."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(progress=json.dumps(progress)))
+    c.execute(_SET_PROGRESS, {"i": id, "progress": json.dumps(progress)})
 
 
 def remember_key(
@@ -391,12 +425,7 @@ def any_row(c: Connection, id: str) -> Any | None:
 
 def unsummed(c: Connection) -> list[str]:
     """Return simulations that have ended without a summary so far."""
-    query = select(simulations.c.id).where(
-        simulations.c.state.in_([state.value for state in FINAL]),
-        simulations.c.summary.is_(None),
-        simulations.c.deleted_at.is_(None),
-    )
-    return list(c.scalars(query.limit(100)))
+    return list(c.scalars(_UNSUMMED))
 
 
 def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
