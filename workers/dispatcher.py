@@ -171,23 +171,24 @@ class Dispatcher:
             self._expire(snapshot)
         self._platform.leases.settle()
         launched = snapshot.launched
+        running = [
+            simulation
+            for simulation in snapshot.active.values()
+            if simulation.state is State.RUNNING and not simulation.ending
+        ]
+        unfinished = self._dispatch.unfinished([simulation.id for simulation in running])
         finished = {
             simulation.id
-            for simulation in snapshot.active.values()
-            if self._advance(simulation, snapshot, launched=simulation.id in launched)
+            for simulation in running
+            if simulation.id not in unfinished and self._dispatch.close(simulation.id)
         }
-        self._admit(finished)
+        for simulation in snapshot.active.values():
+            self._advance(simulation, snapshot, launched=simulation.id in launched, finished=simulation.id in finished)
+        self._admit(snapshot, finished)
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
-            self._dispatch.tick(
-                [
-                    simulation
-                    for simulation in snapshot.active.values()
-                    if simulation.state is State.RUNNING and not simulation.ending
-                ],
-                snapshot.now,
-            )
-        self._tidy()
+            self._dispatch.tick(running, snapshot.now)
+            self._tidy()
         self._beat()
 
     # -- launches
@@ -316,11 +317,10 @@ class Dispatcher:
 
     # -- simulations
 
-    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool) -> bool:
-        """Do what is due for a simulation; return whether it runs, but every task has a result."""
+    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot, *, launched: bool, finished: bool) -> None:
+        """Do what is due for a simulation; ``finished``: it runs, but every task has a result."""
         claimed = simulation.id in snapshot.claimed
         running = simulation.state is State.RUNNING and not simulation.ending
-        finished = running and self._dispatch.close(simulation.id)
         kind = due_job(simulation.state, simulation.outcome, launched=launched, finished=finished)
         if kind is not None:
             if not claimed:
@@ -334,7 +334,6 @@ class Dispatcher:
                 self._dispatch.requeue_stranded(simulation)
         elif simulation.state is State.LAUNCHING and not launched:
             self._launch(simulation)
-        return finished
 
     def _enqueue_unclaimed(self, kind: str, id: str) -> None:
         """Enqueue a job, and again every two seconds while no worker has claimed it."""
@@ -392,9 +391,13 @@ class Dispatcher:
         else:
             self._dispatch.give_up(simulation, State.FAILED, reason, launch)
 
-    def _admit(self, finished: Collection[str]) -> None:
-        """Admit queued simulations; launches of ``finished`` ones need no workers any more and end by themselves."""
-        snapshot = self._dispatch.snapshot()
+    def _admit(self, snapshot: Snapshot, finished: Collection[str]) -> None:
+        """Admit queued simulations; launches of ``finished`` ones need no workers any more and end by themselves.
+
+        The snapshot is read again only if this pass has freed workers or queued a simulation again.
+        """
+        if self._dispatch.outdated:
+            snapshot = self._dispatch.snapshot()
         if not snapshot.queue:
             return
         capacities = [

@@ -3,24 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, select, text
 
 from core.store.tables import executors
+
+_KEEP = text(
+    "INSERT INTO executors(name, kind, workers, in_use, healthy, last_error, since)"
+    " VALUES(:name, :kind, :workers, :in_use, :healthy, :last_error, :now) ON CONFLICT(name) DO UPDATE"
+    " SET kind=excluded.kind, workers=excluded.workers, in_use=excluded.in_use, healthy=excluded.healthy,"
+    " last_error=excluded.last_error,"
+    " since=CASE WHEN executors.healthy=excluded.healthy THEN executors.since ELSE excluded.since END"
+)
+_FORGET_OTHERS = delete(executors).where(executors.c.name.not_in(bindparam("names", expanding=True)))
 
 
 def keep(c: Connection, name: str, values: Mapping[str, Any], now: float) -> None:
     """Store an executor's health; ``since`` changes when ``healthy`` does."""
-    row = c.execute(select(executors).where(executors.c.name == name)).first()
-    if row is None:
-        c.execute(insert(executors).values(name=name, since=now, **values))
-        return
-    since = row.since if bool(row.healthy) == bool(values["healthy"]) else now
-    c.execute(update(executors).where(executors.c.name == name).values(since=since, **values))
+    c.execute(_KEEP, {"name": name, "now": now, **values})
 
 
 def forget_others(c: Connection, names: Sequence[str]) -> None:
     """Remove executors that are no longer configured."""
-    c.execute(delete(executors).where(executors.c.name.not_in(names)))
+    c.execute(_FORGET_OTHERS, {"names": names})
 
 
 def all(c: Connection) -> Sequence[Row[Any]]:

@@ -5,9 +5,10 @@ constants: building them per call costs three to four times as much.
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, bindparam, insert, text
 
 from core.domain.ranges import (
     STRIKES,
@@ -26,6 +27,8 @@ from core.store.tables import ranges
 
 #: Seconds between two reports of a worker at work.
 FLUSH = 1.0
+#: Ids per query.
+PAGE = 500
 
 _STAGE = text(
     "SELECT id, total, next, align FROM stages WHERE simulation_id=:i AND state='open' ORDER BY ordinal LIMIT 1"
@@ -120,6 +123,10 @@ _OF_LAUNCH = text(
     "SELECT r.stage_id, r.start, r.fencing_token FROM ranges r JOIN stages t ON t.id=r.stage_id"
     " WHERE t.simulation_id=:i AND r.state='leased' AND r.launch_id=:l"
 )
+_UNFINISHED = text(
+    "SELECT simulation_id FROM stages WHERE simulation_id IN :ids AND state='open' AND (next<total"
+    " OR EXISTS(SELECT 1 FROM ranges WHERE stage_id=stages.id AND state<>'done'))"
+).bindparams(bindparam("ids", expanding=True))
 _CLOSE = text(
     "UPDATE stages SET state='done' WHERE id=:s AND state='open' AND next=total"
     " AND NOT EXISTS(SELECT 1 FROM ranges WHERE stage_id=:s AND state<>'done') RETURNING id"
@@ -373,6 +380,14 @@ def of_launch(c: Connection, simulation: str, launch: str) -> list[tuple[str, in
 def heartbeating(c: Connection, simulation: str, launch: str, now: float) -> bool:
     """Return whether a launch has a live lease, or has just finished one."""
     return c.execute(_HEARTBEATING, {"i": simulation, "l": launch, "now": now}).first() is not None
+
+
+def unfinished(c: Connection, simulations: Sequence[str]) -> set[str]:
+    """Return those of these simulations that have an open stage with tasks without a result."""
+    found: set[str] = set()
+    for at in range(0, len(simulations), PAGE):
+        found.update(c.scalars(_UNFINISHED, {"ids": simulations[at : at + PAGE]}))
+    return found
 
 
 def close(c: Connection, stage: str) -> bool:

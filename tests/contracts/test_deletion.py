@@ -106,8 +106,7 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
 def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: DispatcherRig, ended: str) -> None:
     rig.platform.simulations.delete(ended)
     rig.platform.notifier.jobs.clear()  # type: ignore[attr-defined]
-    rig.dispatcher.step()
-    assert ("delete", ended) in rig.platform.notifier.jobs  # type: ignore[attr-defined]
+    rig.until(lambda: ("delete", ended) in rig.platform.notifier.jobs)  # type: ignore[attr-defined]
     assert objects(rig.platform, ended)
 
 

@@ -201,7 +201,7 @@ def test_a_dispatcher_without_leadership_leaves_the_log_to_the_leader(full: Disp
     with pytest.raises(Conflict):
         full.dispatch.snapshot()
     with full.platform.database.read() as c:
-        assert [changed for _, changed in simulations.changes(c)] == [id]
+        assert id in [changed for _, changed in simulations.changes(c)]
 
 
 def test_an_entry_that_commits_late_is_not_lost_although_a_later_entry_was_read(

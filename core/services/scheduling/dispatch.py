@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+#: Seconds between two deletions of log entries that snapshots cover, and their number from which none is waited for.
+ACKNOWLEDGE_INTERVAL, ACKNOWLEDGE_AT_ONCE = 0.5, 100
 #: Attempts in a row without a new result after which the simulation ends as ERRORED.
 MAX_BARREN_ATTEMPTS = 8
 
@@ -53,6 +55,9 @@ class Dispatch:
         self._url = runner_api_url
         self._snapshots = SnapshotReader(database, self._executor_configs, gangs)
         self.epoch: int | None = None
+        #: Whether a launch has ended, or a simulation has been queued again, since the last snapshot.
+        self.outdated = False
+        self._acknowledge_at = 0.0
         self._progress: dict[str, Progress] = {}
         self._noted: dict[str, set[str]] = {}
 
@@ -68,6 +73,7 @@ class Dispatch:
         """Take over with a leader's epoch; None: leadership is held by other means."""
         if epoch != self.epoch:
             self._snapshots.reset()
+            self._acknowledge_at = 0.0
         self.epoch = epoch
 
     def rewind_clock(self) -> None:
@@ -76,10 +82,18 @@ class Dispatch:
 
     def snapshot(self) -> Snapshot:
         """Read the queue, the simulations at work and the live launches, as they have changed."""
-        snapshot, changes = self._snapshots.read(time.monotonic())
-        if changes:
-            self._write(lambda c: simulations.acknowledge(c, changes), durable=False)
+        self.outdated = False
+        moment = time.monotonic()
+        snapshot = self._snapshots.read(moment)
+        if moment >= self._acknowledge_at or self._snapshots.covered > ACKNOWLEDGE_AT_ONCE:
+            self._acknowledge_at = moment + ACKNOWLEDGE_INTERVAL
+            self._acknowledge()
         return snapshot
+
+    def _acknowledge(self) -> None:
+        """Delete the entries of the log of changes that snapshots cover: in groups, since each deletion is a commit."""
+        if changes := self._snapshots.forget_covered():
+            self._write(lambda c: simulations.acknowledge(c, changes), durable=False)
 
     def live_launches(self) -> tuple[LiveLaunch, ...]:
         """Return the launches that are not over, as of now."""
@@ -112,6 +126,7 @@ class Dispatch:
         except Conflict as error:
             logger.info("%s", error.detail)
             return False
+        self.outdated = True
         self._notifier.publish(id)
         return True
 
@@ -270,6 +285,7 @@ class Dispatch:
         """End a launch: its token becomes invalid and its leases are released."""
         self._noted.pop(launch.id, None)
         self._write(lambda c: _end(c, launch))
+        self.outdated = True
 
     def requeue(
         self, launch: LiveLaunch, reason: str, *, counted: bool = True, pause: float = 0.0, staged: bool = False
@@ -307,6 +323,7 @@ class Dispatch:
                 )
 
         self._write(end_and_requeue)
+        self.outdated = True
         self._notifier.publish(launch.simulation)
 
     def requeue_stranded(self, simulation: ActiveSimulation) -> None:
@@ -321,8 +338,14 @@ class Dispatch:
             return True
 
         if self._write(requeue):
+            self.outdated = True
             logger.warning("simulation %s is running without a launch; it is queued again", simulation.id)
             self._notifier.publish(simulation.id)
+
+    def unfinished(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these simulations that have tasks without a result."""
+        with self._database.read() as c:
+            return leases.unfinished(c, ids)
 
     def close(self, id: str) -> bool:
         """Close the open stage if every task has a result; return whether the simulation is ready to be finalized."""
@@ -359,6 +382,7 @@ class Dispatch:
         except Conflict as error:
             logger.info("%s", error.detail)
         else:
+            self.outdated = True
             self.collect(simulation.id)
 
     def tick(self, running: list[ActiveSimulation], now: float) -> None:

@@ -168,13 +168,15 @@ class Leases:
     def lease(self, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
         """Lease a range, or return when to ask again. The first lease moves the simulation to RUNNING."""
         answer = self._database.write(lambda c: self._lend(c, launch, worker, rate), durable=not launch.running)
-        self._started(launch, answer)
+        self._started(launch)
+        if isinstance(answer, Later):
+            self._wake_if_finished(launch)
         return answer
 
     def begin(self, launch: CachedLaunch) -> None:
         """Move the simulation to RUNNING without a lease, for launches whose only lease is taken at the end."""
         self._database.write(lambda c: self._run(c, launch, self._database.now(c)))
-        self._started(launch, None)
+        self._started(launch)
 
     def _lend(self, c: Connection, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
         now = self._database.now(c)
@@ -200,13 +202,18 @@ class Leases:
             started = simulations.find(c, launch.simulation).started_at or now
             simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
 
-    def _started(self, launch: CachedLaunch, answer: object) -> None:
+    def _wake_if_finished(self, launch: CachedLaunch) -> None:
+        """Wake the dispatcher if every task has a result, so that the stage is ready to be closed."""
+        with self._database.read() as c:
+            unfinished = leases.unfinished(c, [launch.simulation])
+        if not unfinished:
+            self._notifier.wake("dispatch")
+
+    def _started(self, launch: CachedLaunch) -> None:
         if not launch.running:
             with self._lock:
                 self._known.pop(launch.id, None)
             self._notifier.publish(launch.simulation)
-        if isinstance(answer, Later):
-            self._notifier.wake("dispatch")  # the stage may be ready to be closed
 
     def report(self, launch: CachedLaunch, report: TaskReport) -> ReportOutcome:
         """Accept results that begin at the cursor; the object is durable before its row, the row before the answer."""
@@ -218,8 +225,9 @@ class Leases:
             self._notifier.publish(launch.simulation)
         else:
             self._store.delete(key)
-        if outcome.position is not None and outcome.position.cursor == outcome.position.stop:
-            self._notifier.wake("dispatch")
+        ended = outcome.position is not None and outcome.position.cursor == outcome.position.stop
+        if ended and not isinstance(outcome.next, Lease):  # after a lease, this or another report is the last
+            self._wake_if_finished(launch)
         return outcome
 
     def _put(self, simulation: str, key: str, chunks: Sequence[bytes]) -> None:
@@ -354,6 +362,9 @@ class Leases:
                     hopeless.append(leases.simulation_of(c, stage))
             return hopeless
 
+        with self._database.read() as c:  # a pass of the dispatcher asks, and nearly never has anything to write
+            if not leases.expired(c, self._database.now(c)):
+                return []
         return self._database.write(release_expired, durable=False)
 
 

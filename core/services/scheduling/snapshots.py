@@ -107,8 +107,9 @@ class Snapshot:
 class SnapshotReader:
     """Reads snapshots at the cost of what changed: of the rows only those that the log of changes names.
 
-    The log is emptied by the caller, once it has a snapshot (``acknowledge``): a crash between the two costs a second
-    read. At the start, and every VERIFY_INTERVAL seconds, the ids and states of all rows are compared.
+    The log is emptied by the caller, once it has a snapshot: a crash between the two costs a second read. Until then,
+    entries that a snapshot covers are known by their numbers; SQLite gives the number of a deleted entry to a later
+    one. At the start, and every VERIFY_INTERVAL seconds, the ids and states of all rows are compared.
     """
 
     def __init__(
@@ -120,19 +121,31 @@ class SnapshotReader:
         self._queue = AdmissionQueue()
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")
+        self._covered: set[int] = set()
 
     def reset(self) -> None:
         """Forget everything: another process has emptied the log meanwhile."""
         self._queue = AdmissionQueue()
         self._active = {}
         self._verify_at = float("-inf")
+        self._covered = set()
 
-    def read(self, moment: float) -> tuple[Snapshot, list[int]]:
-        """Return a snapshot, and the log entries that it covers; ``moment`` on the monotonic clock, in seconds."""
+    @property
+    def covered(self) -> int:
+        """Number of present log entries that a snapshot covers."""
+        return len(self._covered)
+
+    def forget_covered(self) -> list[int]:
+        """Return the numbers of the log entries that a snapshot covers; the caller deletes these entries now."""
+        numbers, self._covered = sorted(self._covered), set()
+        return numbers
+
+    def read(self, moment: float) -> Snapshot:
+        """Return a snapshot; ``moment`` on the monotonic clock, in seconds."""
         with self._database.read() as c:
             # The log first: a row that changes after this query is read with the change or is in the next log.
             changes = simulations.changes(c)
-            changed = {id for _, id in changes}
+            changed = {id for number, id in changes if number not in self._covered}
             if moment >= self._verify_at:
                 changed |= self._differing(c)
                 self._verify_at = moment + VERIFY_INTERVAL
@@ -145,7 +158,8 @@ class SnapshotReader:
                 claimed=frozenset(simulations.claimed(c, now)),
                 launches=self._live_launches(c, now),
             )
-        return snapshot, [number for number, _ in changes]
+        self._covered = {number for number, _ in changes}
+        return snapshot
 
     def simulation(self, id: str) -> ActiveSimulation:
         """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
