@@ -60,8 +60,8 @@ class JobMaintenance:
         """Run one pass."""
         # `rq info` lists these queues; RQ itself registers a queue when its first job is enqueued.
         self._connection.sadd(Queue.redis_queues_keys, *[queue.key for queue in self._queues])
-        for queue in self._queues:
-            for task in (self._find_abandoned, self._start_retries, self._return_taken, self._trim_failures):
+        for queue, tasks in zip(self._queues, self._pending(), strict=True):
+            for task in tasks:
                 try:
                     task(queue)
                 except OUTAGES:
@@ -86,6 +86,23 @@ class JobMaintenance:
                 return
             for id in ids:
                 self._jobs.enqueue(kind.name, id)
+
+    def _pending(self) -> list[list[Callable[[Queue], None]]]:
+        """Return the tasks of each queue that have something to do: nearly always none, in one round trip for all."""
+        moment = time.time()
+        with self._connection.pipeline(transaction=False) as pipeline:
+            for queue in self._queues:
+                pipeline.zcount(queue.started_job_registry.key, 0, moment)
+                pipeline.zcount(queue.scheduled_job_registry.key, 0, moment)
+                pipeline.llen(queue.intermediate_queue_key)
+                pipeline.zcard(queue.failed_job_registry.key)
+            counts = iter(pipeline.execute(raise_on_error=False))  # a task raises the error of its key again
+        remembered = {name for name, _ in self._taken}
+        tasks = (self._find_abandoned, self._start_retries, self._return_taken, self._trim_failures)
+        return [
+            [task for task in tasks if next(counts) or (task == self._return_taken and queue.name in remembered)]
+            for queue in self._queues
+        ]
 
     def _find_abandoned(self, queue: Queue) -> None:
         """Retry or fail the jobs whose heartbeat has expired."""

@@ -112,6 +112,7 @@ class JobQueue:
 
     def __init__(self, connection: Redis) -> None:
         self._queues = {kind.name: queue_of(kind, connection) for kind in KINDS}
+        self._listed: set[str] = set()
 
     def enqueue(self, name: str, id: str) -> None:
         """Enqueue a job, unless it waits, runs or pauses already.
@@ -121,20 +122,23 @@ class JobQueue:
         if (kind := BY_NAME.get(name)) is None:
             raise ValueError(f"unknown kind of job: {name}")
         queue = self._queues[name]
+        if name not in self._listed:  # `rq info` shows it; after a flush of Redis, maintenance lists it again
+            queue.connection.sadd(Queue.redis_queues_keys, queue.key)
+            self._listed.add(name)
         for _ in range(2):
+            job = queue.create_job(
+                kind.name,
+                (id,),
+                job_id=kind.job_id(id),
+                description=f"{kind.name} {id}",
+                timeout=kind.timeout,
+                result_ttl=0,
+                failure_ttl=FAILURES_KEPT,
+                ttl=WAITING,
+                retry=Retry(max=len(kind.retries), interval=list(kind.retries)),
+            )
             try:
-                queue.enqueue(
-                    kind.name,
-                    id,
-                    job_id=kind.job_id(id),
-                    unique=True,
-                    description=f"{kind.name} {id}",
-                    job_timeout=kind.timeout,
-                    result_ttl=0,
-                    failure_ttl=FAILURES_KEPT,
-                    ttl=WAITING,
-                    retry=Retry(max=len(kind.retries), interval=list(kind.retries)),
-                )
+                queue._enqueue_job(job, unique=True)  # RQ's `enqueue` would list the queue each time
             except DuplicateJobError:
                 if self._settled(queue, kind.job_id(id)):
                     return

@@ -15,10 +15,13 @@ from types import TracebackType
 from typing import Any
 
 from redis import RedisError
+from redis.client import Pipeline
 from rq import Queue, SimpleWorker, Worker
 from rq.exceptions import DequeueTimeout, StopRequested
 from rq.executions import Execution
 from rq.job import Job
+from rq.registry import StartedJobRegistry
+from rq.results import Result
 from rq.serializers import JSONSerializer
 from rq.timeouts import BaseTimeoutException
 from rq.utils import now
@@ -39,6 +42,8 @@ BEAT, TERM = 3, 9
 WORKER_TTL = 35
 #: Seconds for which a worker waits for a job before it writes a heartbeat.
 WAIT = 5
+#: Seconds after a heartbeat of a worker in which it writes no other.
+HEARTBEAT_PAUSE = 1.0
 #: Timeout in seconds of a command: longer than the longest that blocks. So a worker notices dropped packets.
 TIMEOUT = WAIT + 3
 
@@ -63,9 +68,11 @@ class _KindWorker(BaseWorker):
     ) -> tuple[Job, Queue] | None:
         """Wait for a job; raise StopRequested when Redis is lost, where RQ would try to connect for ever."""
         try:
-            self.set_state(WorkerStatus.IDLE)
+            with self.connection.pipeline(transaction=False) as pipeline:
+                self.set_state(WorkerStatus.IDLE, pipeline=pipeline)
+                self.heartbeat(pipeline=pipeline)
+                pipeline.execute()
             while True:
-                self.heartbeat()
                 try:
                     return self.queue_class.dequeue_any(
                         self._ordered_queues,
@@ -76,9 +83,18 @@ class _KindWorker(BaseWorker):
                         death_penalty_class=self.death_penalty_class,
                     )
                 except DequeueTimeout:
-                    continue
+                    self.heartbeat()
         except OUTAGES as error:
             raise StopRequested from error
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Write a heartbeat of the worker; none by itself right after another: RQ writes several around each job."""
+        if pipeline is not None:
+            super().heartbeat(timeout, pipeline)
+        elif self.last_heartbeat is None or (now() - self.last_heartbeat).total_seconds() >= HEARTBEAT_PAUSE:
+            with self.connection.pipeline(transaction=False) as own:
+                super().heartbeat(timeout, own)
+                own.execute()
 
     def maintain_heartbeats(self, job: Job, execution: Execution) -> None:
         """Write heartbeats; an outage of Redis does not end a running job."""
@@ -95,8 +111,21 @@ class _KindWorker(BaseWorker):
         """Leave maintenance to `job_maintenance`, which runs more often than a worker is idle."""
         self.last_cleaned_at = now()  # type: ignore[assignment]
 
-    def handle_job_success(self, job: Job, queue: Queue, *arguments: Any, **named: Any) -> None:
-        super().handle_job_success(job, queue, *arguments, **named)
+    def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
+        """Record the end of an attempt. It needs no heartbeat: jobs have no callbacks that would follow."""
+        job.ended_at = now()
+
+    def handle_job_success(
+        self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry, execution: Execution
+    ) -> None:
+        """Delete a job's record, in one round trip: a job has no result, no dependents and no repetition."""
+        with self.connection.pipeline() as pipeline:
+            self.increment_successful_job_count(pipeline=pipeline)
+            self.increment_total_working_time(job.ended_at - job.started_at, pipeline)  # type: ignore[operator]
+            self.cleanup_execution(job, pipeline=pipeline, execution=execution)
+            failures: str = Result.get_key(job.id)  # type: ignore[no-untyped-call]
+            pipeline.delete(job.key, job.dependents_key, job.dependencies_key, job.execution_registry.key, failures)
+            pipeline.execute()
         self.statistics.add_attempt(failed=False, seconds=_seconds(job))
 
     def handle_job_failure(self, job: Job, queue: Queue, *arguments: Any, **named: Any) -> None:
@@ -116,7 +145,22 @@ class ResidentWorker(_KindWorker, SimpleWorker):
                 self.perform_job(job, queue, execution)
         finally:
             self.statistics.deadline = float("inf")
-        self.set_state("idle")
+
+    def prepare_execution(self, job: Job) -> Execution:
+        """Record that a job begins, in one transaction; RQ needs two, because another process may run its job."""
+        with self.connection.pipeline() as pipeline:
+            execution = Execution.create(job, TERM, pipeline=pipeline, worker_name=self.name)
+            self.executions[execution.id] = execution
+            self.set_state(WorkerStatus.BUSY, pipeline=pipeline)
+            self.heartbeat(TERM, pipeline=pipeline)
+            job.prepare_for_execution(self.name, pipeline=pipeline)
+            pipeline.persist(job.key)
+            pipeline.lrem(self.queues[0].intermediate_queue_key, 1, job.id)
+            pipeline.execute()
+        return execution
+
+    def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
+        """Do nothing: `prepare_execution` has done it."""
 
     @contextmanager
     def _heartbeat_of(self, job: Job, execution: Execution) -> Iterator[None]:
