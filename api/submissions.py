@@ -189,15 +189,16 @@ def submit(
     if submission.dry_run:
         return json_response(dry_run(submission, model))
     digest = digest_of(submission, model) if key else None
+    id, replayed = services().simulations.accept(submission, model=model, key=key, request_digest=digest)
+    headers = {"Idempotency-Replayed": "true"} if replayed else {}
     try:
-        simulation, replayed = services().simulations.submit(submission, model=model, key=key, request_digest=digest)
+        if format != "json":
+            return follow(id, format, headers)
+        simulation = services().simulations.get(id)
     except UnknownSimulation:
         raise Gone(
             "The simulation of this Idempotency-Key has been deleted. Use a new key for a new request."
         ) from None
-    headers = {"Idempotency-Replayed": "true"} if replayed else {}
-    if format != "json":
-        return follow(simulation, format, headers)
     wait = seconds_to_wait(prefer)
     if wait is None:
         return created(first_answer(simulation), headers)
@@ -313,10 +314,10 @@ def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
     return [(item["name"], item.get("extends")) for item in items if item.get("simulator") and item.get("tasks") != 0]
 
 
-def follow(simulation: Simulation, format: str, headers: Mapping[str, str]) -> Response:
+def follow(id: str, format: str, headers: Mapping[str, str]) -> Response:
     """Answer with a stream of a simulation's results; the simulation continues if the client disconnects."""
-    location = f"/v1/simulations/{simulation.id}"
+    location = f"/v1/simulations/{id}"
     headers = {**headers, "Location": location, "Link": f'<{location}/results>; rel="results"'}
-    lines = services().results.follow(simulation.id, heartbeat=context().heartbeat)
+    lines = services().results.follow(id, heartbeat=context().heartbeat)
     chunks = encode_results(lines) if format == "sse" else encode_heartbeats(lines)
     return stream(chunks, RESPONSE_FORMATS[format], status=201, headers=headers)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, or_, select, text
 
+from core.domain.states import State
 from core.store.database import lock
 from core.store.leases import Segment
 from core.store.tables import artifacts, logs, segments
@@ -43,6 +44,11 @@ _ARRIVED = (
     .where(_OF_STAGE, segments.c.arrival > bindparam("after"))
     .order_by(segments.c.arrival)
     .limit(bindparam("most"))
+)
+_NEWS = text(
+    "SELECT s.state, s.reason, EXISTS(SELECT 1 FROM segments WHERE stage_id=:s AND arrival IS NULL) AS unnumbered,"
+    " EXISTS(SELECT 1 FROM segments WHERE stage_id=:s AND arrival>:after) AS arrived"
+    " FROM simulations s WHERE s.id=:i AND s.deleted_at IS NULL"
 )
 _SEGMENT_AT = select(*_COLUMNS).where(_OF_STAGE, segments.c.start == bindparam("at"))
 _ARTIFACT_COLUMNS = (
@@ -131,6 +137,22 @@ def arrived(c: Connection, stage: str, after: int, limit: int = 200) -> list[tup
     """Return (arrival number, segment) of the segments after number ``after``."""
     rows = c.execute(_ARRIVED, {"s": stage, "after": after, "most": limit})
     return [(number, Segment(*columns)) for number, *columns in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What decides how a stream of result lines continues; ``unnumbered``, ``arrived``: whether there are segments."""
+
+    state: State
+    reason: str | None
+    unnumbered: bool
+    arrived: bool
+
+
+def news(c: Connection, simulation: str, stage: str, after: int) -> News | None:
+    """Return whether segments have arrived after number ``after``; None if the simulation was deleted."""
+    row = c.execute(_NEWS, {"i": simulation, "s": stage, "after": after}).first()
+    return News(State(row.state), row.reason, bool(row.unnumbered), bool(row.arrived)) if row else None
 
 
 def segment_at(c: Connection, stage: str, start: int) -> Segment | None:

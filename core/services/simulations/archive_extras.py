@@ -25,6 +25,8 @@ from errors import NotFound
 
 #: Models whose size and CRC a process remembers.
 MODELS = 1000
+#: Pieces of logs per query; a shorter page is the last.
+PIECES = 200
 README = """\
 Archive of a Windtunnel simulation
 ==================================
@@ -141,14 +143,14 @@ class ArchiveExtras:
         after = 0
         while True:
             with self._database.read() as c:
-                page = store.log_pieces(c, id, after)
-            if not page:
-                return
+                page = store.log_pieces(c, id, after, PIECES)
             for piece in page:
                 after = piece.seq
                 prefix = piece.name.encode() + b" | "
                 body = b"".join(self._objects.get(piece.object))
                 yield b"".join(prefix + line + b"\n" for line in body.splitlines())
+            if len(page) < PIECES:
+                return
 
 
 class _Measured:

@@ -10,7 +10,7 @@ from core.domain.outcomes import ErrorTally, outcome_of
 from core.domain.states import FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
-from core.services.simulations.results import Results
+from core.services.simulations.results import SEGMENTS, Results
 from core.services.simulations.summaries import summarize
 from core.store import leases, results, simulations
 from core.store.database import Connection, Database
@@ -71,6 +71,7 @@ class Finalization:
             row = simulations.find(c, id)
             if State(row.state) is not state or leases.open_stage(c, id) is not None:
                 return
+            stage = results.stage_ids(c, id)[-1]
         decided = State.CANCELLED if state is State.CANCELLING else State(row.outcome) if row.outcome else None
         if decided is None and state is not State.RUNNING:
             return
@@ -80,7 +81,7 @@ class Finalization:
             if tasks["done"] != tasks["total"]:
                 raise Conflict(f"Simulation {id} has {tasks['done']} results for {tasks['total']} tasks.")
             final_state, reason = outcome_of(json.loads(row.spec), tasks["done"], tasks["failed"], errors)
-            self.compact(self._last_stage(id))
+            self.compact(stage)
         else:
             final_state, reason = decided, row.reason
 
@@ -108,11 +109,8 @@ class Finalization:
         """Summarize a simulation's present results."""
         with self._database.read() as c:
             total, _, _ = simulations.counts(c, row.id)
-        return summarize(self._read, row, self._read.stage_lines(self._last_stage(row.id), 0, None), total)
-
-    def _last_stage(self, id: str) -> str:
-        with self._database.read() as c:
-            return results.stage_ids(c, id)[-1]
+            stage = results.stage_ids(c, row.id)[-1]
+        return summarize(self._read, row, self._read.stage_lines(stage, 0, None), total)
 
     def compact(self, stage: str) -> None:
         """Merge small objects to large ones, in task order; rows are updated before the old objects are deleted."""
@@ -161,8 +159,10 @@ def _objects(c: Connection, stage: str) -> list[tuple[str, int]]:
     """Return (key, size in bytes) of the objects of a stage, in task order."""
     sizes: dict[str, int] = {}
     after = -1
-    while page := results.segments_in(c, stage, after=after):
+    while True:
+        page = results.segments_in(c, stage, after=after, limit=SEGMENTS)
         for segment in page:
             after = segment.start
             sizes[segment.object] = max(sizes.get(segment.object, 0), segment.offset + segment.bytes)
-    return list(sizes.items())
+        if len(page) < SEGMENTS:
+            return list(sizes.items())

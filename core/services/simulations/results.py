@@ -11,6 +11,7 @@ from typing import Any
 
 from core.domain import archive as zip
 from core.domain.downloads import Download
+from core.domain.indented_json import indented
 from core.domain.records import Event
 from core.domain.result_selection import ALL, Selection
 from core.domain.states import FINAL, State
@@ -19,13 +20,15 @@ from core.services.simulations.archive_extras import ArchiveExtras
 from core.services.simulations.retries import Inheritance, inherit
 from core.store import results as store
 from core.store import simulations
-from core.store.database import Database
+from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
 #: Seconds for which the presigned URL of an artifact is valid.
 LINK_TTL = 900
+#: Rows per query of segments and of artifacts; a shorter page is the last.
+SEGMENTS, ARTIFACTS = 1000, 500
 
 
 class Results:
@@ -103,9 +106,7 @@ class Results:
             after = store.covering(c, stage, start)
         while True:
             with self._database.read() as c:
-                page = store.segments_in(c, stage, after=after, upto=stop)
-            if not page:
-                return
+                page = store.segments_in(c, stage, after=after, upto=stop, limit=SEGMENTS)
             for segment in page:
                 after = segment.start
                 if segment.stop <= start or not selection.may_hold(segment.failed, segment.stop - segment.start):
@@ -118,6 +119,8 @@ class Results:
                     )
                 if body:
                     yield body
+            if len(page) < SEGMENTS:
+                return
 
     def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.
@@ -133,16 +136,11 @@ class Results:
             while True:
                 version = self._changes.version(id)
                 with self._database.read() as c:
-                    try:
-                        row = simulations.find(c, id)
-                    except NotFound:
-                        yield b'{"incomplete":"the simulation was deleted"}\n'
-                        return
-                    pending = store.unnumbered(c, stage)
-                if pending:
-                    self._database.write(lambda c: store.number(c, stage), durable=False)
-                with self._database.read() as c:
-                    page = store.arrived(c, stage, after)
+                    news = store.news(c, id, stage, after)
+                if news is None:
+                    yield b'{"incomplete":"the simulation was deleted"}\n'
+                    return
+                page = self._arrived(stage, after, news)
                 for number, segment in page:
                     after = number
                     count = segment.stop - segment.start
@@ -156,14 +154,28 @@ class Results:
                     yield body
                 if page:
                     continue
-                if State(row.state) in FINAL and not pending:
+                if news.state in FINAL and not news.unnumbered:
                     with self._database.read() as c:
                         total, done, _ = simulations.counts(c, id)
                     if done < total:
-                        yield json.dumps({"incomplete": row.reason or row.state}).encode() + b"\n"
+                        yield json.dumps({"incomplete": news.reason or news.state}).encode() + b"\n"
                     return
                 if not self._changes.wait(id, version, heartbeat):
                     yield b""
+
+    def _arrived(self, stage: str, after: int, news: store.News) -> Sequence[tuple[int, Segment]]:
+        """Return the segments after number ``after``, once those that have arrived are numbered."""
+
+        def numbered(c: Connection) -> list[tuple[int, Segment]]:
+            store.number(c, stage)
+            return store.arrived(c, stage, after)
+
+        if news.unnumbered:
+            return self._database.write(numbered, durable=False)
+        if not news.arrived:
+            return ()
+        with self._database.read() as c:
+            return store.arrived(c, stage, after)
 
     def _stage(self, id: str) -> str:
         with self._database.read() as c:
@@ -304,12 +316,8 @@ class Results:
     def _documents(row: Any) -> dict[str, str]:
         document = {"id": row.id, "spec": json.loads(row.spec), "provenance": json.loads(row.provenance)}
         return {
-            "simulation.json": json.dumps(document, indent=2, sort_keys=True) + "\n",
-            "summary.json": json.dumps(
-                {key: value for key, value in json.loads(row.summary).items() if key != "archive"},
-                indent=2,
-                sort_keys=True,
-            )
+            "simulation.json": indented(document) + "\n",
+            "summary.json": indented({key: value for key, value in json.loads(row.summary).items() if key != "archive"})
             + "\n",
         }
 
@@ -318,16 +326,13 @@ class Results:
             raw = text.encode()
             yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
         archive = summary["archive"]
-        stage = self._stage(row.id)
         yield zip.ArchiveMember(
-            "results.ndjson", archive["bytes"], archive["crc32"], lambda a, b: self._slice(stage, a, b)
+            "results.ndjson", archive["bytes"], archive["crc32"], lambda a, b: self._slice(self._stage(row.id), a, b)
         )
         after = (-2, "")
         while True:
             with self._database.read() as c:
-                page = store.artifact_page(c, row.id, after, 500)
-            if not page:
-                return
+                page = store.artifact_page(c, row.id, after, ARTIFACTS)
             for item in page:
                 after = (item.task, item.name)
                 if item.task < 0:
@@ -335,6 +340,8 @@ class Results:
                 yield zip.ArchiveMember(
                     f"artifacts/{item.task}/{item.name}", item.bytes, item.crc32, self._download(row.id, item).read
                 )
+            if len(page) < ARTIFACTS:
+                return
 
     def _slice(self, stage: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes [start, stop) of all result lines in task order."""

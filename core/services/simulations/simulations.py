@@ -88,9 +88,32 @@ class Simulations:
         inheritance: Inheritance | None = None,
         retry_of: str | None = None,
     ) -> tuple[Simulation, bool]:
+        """Accept a submission, and return its simulation as ``accept`` does."""
+        id, replayed = self.accept(
+            submission,
+            model=model,
+            key=key,
+            request_digest=request_digest,
+            principal=principal,
+            inheritance=inheritance,
+            retry_of=retry_of,
+        )
+        return self.get(id), replayed
+
+    def accept(
+        self,
+        submission: Submission,
+        *,
+        model: Model | None = None,
+        key: str | None = None,
+        request_digest: str | None = None,
+        principal: str = "local",
+        inheritance: Inheritance | None = None,
+        retry_of: str | None = None,
+    ) -> tuple[str, bool]:
         """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
-        Return the simulation, and whether it is the one of an earlier request with the same idempotency ``key``.
+        Return the simulation's id, and whether it is that of an earlier request with the same idempotency ``key``.
         Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
         with another request.
         """
@@ -154,11 +177,11 @@ class Simulations:
 
         first = self._database.write(write)
         if first is not None:
-            return self.get(first), True
+            return first, True
         if wanted is not None:
             self._imports.enqueue(wanted)
         self._notifier.wake("dispatch")
-        return self.get(id), False
+        return id, False
 
     def _import_of(self, submission: Submission) -> dict[str, Any] | None:
         """Return the row of the import of a model that is named by reference; None for another model."""
@@ -167,14 +190,14 @@ class Simulations:
         options = {"format": submission.format, "runtime": submission.runtime}
         return self._imports.row(submission.model_reference, submission.connection, **options)
 
-    def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
+    def _replayed(self, principal: str, key: str, digest: str) -> str | None:
         with self._database.read() as c:
             row = store.replayed(c, principal, key, self._database.now(c))
         if row is None:
             return None
         if row.digest != digest:
             raise IdempotencyMismatch()
-        return self.get(row.simulation_id)
+        return str(row.simulation_id)
 
     # -- queries
 
