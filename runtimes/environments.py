@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import uv
@@ -85,13 +86,17 @@ class Environment:
 
         Not of whether the sources are built: results do not depend on that.
         """
-        sources = "" if self.compiled is None else f"\n{self.compiled.digest}"
-        return hashlib.sha256(f"{target()}\n{self.lock}{sources}".encode()).hexdigest()
+        return _digest_of(target(), self.lock, "" if self.compiled is None else f"\n{self.compiled.digest}")
 
     @property
     def packages(self) -> int:
         """Number of packages in the lock."""
         return len(re.findall(r"^[A-Za-z0-9]", self.lock, re.MULTILINE))
+
+
+@lru_cache(256)  # asked for at each launch, for each kind that is kept warm
+def _digest_of(target: str, lock: str, sources: str) -> str:
+    return hashlib.sha256(f"{target}\n{lock}{sources}".encode()).hexdigest()
 
 
 def ready(environment: Environment, root: Path, included: Path = IMAGE_ENVIRONMENTS) -> Path | None:

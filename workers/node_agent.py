@@ -34,6 +34,8 @@ DISMISS_TIMEOUT = 2.0
 FETCH_TIMEOUT = 10.0
 #: Folders of ended launches that are kept: this many, and all younger than this many seconds.
 KEPT, KEPT_FOR = 50, 3600.0
+#: Seconds between two searches for such folders.
+REMOVAL_INTERVAL = 10.0
 #: The most bytes of a request line, and of a chunk of a log.
 MAX_REQUEST, LOG_CHUNK = 1 << 20, 64 << 10
 #: Properties of a launch that decide which warm runner can take it.
@@ -73,6 +75,8 @@ class Agent:
         self._refusal = refusal
         self._fetch_timeout = fetch_timeout
         self._running: dict[str, RunningLaunch] = {}
+        self._inherited: set[str] = set()  # launches of a previous agent process whose runners may still run
+        self._remove_at = 0.0
         self._pool = WarmRunnerPool(
             home=home,
             cores=cores,
@@ -88,6 +92,7 @@ class Agent:
         for folder in (self._launches, self._run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
+        self._inherited = {folder.name for folder in self._launches.iterdir()}
         self._pool.prepare()
         path = self._run / "agent.sock"
         path.unlink(missing_ok=True)
@@ -235,8 +240,8 @@ class Agent:
 
     async def running(self) -> list[str]:
         """Return the running launches, also those that a previous agent process started."""
-        others = [folder.name for folder in self._launches.iterdir() if folder.name not in self._running]
-        return [*self._running, *(id for id in others if alive(self._launches / id))]
+        self._inherited = {id for id in self._inherited if alive(self._launches / id)}
+        return [*self._running, *self._inherited]
 
     async def logs(self, id: str, offset: int) -> dict[str, Any]:
         """Return a chunk of the log of a launch's runner."""
@@ -292,7 +297,10 @@ class Agent:
         self._pool.record_use(kind)
 
     def _remove_old_folders(self) -> None:
-        """Remove the folders of launches that ended long ago."""
+        """Remove the folders of launches that ended long ago; now and then, because it reads all of them."""
+        if time.monotonic() < self._remove_at:
+            return
+        self._remove_at = time.monotonic() + REMOVAL_INTERVAL
         ended = [path.parent for path in self._launches.glob("*/ended.json")]
         ended.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
         for folder in ended[KEPT:]:

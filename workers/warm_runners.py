@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def _inode(path: str) -> int | None:
         return None
 
 
+@cache
 def base_interpreter() -> str:
     """Return the interpreter from which the server's virtual environment was created."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
