@@ -1,7 +1,8 @@
-"""Processes of the jobs role: worker processes for each kind of job, and one for maintenance and metrics.
+"""Processes of the jobs role: worker processes for each kind of job, and one for maintenance, metrics and demand.
 
 The role's own process has one thread and opens neither the database nor Redis, so that it can fork at any time. It
-restarts processes that end, kills those whose job has passed its deadline, and touches the role's liveness file.
+starts workers when jobs wait, restarts processes that fail, kills those whose job has passed its deadline, and touches
+the role's liveness file.
 """
 
 import gc
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from core.domain.job_kinds import JobKind
 from core.notifications import job_maintenance, job_workers
+from core.notifications.job_demand import DemandReader, JobDemand
 from core.notifications.job_queue import Due, Functions
 from core.notifications.job_statistics import WorkerStatistics
 from server.job_metrics import JobsCollector
@@ -27,7 +29,13 @@ logger = logging.getLogger(__name__)
 INTERVAL = 1.0
 #: Seconds that running jobs have to end after SIGTERM; less than the chart's terminationGracePeriodSeconds (60).
 STOP_TIMEOUT = 45.0
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+#: Kinds of which one worker always waits: they are on the way to the first result and to the end of a simulation.
+ALWAYS = frozenset({"stage", "collect"})
+#: Seconds without a job after which any other worker ends; longer than the period of `sweep`, which remembers things.
+IDLE = 120
+#: Seconds between two looks at what waits, and seconds that jobs wait for running workers before another is started.
+LOOK_INTERVAL, PATIENCE = 0.2, 0.3
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -47,11 +55,16 @@ class _Process:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Worker(_Process):
-    """A worker process. ``name``: that of the latest one, as RQ lists it; empty before the first."""
+    """A worker process. ``name``: that of the latest one, as RQ lists it; empty before the first.
+
+    ``always``: it also waits for jobs. ``failed``: the latest one failed, and another has to take care of its job.
+    """
 
     kind: JobKind
     statistics: WorkerStatistics
+    always: bool
     name: str = ""
+    failed: bool = False
 
     @property
     def label(self) -> str:
@@ -80,10 +93,11 @@ class JobProcesses:
         self._beat = beat
         self._metrics_port = metrics_port
         self._stop_timeout = stop_timeout
+        self._demand = JobDemand(kinds, time.monotonic())
         self._workers = [
-            _Worker(kind=kind, statistics=WorkerStatistics(kind.name))
+            _Worker(kind=kind, statistics=WorkerStatistics(kind.name), always=number == 0 and kind.name in ALWAYS)
             for kind in kinds
-            for _ in range(kind.concurrency)
+            for number in range(kind.concurrency)
         ]
         self._processes = [_Process(), *self._workers]
 
@@ -109,17 +123,34 @@ class JobProcesses:
                 )
                 process.statistics.deadline = float("inf")
                 os.kill(process.pid, signal.SIGKILL)
-            elif not process.pid and now >= process.due_at:
+            elif not process.pid and now >= process.due_at and self._is_wanted(process, now):
                 self._start(process, mask)
-        due = [process.due_at - now for process in self._processes if not process.pid]
-        received = signal.sigtimedwait(_SIGNALS, max(0.0, min([INTERVAL, *due])))
+        due = [process.due_at - now for process in self._processes if not process.pid and process.due_at > now]
+        received = signal.sigtimedwait(_SIGNALS, max(0.0, min([self._interval(now), *due])))
         self._reap()
-        return received is not None and received.si_signo != signal.SIGCHLD
+        return received is not None and received.si_signo in {signal.SIGTERM, signal.SIGINT}
+
+    def _is_wanted(self, process: _Process, now: float) -> bool:
+        """Return whether a process that does not run should."""
+        if not isinstance(process, _Worker) or process.always or process.failed:
+            return True
+        name = process.kind.name
+        running = [worker.started_at for worker in self._workers if worker.kind is process.kind and worker.pid]
+        return is_another_wanted(
+            waiting=self._demand.waiting(name, now),
+            waiting_for=self._demand.seconds(name, now),
+            youngest=now - max(running) if running else None,
+        )
+
+    def _interval(self, now: float) -> float:
+        """Return the seconds until the next pass: soon, if jobs wait."""
+        return PATIENCE if any(self._demand.waiting(kind.name, now) for kind in self._kinds) else INTERVAL
 
     def _start(self, process: _Process, mask: "set[signal.Signals] | set[int]") -> None:
         abandoned = ""
         if isinstance(process, _Worker):
             abandoned, process.name = process.name, job_workers.worker_name(process.kind)
+            process.failed = False
         parent = os.getpid()
         if pid := os.fork():
             process.pid, process.started_at = pid, time.monotonic()
@@ -144,8 +175,7 @@ class JobProcesses:
             job_maintenance.abandon(self._url, worker.kind, abandoned)
         job_workers.work(
             self._url,
-            worker.kind,
-            worker.name,
+            job_workers.WorkerSpec(kind=worker.kind, name=worker.name, max_idle=None if worker.always else IDLE),
             self._open_functions,
             self._open_due,
             statistics=worker.statistics,
@@ -153,8 +183,9 @@ class JobProcesses:
         )
 
     def _maintain(self) -> None:
-        """Run maintenance, and serve metrics, in a process that may have threads."""
+        """Run maintenance, look at what waits, and serve metrics, in a process that may have threads."""
         stop = False
+        parent = os.getppid()
 
         def request_stop(*_: object) -> None:
             nonlocal stop
@@ -169,15 +200,19 @@ class JobProcesses:
             statistics = [worker.statistics for worker in self._workers]
             start(self._metrics_port, [JobsCollector(RedisNotifier(self._url).job_counts, statistics)])
         maintenance = job_maintenance.JobMaintenance(self._url, self._kinds, self._open_due())
+        reader = DemandReader(self._url, self._kinds, self._demand)
 
         def wait(seconds: float) -> bool:
             until = time.monotonic() + seconds
             while not stop and (left := until - time.monotonic()) > 0:
-                time.sleep(min(left, 0.1))
+                if reader.read():
+                    os.kill(parent, signal.SIGUSR1)
+                time.sleep(min(left, LOOK_INTERVAL))
             return stop
 
         maintenance.run(wait)
         maintenance.close()
+        reader.close()
 
     def _reap(self) -> None:
         """Record the ends of processes, and when each is started again."""
@@ -194,6 +229,9 @@ class JobProcesses:
             process.due_at = now + pause
             if isinstance(process, _Worker):
                 process.statistics.deadline = float("inf")
+                process.failed = code != 0
+                if not process.failed:  # it had no job for a while, or has lost Redis
+                    continue
                 process.statistics.add_end()
             logger.warning(
                 "the process of %s jobs ended (%s); it is started again in %.1f s",
@@ -215,3 +253,15 @@ class JobProcesses:
                 for process in self._processes:
                     if process.pid and os.waitpid(process.pid, os.WNOHANG)[0]:
                         process.pid = 0
+
+
+def is_another_wanted(*, waiting: int | None, waiting_for: float, youngest: float | None) -> bool:
+    """Return whether another worker of a kind should run beside those that do.
+
+    ``waiting``: jobs that wait, None if that is not known, because Redis is away: then workers take jobs from SQL.
+    ``waiting_for``: for how many seconds there have been any. ``youngest``: seconds since the latest worker was
+    started, None if none runs. A worker that is idle takes a job at once, and a new one needs a moment.
+    """
+    if waiting is None:
+        return True
+    return waiting > 0 and (youngest is None or (waiting_for >= PATIENCE and youngest >= 2 * PATIENCE))

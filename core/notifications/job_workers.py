@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -66,13 +67,17 @@ class _KindWorker(BaseWorker):
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Job, Queue] | None:
-        """Wait for a job; raise StopRequested when Redis is lost, where RQ would try to connect for ever."""
+        """Wait for a job, None after ``max_idle_time`` seconds without one.
+
+        Raise StopRequested when Redis is lost, where RQ would try to connect for ever.
+        """
+        idle_until = float("inf") if max_idle_time is None else time.monotonic() + max_idle_time
         try:
             with self.connection.pipeline(transaction=False) as pipeline:
                 self.set_state(WorkerStatus.IDLE, pipeline=pipeline)
                 self.heartbeat(pipeline=pipeline)
                 pipeline.execute()
-            while True:
+            while time.monotonic() < idle_until:
                 try:
                     return self.queue_class.dequeue_any(
                         self._ordered_queues,
@@ -86,6 +91,7 @@ class _KindWorker(BaseWorker):
                     self.heartbeat()
         except OUTAGES as error:
             raise StopRequested from error
+        return None
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Write a heartbeat of the worker; none by itself right after another: RQ writes several around each job."""
@@ -207,10 +213,18 @@ def worker_name(kind: JobKind) -> str:
     return f"{kind.name}.{platform.node()}.{secrets.token_hex(4)}"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerSpec:
+    """A worker to be run: its kind, its name in RQ, and the seconds without a job after which it ends, None: never."""
+
+    kind: JobKind
+    name: str
+    max_idle: int | None
+
+
 def work(
     url: str,
-    kind: JobKind,
-    name: str,
+    spec: WorkerSpec,
     open_functions: Callable[[], Functions],
     open_due: Callable[[], Due],
     *,
@@ -222,6 +236,7 @@ def work(
     ``open_functions`` opens what jobs need, in the process in which they run; ``open_due`` what names those that are
     due. ``prepare_fork`` is called in a forked process with the process id of the worker that forked it.
     """
+    kind = spec.kind
     logging.getLogger("rq.worker").addFilter(_no_outage)
     functions: Functions | None = open_functions() if kind.resident else None
 
@@ -237,7 +252,7 @@ def work(
         worker_class: type[_KindWorker] = ResidentWorker if kind.resident else ForkingWorker
         worker = worker_class(
             [queue_of(kind, connection, job_class)],
-            name=name,
+            name=spec.name,
             connection=connection,
             job_class=job_class,
             queue_class=BoundQueue,
@@ -251,7 +266,7 @@ def work(
             worker._exc_handlers.append(worker.stop_after_timeout)
         elif isinstance(worker, ForkingWorker):
             worker.prepare_fork = prepare_fork
-        worker.work(logging_level="WARNING")
+        worker.work(logging_level="WARNING", max_idle_time=spec.max_idle)
     except RedisError as error:
         logger.warning("worker of %s jobs: Redis (REDIS_URL) is unavailable: %s", kind.name, error)
     finally:

@@ -23,9 +23,10 @@ from rq.job import Job, JobStatus
 from rq.utils import now
 
 from core.domain.job_kinds import FIRST_PAUSE, KINDS, JobKind
-from core.notifications import job_maintenance
+from core.notifications import job_maintenance, job_workers
 from core.notifications.job_maintenance import JobMaintenance
 from core.notifications.job_queue import BoundJob, JobQueue, queue_of
+from server import job_processes
 from server.job_processes import JobProcesses
 from server.role_processes import die_with
 from tests.ports import free_ports
@@ -748,3 +749,27 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def worker_names(role: JobsRole) -> set[str]:
+    """Return the kinds of the workers that RQ lists."""
+    return {key.decode().rpartition(":")[2].partition(".")[0] for key in role.redis.smembers("rq:workers")}
+
+
+def test_workers_of_most_kinds_are_started_when_jobs_wait_and_end_when_none_do(
+    role: JobsRole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_processes, "IDLE", 1)
+    monkeypatch.setattr(job_workers, "WAIT", 1)
+    role.start()
+    until(lambda: worker_names(role) == {"stage", "collect"})
+    for name in ("register", "log"):
+        role.queue.enqueue(name, "waits")
+        until(lambda name=name: role.runs(name, "waits"))  # type: ignore[misc]
+    assert worker_names(role) >= {"stage", "collect", "register", "log"}
+    role.release()
+    until(lambda: role.is_done("register", "waits") and role.is_done("log", "waits"))
+    until(lambda: worker_names(role) == {"stage", "collect"})
+    role.queue.enqueue("log", "a")
+    until(lambda: role.is_done("log", "a"))
+    assert "started again" not in (role.home / "log").read_text(), "an idle worker's end is not a failure"
