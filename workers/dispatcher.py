@@ -413,10 +413,10 @@ class Dispatcher:
                 simulation = self._dispatch.simulation(id)
             except UnknownSimulation:  # cancelled and deleted since the snapshot
                 continue
-            ready = not simulation.staging_failures and self._platform.staging.ready(
-                id, dict(simulation.provenance), executor
-            )
-            if self._dispatch.admit(simulation, executor, ready=ready) and ready:
+            missing: str | None = "what it needs is prepared, after an attempt that failed"
+            if not simulation.staging_failures:
+                missing = self._platform.staging.missing(id, dict(simulation.provenance), executor)
+            if self._dispatch.admit(simulation, executor, missing=missing) and missing is None:
                 workers = self._executors[executor].config.workers_for(simulation.requested)
                 self._launch(replace(simulation, executor=executor, workers=workers))
 

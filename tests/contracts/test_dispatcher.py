@@ -1,6 +1,7 @@
 """Dispatcher with two executors: either may be unreachable, slow or refuse launches; every task gets one result."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -269,6 +270,15 @@ def test_simulations_spread_over_the_executors(rig: DispatcherRig) -> None:
     third = rig.submit()
     rig.until(lambda: rig.platform.simulations.get(third).reason == "waits for 2 free workers")
     assert rig.state(third) is State.QUEUED
+
+
+def test_a_simulation_says_what_is_prepared_for_it_before_the_job_that_prepares_it_has_begun(
+    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rig.platform.staging, "stage", lambda id: None)
+    id = rig.submit()
+    rig.until(lambda: rig.state(id) is State.STAGING)
+    assert re.fullmatch("its files are prepared for (east|west)", rig.platform.simulations.get(id).reason or "")
 
 
 def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_written(rig: DispatcherRig) -> None:

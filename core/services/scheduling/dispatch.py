@@ -130,10 +130,11 @@ class Dispatch:
         self._notifier.publish(id)
         return True
 
-    def admit(self, simulation: ActiveSimulation, executor: str, *, ready: bool) -> bool:
-        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if there is nothing to stage.
+    def admit(self, simulation: ActiveSimulation, executor: str, *, missing: str | None) -> bool:
+        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if nothing is ``missing``.
 
-        It ends instead if the executor's allow-list was shortened since it was submitted.
+        ``missing`` says what is prepared first. The simulation ends instead if the executor's allow-list was shortened
+        since it was submitted.
         """
         if self._refused(simulation, executor):
             return False
@@ -141,8 +142,10 @@ class Dispatch:
         def steps(c: Connection) -> None:
             now = self._database.now(c)
             simulations.move(c, simulation.id, State.QUEUED, State.STAGING, now, reason=None, executor=executor)
-            if ready:
+            if missing is None:
                 simulations.move(c, simulation.id, State.STAGING, State.LAUNCHING, now)
+            else:
+                simulations.say(c, simulation.id, "staging", {"what": "missing", "message": missing}, now)
 
         try:
             self._write(steps)
@@ -150,7 +153,7 @@ class Dispatch:
             logger.info("%s", error.detail)
             return False
         self._notifier.publish(simulation.id)
-        if not ready:
+        if missing is not None:
             self.stage(simulation.id)
         return True
 

@@ -94,22 +94,25 @@ class Staging:
         self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
-    def ready(self, id: str, provenance: dict[str, Any], executor: str) -> bool:
-        """Return whether nothing has to be staged, so that the dispatcher can launch at once.
+    def missing(self, id: str, provenance: dict[str, Any], executor: str) -> str | None:
+        """Say what has to be staged first; None: nothing, so that the dispatcher can launch at once.
 
         The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
         """
         if executor in self._own_environments:
-            return False
+            return f"its files are prepared for {executor}"
         dataset = provenance["dataset"]
         if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
-            return False
-        if not all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance)):
-            return False
+            return f"the files of dataset {dataset['name']} are prepared"
+        specs = [spec for spec in _specs(provenance) if environments.ready(spec, self._environments) is None]
+        if specs:
+            return f"packages are installed: {', '.join(spec.name for spec in specs)}"
         if has_dependencies(provenance) and not self._model_environments.ready(provenance, id):
-            return False
+            return "the packages of its model are installed"
         ready = self._models.ready(_stored_model(provenance))
-        return self._store_health.problem(STORE_WAIT) is None if ready is None else ready
+        if ready is None:
+            return self._store_health.problem(STORE_WAIT)
+        return None if ready else "its model is unpacked"
 
     def folder(
         self,
