@@ -216,9 +216,15 @@ class LeaseHolder:
 
 
 class LeaseClient:
-    """The leases of a runner's workers. ``stop``: set when the runner ends; requests then raise LaunchOver."""
+    """The leases of a runner's workers. ``stop``: set when the runner ends; requests then raise LaunchOver.
 
-    def __init__(self, credentials: Credentials, stop: threading.Event) -> None:
+    ``connected``: a client that nobody else uses any more; the first worker's requests go over its connection.
+    """
+
+    def __init__(
+        self, credentials: Credentials, stop: threading.Event, connected: RunnerApiClient | None = None
+    ) -> None:
+        self._connected = connected
         self._credentials = credentials
         self._stop = stop
         self._client = RunnerApiClient(credentials, stop)
@@ -231,7 +237,8 @@ class LeaseClient:
 
     def holder(self, name: str) -> LeaseHolder:
         """Make the lease holder of a worker; the name is unique among the launch's workers."""
-        holder = LeaseHolder(name, RunnerApiClient(self._credentials, self._stop))
+        client, self._connected = self._connected, None
+        holder = LeaseHolder(name, client or RunnerApiClient(self._credentials, self._stop))
         self._holders.append(holder)
         return holder
 

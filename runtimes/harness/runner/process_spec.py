@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .. import python_process
@@ -37,6 +37,10 @@ class ProcessSpec:
     readonly: tuple[str, ...] = ()
     may_fork: bool = False
     site: str = ""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ProcessSpec":

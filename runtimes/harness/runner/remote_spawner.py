@@ -16,7 +16,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,7 @@ def order_process(
     whole_name = f"the {process_spec.module} {peer}"
     output, remote_output = os.pipe()
     control, remote_control = socket.socketpair()
-    order = json.dumps({"birth": asdict(process_spec), "descriptors": list(descriptors)}).encode()
+    order = json.dumps({"birth": process_spec.describe(), "descriptors": list(descriptors)}).encode()
     try:
         socket.send_fds(connection, [order], [remote_output, remote_control.fileno(), *descriptors.values()])
     except OSError as error:

@@ -351,7 +351,7 @@ class Runner(ProcessSupplier):
             cores=document.cores,
             name=document.name,
         )
-        self._leases = leases = LeaseClient(credentials, self._stop)
+        self._leases = leases = LeaseClient(credentials, self._stop, client)
         self._evaluators.spare = 0  # from now on an evaluator is started only on demand
         for number in range(document.workers):
             worker = Worker(number, self, leases, context)
