@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 #: Modules by the group that needs them, in the order of their import: the API answers as soon as its own are there.
 #: They include what the roles import late, as far as each installation needs it; `.*` is every module of a package.
 GROUPS: Mapping[str, Sequence[str]] = {
-    "migrate": ("server.roles", "server.logs", "app", "core.store.migrate"),
+    "migrate": ("server.roles", "server.logs", "app", "core.store.database"),
     "api": (
         "server.granian_server",
         "uvloop",
@@ -64,7 +64,8 @@ class RoleModules:
         No garbage is collected meanwhile, and none of the imported objects is examined later: a collection writes to
         every page, and each role would have a copy of it. The supervisor itself makes little garbage.
         """
-        # numpy's OpenBLAS would start threads, one for each processor. No role computes enough for more than one.
+        # numpy's OpenBLAS would start threads, one for each processor. No role computes enough for more than one. The
+        # roles' environment, which models and other programs inherit, does not have this.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         gc.disable()
         for group, modules in GROUPS.items():

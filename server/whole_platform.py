@@ -38,6 +38,7 @@ def run(settings: Settings) -> int:
         print_line(str(error))
         return 1
     started_at = time.monotonic()
+    environ = dict(os.environ)
     # In a process of its own, because it reads secrets and opens connections, which no fork of this process may have.
     preparing = ForkedCall(partial(prepare, settings))
     modules = RoleModules()
@@ -48,7 +49,7 @@ def run(settings: Settings) -> int:
     if preparation is None:
         return 2
     on_agent = preparation.on_agent
-    environ = {**os.environ, **preparation.environ}
+    environ |= preparation.environ
     migrated = partial(is_migrated, settings)
     roles = []
     if preparation.valkey:
