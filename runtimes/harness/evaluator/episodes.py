@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model_server.model_faults import ModelFault, WrongAnswer
-from ..model_server.model_server_client import ModelServerClient, finite, is_few
+from ..model_server.model_server_client import ModelServerClient, finite, finite_check
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
+from ..simulators.direct_exchange import DirectSimulator, Pause
 from .result_batch import LoadedModel, Played, unworldly
 
 #: Steps and seconds after which a dry run ends: enough to see how fast the model answers after its first call.
@@ -70,7 +70,8 @@ def run(
         if fault is not None:
             raise fault
         model_server.ready(seed)
-        drive(simulator, model_server, observation, options, latencies, actions)
+        loop = drive_directly if may_drive_directly(simulator, options) else drive
+        loop(simulator, model_server, observation, options, latencies, actions)
         model = options.describe_model() if options.describe_model is not None else None
         model_server.end(next_seed)
         result = Played("ok", simulator.outcome(None), model=model)
@@ -97,7 +98,7 @@ def drive(
 ) -> None:
     """Loop until the scenario is over; ``latencies`` and ``actions`` are appended to, also if an exception ends it."""
     act, step, keep = model_server.act_alone, simulator.step, options.keep_actions
-    few = is_few(simulator.interface.action)
+    is_finite = finite_check(simulator.interface.action)
     delay = (
         ActionDelay(options.latency_steps, np.zeros(simulator.interface.action.shape))
         if options.latency_steps
@@ -108,7 +109,7 @@ def drive(
     while not over:
         action, latency = act(observation)
         latencies.append(latency)
-        if not (few and isfinite(sum(action.tolist()))) and not finite(action):
+        if not is_finite(action):
             raise not_finite(action)
         if delay is not None:
             action = delay(action)
@@ -117,6 +118,34 @@ def drive(
         observation, over = step(action)
         if dry and not over:
             over = options.cut_off(len(latencies), started)
+
+
+def may_drive_directly(simulator: Simulator, options: EpisodeOptions) -> bool:
+    """Whether a scenario's loop can be that of its simulator's compiled code."""
+    plain = not options.latency_steps and options.describe_model is None
+    return plain and isinstance(simulator, DirectSimulator) and simulator.drives_directly
+
+
+def drive_directly(
+    simulator: Any,
+    model_server: ModelServerClient,
+    observation: NDArray[Any],
+    options: EpisodeOptions,
+    latencies: list[float],
+    actions: list[bytes],
+) -> None:
+    """Do what ``drive`` does, in the simulator's compiled code; an entry of ``actions`` has those of many steps."""
+    loop = model_server.direct_loop(observation)
+    kept = actions if options.keep_actions else None
+    try:
+        while (pause := simulator.drive_directly(loop.exchange)) is not Pause.OVER:
+            if pause is Pause.NOT_FINITE:
+                raise not_finite(loop.action)
+            if pause is not Pause.FULL:
+                loop.settle(pause)
+            loop.take(latencies, kept)
+    finally:
+        loop.take(latencies, kept)
 
 
 def recorded(action: NDArray[Any]) -> bytes:

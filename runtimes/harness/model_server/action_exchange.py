@@ -56,10 +56,15 @@ class ActionExchange:
         self.seq_at = SEQ_OF_SCENARIOS if shared else SEQ_OF_ACT
 
 
-def drawn_numbers() -> list[int]:
+def drawn_words() -> "NDArray[np.uint32]":
     """Draw sequence numbers that no process can foresee: a reply that was made before its request has another one."""
     words = np.frombuffer(os.urandom(DRAWN * NUMBER.size), np.uint32)
-    numbers: list[int] = ((words & LAST) | FIRST).tolist()
+    return (words & np.uint32(LAST)) | np.uint32(FIRST)
+
+
+def drawn_numbers() -> list[int]:
+    """Return such numbers as integers."""
+    numbers: list[int] = drawn_words().tolist()
     return numbers
 
 

@@ -4,6 +4,7 @@ import array
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from ..visible_text import visible
 from .action_exchange import FIRST, MOST_SHARED, NUMBER, ActionExchange, reply_room
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET
+from .direct_loop import DirectLoop
 from .explanations import explain_end
 from .model_faults import Crashed, Garbage, ModelFault, NotStarted, TimedOut
 from .model_protocol import (
@@ -69,6 +71,7 @@ class ModelServerClient:
         self._socket = ModelServerSocket(connected, room, deadline, read_times)
         self._step = ActionExchange(interface, batch, self._socket.buffer)
         self._shared: dict[int, ActionExchange] = {}  # by number of scenarios
+        self._direct: DirectLoop | None = None
 
     @property
     def seq(self) -> int:
@@ -198,6 +201,13 @@ class ModelServerClient:
         latency = self._socket.ask(exchange)
         return exchange.action.copy(), latency
 
+    def direct_loop(self, observation: NDArray[Any]) -> DirectLoop:
+        """Return the loop of a scenario for its simulator's compiled code, which begins with this observation."""
+        if self._direct is None:
+            self._direct = DirectLoop(self._socket, self._step)
+        self._direct.begin(observation)
+        return self._direct
+
     def act_once_each(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], float]:
         """Run scenarios of one step in one frame: `reset` with its seed and one `act` for each, one after another.
 
@@ -283,6 +293,11 @@ def finite(actions: NDArray[Any]) -> bool:
     return actions.dtype.kind != "f" or bool(np.isfinite(actions).all())
 
 
-def is_few(space: Space) -> bool:
-    """Whether actions are a list of so few floats that a finite sum is the fastest proof that all are finite."""
-    return len(space.shape) == 1 and space.items <= FEW and np.dtype(space.dtype).kind == "f"
+def finite_check(space: Space) -> Callable[[NDArray[Any]], bool]:
+    """Return the function that is called at every step to tell whether every entry of an action is a finite number.
+
+    A finite sum is the fastest proof for a list of few floats; that of finite entries may be infinite, too.
+    """
+    if len(space.shape) == 1 and space.items <= FEW and np.dtype(space.dtype).kind == "f":
+        return lambda action: isfinite(sum(action.tolist())) or finite(action)
+    return finite

@@ -82,14 +82,22 @@ class ModelServerSocket:
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != exchange.expected or not buffer.startswith(exchange.head):
-            watch = self.watch(self.deadline, started)
-            if sent < exchange.size:
-                self._send_rest(exchange.request, sent, watch)
-            self.receive_reply(max(0, count), exchange.expected, exchange.head, watch, closed=count == 0)
+            watch = self.complete(exchange, sent, count, started)
         latency = time.monotonic() - started
         if latency > self.deadline:
             (watch or self.watch(self.deadline, started)).settle()
         return latency
+
+    def complete(self, exchange: ActionExchange, sent: int, received: int, started: float) -> DeadlineWatch:
+        """Send the rest of a request and receive the rest of its reply; ``received``: its bytes so far, -1: none.
+
+        Return the watch of the deadline that began at ``started``; raise the fault if it is not the expected reply.
+        """
+        watch = self.watch(self.deadline, started)
+        if sent < exchange.size:
+            self._send_rest(exchange.request, sent, watch)
+        self.receive_reply(max(0, received), exchange.expected, exchange.head, watch, closed=received == 0)
+        return watch
 
     def send(self, frame: bytes | bytearray) -> None:
         """Send a frame, within the deadline of an action."""

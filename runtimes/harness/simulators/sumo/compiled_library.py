@@ -10,6 +10,8 @@ from .engine import sumo
 #: Numbers that calls return: the scenario goes on or has ended, SUMO refused a command or failed, own code failed.
 GOES_ON, ENDED, SUMO_REFUSED, SUMO_FAILED, STEP_FAILED = 0, 1, -1, -2, -3
 LOAD_PATH = ctypes.CFUNCTYPE(None, ctypes.c_int)
+#: Commands an event's actors; returns GOES_ON, ENDED if it has nothing more to do, or STEP_FAILED.
+EVENT = ctypes.CFUNCTYPE(ctypes.c_int)
 #: The compiled code's file, in the folder of the environment's packages: it is built for the libsumo beside it.
 FILE = "windtunnel_sumo_step.so"
 
@@ -52,6 +54,7 @@ def library() -> ctypes.CDLL | None:
         ("episode_delete", None, [pointer]),
         ("episode_state", ctypes.POINTER(State), [pointer]),
         ("episode_step", ctypes.c_int, [pointer, number, number, pointer]),
+        ("episode_drive", ctypes.c_int, [pointer, pointer, EVENT, pointer]),
         ("actor_gap", number, [text, number]),
         ("hold_xml_parser", None, []),
         ("step_status", ctypes.c_int, []),

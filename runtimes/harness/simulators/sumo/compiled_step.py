@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..direct_exchange import Exchange, Pause
 from .clock import DT
 from .compiled_library import LOAD_PATH, check
 from .conflicts import ConflictMap, JunctionTraversal
@@ -145,7 +146,7 @@ class CompiledStep:
         if not self._episode:
             street.check(compiled.step_status())
         self._state: Any = compiled.episode_state(self._episode).contents
-        self._call = compiled.episode_step
+        self._call, self._drive = compiled.episode_step, compiled.episode_drive
         self.observation = self._buffer.copy()
 
     def __del__(self) -> None:
@@ -159,6 +160,13 @@ class CompiledStep:
             self._street.check(code)
         self.observation = observation = self._buffer.copy()
         return observation
+
+    def run(self, exchange: Exchange, event: Any) -> Pause:
+        """Drive with a model server's actions; ``event``: callback before each step, or an empty one."""
+        code = self._drive(self._episode, ctypes.byref(exchange), event, self._out)
+        if code < 0 or self._street._error is not None:
+            self._street.check(code)
+        return Pause(code)
 
     def gap(self) -> float:
         """Return the metres from the ego's front to the actor's rear along the route; infinity if it is not ahead."""

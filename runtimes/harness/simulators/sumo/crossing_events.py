@@ -91,6 +91,11 @@ class CrossingVehicle(ScriptedEvent):
             return
         self._release()
 
+    @property
+    def over(self) -> bool:
+        """Once the actor has crossed, or has arrived."""
+        return self.crossed or self.arrived
+
     def _release(self) -> None:
         sumo.vehicle.setSpeed(ACTOR, -1)
         sumo.vehicle.setSpeedMode(ACTOR, ALL_CHECKS)
@@ -170,6 +175,11 @@ class LatePedestrian(ScriptedEvent):
         if ego.speed > 1.0 and ahead / max(3.0, ego.speed) <= distance / self.SPEED:
             self.triggered = True
             sumo.person.setSpeed(self.NAME, self.SPEED)
+
+    @property
+    def over(self) -> bool:
+        """Once the pedestrian has been released."""
+        return self.triggered
 
     def _width(self) -> float:
         (ax, ay), (bx, by) = self.crosswalk_area.crosswalk.shape[0], self.crosswalk_area.crosswalk.shape[-1]

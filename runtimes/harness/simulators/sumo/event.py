@@ -77,6 +77,11 @@ class ScriptedEvent:
     def step(self, ego: Ego) -> None:
         """Control the actors before SUMO's next step."""
 
+    @property
+    def over(self) -> bool:
+        """Whether ``step`` does nothing any more. False is always right, and costs a call at each step."""
+        return False
+
     def _insert_actor(self, kind: str, route: tuple[str, ...], lane: str, *, position: float, speed: float) -> None:
         lane_index = lane.rsplit("_", 1)[1]
         self.traffic.add_vehicle(ACTOR, kind, route, lane=lane_index, position=f"{position:g}", speed=f"{speed:g}")

@@ -51,6 +51,11 @@ class LeadBrake(ScriptedEvent):
             vehicle.setSpeedMode(ACTOR, ALL_CHECKS)
             self.done = True
 
+    @property
+    def over(self) -> bool:
+        """Once the leader drives on, or has arrived."""
+        return self.done or self.arrived
+
 
 class StandingCar(ScriptedEvent):
     """A car stands in the ego's lane, for the whole scenario or until some seconds after the ego has approached."""
@@ -86,6 +91,11 @@ class StandingCar(ScriptedEvent):
             sumo.vehicle.setSpeed(ACTOR, -1)
             self.until = inf
 
+    @property
+    def over(self) -> bool:
+        """Once the event is triggered and the car stays, or it has arrived."""
+        return self.arrived or (self.triggered and self.STANDSTILL is None)
+
 
 class Stalled(StandingCar):
     """A car stands for fifteen seconds, then drives on."""
@@ -110,6 +120,11 @@ class SlowTruck(ScriptedEvent):
         """Record that the ego has caught up with the truck."""
         if not self.triggered and not self.arrived and ego.gap() < 40.0:
             self.triggered = True
+
+    @property
+    def over(self) -> bool:
+        """Once the ego has caught up, or the truck has arrived."""
+        return self.triggered or self.arrived
 
 
 class CutIn(ScriptedEvent):
@@ -164,3 +179,8 @@ class CutIn(ScriptedEvent):
             vehicle.setSpeedMode(ACTOR, NO_CHECKS)
             vehicle.setSpeed(ACTOR, max(1.0, ego.speed - self.SLOWDOWN))
             vehicle.changeLaneRelative(ACTOR, 1 if ego_lane.rank > rank else -1, DT)
+
+    @property
+    def over(self) -> bool:
+        """Once the car drives on, or has arrived."""
+        return self.done or self.arrived

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import Interface, Metric, Scenario, SimulatorBroken
+from ..direct_exchange import Exchange, Pause
 from . import replay_frames
-from .compiled_library import library
+from .compiled_library import ENDED, EVENT, GOES_ON, STEP_FAILED, library
 from .compiled_step import CompiledStep, CompiledStreet
 from .conflicts import EGO_LENGTH, ConflictMap
 from .drive_metrics import Drive, Ending, metrics
@@ -24,6 +25,8 @@ from .traffic import Traffic, shift_lights
 
 #: SUMO's lane change modes: execute every command, or refuse changes into unsafe gaps.
 OBEY, GUARD = 0, 512
+#: In place of the callback of an event.
+NO_EVENT = EVENT()
 #: SUMO's speed mode without safety checks; mode 0 would still yield inside junctions.
 UNCHECKED = 32
 
@@ -44,6 +47,8 @@ class SumoSimulator:
         self._folder = dataset
         self._compiled = library() if compiled else None
         self._streets: dict[str, tuple[ConflictMap, CompiledStreet | None]] = {}
+        self._command_actors = EVENT(self._step_event)
+        self._event_error: BaseException | None = None
         first = definition.get("streets")
         if first:
             # Read one network and load SUMO now, before a launch waits for it.
@@ -144,6 +149,36 @@ class SumoSimulator:
         if outcome == "collision":
             self._record_crash()
         return observation, outcome is not None
+
+    @property
+    def drives_directly(self) -> bool:
+        """Whether the compiled step is there."""
+        return isinstance(self._step, CompiledStep)
+
+    def drive_directly(self, exchange: Exchange) -> Pause:
+        """Drive with a model server's actions until the scenario is over or the loop pauses."""
+        assert isinstance(self._step, CompiledStep)
+        try:
+            pause = self._step.run(exchange, self._command_actors if self._has_event else NO_EVENT)
+            if self._event_error is not None:
+                error, self._event_error = self._event_error, None
+                raise error
+        except sumo.FatalTraCIError as error:
+            raise broken(error) from error
+        if pause is Pause.OVER and self._step.outcome == "collision":
+            self._record_crash()
+        return pause
+
+    def _step_event(self) -> int:
+        """Let the event command its actors; called by the compiled code, through which no exception can pass."""
+        try:
+            self._event.arrived = self._step.actor_arrived
+            self._event.step(self._step)
+            self._has_event = not self._event.over
+        except BaseException as error:
+            self._event_error = error
+            return STEP_FAILED
+        return GOES_ON if self._has_event else ENDED
 
     def _record_crash(self) -> None:
         """Record the ego's collision; SUMO reports a collision at every step until it is over."""

@@ -1,7 +1,8 @@
-// C interface of the compiled step, which compiled_step.py calls through ctypes: streets, scenarios, steps, reloads of SUMO.
+// C interface of the compiled step, which compiled_step.py calls through ctypes: streets, scenarios, steps, the loop of a
+// scenario.
 #include <memory>
 
-#include "episode.h"
+#include "exchange.h"
 
 using namespace car_street;
 
@@ -91,6 +92,11 @@ State* episode_state(Episode* episode) { return &episode->state; }
 // Apply an action for one step; write the observation to `out` unless the scenario has ended otherwise than by time.
 int episode_step(Episode* episode, double accel, double lane, float* out) {
     return guarded([&] { return episode->step(accel, lane, out) ? ENDED : GOES_ON; });
+}
+
+// Drive with the actions of a model server until the scenario is over or Python has to decide; return a Pause.
+int episode_drive(Episode* episode, Exchange* exchange, int (*event)(), float* out) {
+    return guarded([&] { return drive(*exchange, *episode, event, out); });
 }
 
 // Metres from the ego's front to the actor's rear along the route; infinity if it is not ahead: Ego.gap.

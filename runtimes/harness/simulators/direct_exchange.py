@@ -1,0 +1,54 @@
+"""Direct exchange: what a simulator shares whose compiled code talks to a model server by itself."""
+
+import ctypes
+from enum import IntEnum
+from typing import ClassVar, Protocol, runtime_checkable
+
+
+class Pause(IntEnum):
+    """Why the compiled code has paused."""
+
+    #: The scenario is over.
+    OVER = 1
+    #: Latencies and actions fill their arrays, or no drawn number is left.
+    FULL = 2
+    #: The reply is not the expected one, or not whole.
+    UNUSUAL = 3
+    #: The reply came after the deadline.
+    LATE = 4
+    NOT_FINITE = 5
+    #: A callback of the simulator has raised an exception.
+    FAILED = 6
+
+
+class Exchange(ctypes.Structure):
+    """The members of `Exchange` in simulators/sumo/compiled/exchange.h, in the same order."""
+
+    _fields_: ClassVar = [
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("request", "observed", "head", "reply", "numbers", "latencies", "actions")
+        ),
+        *(
+            (name, ctypes.c_size_t)
+            for name in ("request_size", "seq_in_request", "head_size", "seq_in_reply", "expected", "room")
+        ),
+        *((name, ctypes.c_ssize_t) for name in ("sent", "received")),
+        *((name, ctypes.c_double) for name in ("deadline", "started", "latency")),
+        *(
+            (name, ctypes.c_int)
+            for name in ("socket", "numbers_left", "seq", "error", "settled", "capacity", "answered", "applied")
+        ),
+    ]
+
+
+@runtime_checkable
+class DirectSimulator(Protocol):
+    """A simulator whose compiled code may have the loop of a scenario."""
+
+    @property
+    def drives_directly(self) -> bool:
+        """Whether it has in the scenario that has been reset."""
+
+    def drive_directly(self, exchange: Exchange) -> Pause:
+        """Drive until the scenario is over or the compiled code has to pause; return why."""
