@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
@@ -114,7 +115,10 @@ def _run(
         os.dup2(output, standard)
     # The objects to which these descriptors belong are those of the supervisor. They are never used or deleted here:
     # the frames below this one refer to them until this process exits without unwinding them.
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2:
+            with suppress(OSError):  # that of the listing
+                os.close(descriptor)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
     for key in os.environ.keys() - environ.keys():

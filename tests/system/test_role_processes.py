@@ -161,16 +161,20 @@ def _alive(roles: Roles) -> list[int]:
 MODULES = """
 import gc, json, os, sys
 from server.role_modules import GROUPS, RoleModules
+from sqlalchemy import Engine
 modules = RoleModules()
 before = os.listdir("/proc/self/fd")
 for _ in modules.steps():
     pass
+collects = gc.isenabled()
+gc.unfreeze()  # or these objects would not be listed
 sockets = [type(found).__name__ for found in gc.get_objects() if type(found).__name__ in {"socket", "Engine", "Redis"}]
 print(json.dumps({
     "threads": len(os.listdir("/proc/self/task")),
     "files": len(os.listdir("/proc/self/fd")) - len(before),
     "groups": [modules.has(group) for group in GROUPS],
-    "collects": gc.isenabled(),
+    "collects": collects,
+    "classes": any(found is Engine for found in gc.get_objects()),
     "sockets": sockets,
 }))
 """
@@ -183,6 +187,7 @@ def test_the_modules_of_the_roles_start_no_thread_and_open_nothing() -> None:
         "files": 0,
         "groups": [True, True, True],
         "collects": True,
+        "classes": True,
         "sockets": [],
     }
 
