@@ -1,5 +1,6 @@
 """Actions of a model: numbers of one type as the bytes of another, or the value that has none."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.harness.models.base import NoAction, action_bytes
+from runtimes.harness.models.python import float_packer
 from runtimes.harness.simulators.base import Space
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -83,3 +85,26 @@ def test_the_scores_of_a_discrete_action_are_refused_with_the_advice(dtype: str,
         action_bytes(np.full((count, 2), 0.25, np.float32), count, choice)
     with pytest.raises(NoAction, match=r"shape \(\d, 3\), not \S+ ?1?,?\)$"):
         action_bytes(np.full((count, 3), 0.25, np.float32), count, choice)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@given(answer=st.lists(st.floats() | st.integers(-3, 3) | st.booleans(), min_size=1, max_size=3).map(tuple))
+def test_a_tuple_of_floats_is_packed_to_the_bytes_of_an_array(dtype: str, answer: tuple[float, ...]) -> None:
+    pack = float_packer(space(dtype, len(answer)))
+    assert pack is not None
+    packed = pack(answer)
+    largest = float(np.finfo(dtype).max)
+    if any(type(number) is not float for number in answer):
+        assert packed is None
+    elif all(not math.isfinite(number) or abs(number) <= largest for number in answer):
+        assert packed is not None
+        expected = np.frombuffer(action_bytes(answer, 1, space(dtype, len(answer))), dtype)
+        assert np.array_equal(np.frombuffer(packed, dtype), expected, equal_nan=True)
+        assert np.array_equal(np.signbit(np.frombuffer(packed, dtype)), np.signbit(expected))
+    assert pack((*answer, 0.5)) is None
+
+
+def test_only_small_actions_of_floats_are_packed() -> None:
+    assert float_packer(space("int64", 2)) is None
+    assert float_packer(space("float16", 2)) is None
+    assert float_packer(space("float32", 100)) is None

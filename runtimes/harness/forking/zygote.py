@@ -191,7 +191,8 @@ def _replace_descriptors(own: int, writing: int) -> socket.socket:
     for source, target in ((null, 0), (writing, 1), (writing, 2), (own, 3)):
         os.dup2(source, target)
     close_from(4)
-    return socket.socket(fileno=3)
+    # With its family and type, which would otherwise be asked of the kernel and looked up in their enumerations.
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=3)
 
 
 def close_from(first: int) -> None:

@@ -1,11 +1,13 @@
 """Python format: a file, or a zip with ``model.py``, that defines a class ``Model``."""
 
 import codecs
+import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..simulators.base import Space
 from .base import (
     Assignment,
     Certainty,
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
 ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
+
+#: Entries of an action that are packed one by one.
+FEW = 16
 
 _compiled: dict[bytes, CodeType] = {}
 
@@ -127,6 +132,7 @@ class PythonModel:
         self._space = assignment.interface.action
         self._size = self._space.size
         self._dtype = np.dtype(self._space.dtype)
+        self._pack = float_packer(self._space)
         self._reset_arguments = {
             "observation": assignment.interface.observation,
             "action": assignment.interface.action,
@@ -144,6 +150,8 @@ class PythonModel:
             answer = self._act(observations[0].copy())
             if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
                 return answer.tobytes()
+            if type(answer) is tuple and self._pack is not None and (packed := self._pack(answer)) is not None:
+                return packed
             return action_bytes(answer, 1, self._space)
         if self._act_batch is not None:
             return action_bytes(self._act_batch(observations.copy()), count, self._space)
@@ -151,6 +159,27 @@ class PythonModel:
             return b"".join(action_bytes(self._act(observation.copy()), 1, self._space) for observation in observations)
         except NoAction as error:
             raise NoAction(f"{error}, for one observation of {count}") from None
+
+
+def float_packer(space: Space) -> Callable[[tuple[Any, ...]], bytes | None] | None:
+    """Return a function that packs a tuple of floats as ``action_bytes`` would, but faster; None if a space has none.
+
+    It returns None for a tuple of anything else, and for floats beyond the range of the type.
+    """
+    if space.dtype not in {"float32", "float64"} or space.items > FEW:
+        return None
+    items = space.items
+    pack = struct.Struct(f"={items}{'f' if space.dtype == 'float32' else 'd'}").pack
+
+    def packed(answer: tuple[Any, ...]) -> bytes | None:
+        if len(answer) != items or set(map(type, answer)) != {float}:
+            return None
+        try:
+            return pack(*answer)
+        except OverflowError:
+            return None
+
+    return packed
 
 
 FORMAT = ModelFormat(
