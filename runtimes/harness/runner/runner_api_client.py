@@ -1,6 +1,6 @@
 """Client of the runner API: retries with exponential back-off until the runner API answers or its patience ends."""
 
-import encodings.idna  # noqa: F401 - every connection imports it, in a forked runner anew
+import encodings.idna  # noqa: F401 - every connection imports it, a forked runner once more for itself
 import http.client
 import random
 import socket
