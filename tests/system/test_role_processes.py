@@ -85,10 +85,13 @@ class Roles:
 @pytest.fixture
 def roles(tmp_path: Path) -> Iterator[Roles]:
     started = Roles(tmp_path)
-    until(lambda: all(started.lives(name) for name in ("one", "other", "fails")), message=started.text("output"))
-    yield started
-    started.process.kill()
-    started.process.wait()
+    try:
+        names = ("one", "other", "fails")
+        until(lambda: all(started.lives(name) for name in names), message=lambda: started.text("output"))
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
 
 
 def test_a_forked_role_looks_like_a_process_that_was_executed(roles: Roles) -> None:
@@ -145,7 +148,7 @@ def test_no_forked_role_outlives_a_killed_supervisor(roles: Roles) -> None:
 def test_a_supervisor_with_a_second_thread_executes_its_roles(tmp_path: Path) -> None:
     roles = Roles(tmp_path, "with a thread")
     try:
-        until((tmp_path / "one was executed").exists, message=roles.text("output"))
+        until((tmp_path / "one was executed").exists, message=lambda: roles.text("output"))
         assert roles.lives("one") == []
     finally:
         roles.process.kill()
