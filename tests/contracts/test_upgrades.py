@@ -16,7 +16,7 @@ from sqlalchemy import MetaData, select, text
 from core.domain.states import State
 from core.store import migrate as migration
 from core.store.database import Database
-from core.store.tables import metadata
+from core.store.tables import metadata, scheduling_changes
 from tests.api.answers import MODEL
 from tests.archives import tar
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
@@ -85,8 +85,8 @@ def copy_rows(source: Database, target: Database) -> None:
     with target.engine.begin() as writer, source.read() as reader:
         earlier.reflect(writer)
         for table in metadata.sorted_tables:
-            if table.name not in earlier.tables:
-                continue
+            if table.name not in earlier.tables or table is scheduling_changes:
+                continue  # PostgreSQL's sequence would give the numbers of the copied entries again
             into = earlier.tables[table.name]
             names = {
                 column.name: name
