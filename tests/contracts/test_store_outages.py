@@ -129,12 +129,14 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     key = f"models/{provenance['model']['digest'].removeprefix('sha256:')}"
     outage.store.put(key, platform.store.get(key))
     present = staging_on(rig, outage.store, tmp_path / "present")
-    until(lambda: present.ready(submitted, provenance, "east"), message="it is staged though the store answers")
+    until(
+        lambda: present.missing(submitted, provenance, "east") is None, message="it is staged though the store answers"
+    )
     outage.begin()
     away = staging_on(rig, outage.store, tmp_path / "away-node")
-    assert not away.ready(submitted, provenance, "east"), "its launch would wait for the store without saying so"
+    assert away.missing(submitted, provenance, "east"), "its launch would wait for the store without saying so"
     NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance["model"]["digest"])
-    assert away.ready(submitted, provenance, "east"), "the model is on this node: the store is not needed"
+    assert away.missing(submitted, provenance, "east") is None, "the model is on this node: the store is not needed"
     outage.end()
 
 
