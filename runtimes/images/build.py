@@ -158,7 +158,8 @@ def _inputs(image: Image, part: str, lock: str) -> Any:
         case "python":
             return _interpreter_inputs()
         case "site":
-            return lock
+            compiled = image.environment.compiled if image.environment is not None else None
+            return [lock, compiled.digest if compiled is not None else ""]
         case "environments":
             return [environment.digest for environment in image.brings]
         case _:
