@@ -33,8 +33,8 @@ COMPONENTS = (
     ("containerd", r"^[^\x00]*/?containerd"),
 )
 
-#: Roles that the supervisor forks.
-FORKED = ("api", "runner-api", "dispatch", "jobs", "agent", "scs")
+#: Roles, which the supervisor forks.
+FORKED = frozenset(name for name, pattern in COMPONENTS if pattern.startswith(r"server\x00")) - {"supervisor"}
 
 
 def tree(root: int) -> dict[int, int]:

@@ -29,8 +29,8 @@ CONNECTIONS, OWN_FILES = 8192, 512
 class SingleProcessServer(MPServer):
     """granian's server, whose only worker runs in the process that calls `serve`, in its main thread.
 
-    granian starts its worker as a process, and waits for it in a second process that does nothing else: 15 MiB. Whoever
-    started this process (supervisor, kubelet) does that already. The worker is the same.
+    granian starts its worker as a process, and waits for it in a second process that does nothing else: 15 MiB. The
+    parent of this process (supervisor, kubelet) does that already. The worker is the same.
     """
 
     def _serve(self, spawn_target: Any, target_loader: Any) -> None:

@@ -158,8 +158,7 @@ def _inputs(image: Image, part: str, lock: str) -> Any:
         case "python":
             return _interpreter_inputs()
         case "site":
-            compiled = image.environment.compiled if image.environment is not None else None
-            return [lock, compiled.digest if compiled is not None else ""]
+            return lock if image.environment is None else image.environment.digest
         case "environments":
             return [environment.digest for environment in image.brings]
         case _:

@@ -218,7 +218,7 @@ class LeaseHolder:
 class LeaseClient:
     """The leases of a runner's workers. ``stop``: set when the runner ends; requests then raise LaunchOver.
 
-    ``connected``: a client that nobody else uses any more; the first worker's requests go over its connection.
+    ``connected``: a client without another user; the first worker's requests go over its connection.
     """
 
     def __init__(
