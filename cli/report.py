@@ -25,6 +25,11 @@ def terminal_text(text: str) -> str:
     return escape(visible(text))
 
 
+def preparation(event: Mapping[str, Any]) -> str:
+    """Return what a `staging` event tells, for the terminal; not every such event has a name or a message."""
+    return terminal_text(": ".join(str(event[key]) for key in ("name", "message") if event.get(key)))
+
+
 def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None) -> str:
     """Return a sentence with the model's score and its difference from the baseline."""
     metrics, tasks = simulation["metrics"], simulation["tasks"]

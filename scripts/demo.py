@@ -114,7 +114,7 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
                 score = event["metrics"].get("score", {}).get("mean")
                 progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
             elif event["type"] == "staging":
-                progress.update(bar, note=report.terminal_text(f"{event['name']}: {event['message']}"))
+                progress.update(bar, note=report.preparation(event))
             elif event["type"] == "state":
                 progress.update(bar, note=event["state"])
         ended: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")

@@ -76,3 +76,16 @@ def test_the_table_has_the_model_the_baseline_and_their_difference() -> None:
     console.print(report.table(SIMULATION, timing, timing, comparison_of(3.0, 1.0, 5.0)))
     text = console.export_text()
     assert "+3.0  (+1.0 .. +5.0)" in text and "0.210" in text
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        ({"what": "missing", "message": "packages are installed: python"}, "packages are installed: python"),
+        ({"what": "environment", "name": "python", "message": "downloading", "fraction": 0.0}, "python: downloading"),
+        ({"what": "dataset", "bytes": 1, "total_bytes": 2, "fraction": 0.5}, ""),
+        ({"what": "environment", "name": "x", "message": "[red]\x1b[0m"}, "x: \\[red]\\x1b[0m"),
+    ],
+)
+def test_every_staging_event_has_a_text_for_the_terminal(event: dict[str, object], text: str) -> None:
+    assert report.preparation(event) == text
