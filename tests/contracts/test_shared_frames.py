@@ -11,6 +11,18 @@ from runtimes.harness.runner import framed_socket
 from tests.contracts.harness_processes import evaluator_pair, play_of, worker_spec
 from tests.contracts.test_evaluator import FAULTS, RANDOM, ZERO, faulty_model, without_timing
 
+#: Every other answer takes two milliseconds longer: no two frames in a row have the same latency by chance.
+UNEVEN = """
+import time
+import numpy as np
+CALLS = 0
+class Model:
+    def act(self, observation):
+        global CALLS
+        CALLS += 1
+        time.sleep(0.002 * (CALLS % 2))
+        return np.zeros(4, np.float32)
+"""
 #: A task that shares its frame with others, and the tasks of a range.
 SHARED, TASKS = ALONE + MOST_SHARED, 100
 
@@ -83,7 +95,7 @@ def test_the_shared_page_has_the_task_whose_world_died() -> None:
 
 
 def test_slow_tasks_do_not_share_frames() -> None:
-    with evaluator_pair(worker_spec(), ZERO, play_of(params={"sleep_ms": 3})) as pair:
+    with evaluator_pair(worker_spec(), UNEVEN, play_of(params={"sleep_ms": 3})) as pair:
         results = pair.run(0, 2 * ALONE)
     assert set(frames_of(results)) == {1}
 
