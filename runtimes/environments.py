@@ -22,6 +22,7 @@ from pathlib import Path
 import uv
 
 from runtimes.compiled_code import CannotCompile, CompiledCode, Refused, find_compiler
+from runtimes.equal_files import link_equal_files
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
         _install(environment, draft, lock.fileno(), progress)
         _compile(environment, draft / "site", progress)
         freeze(draft)
+        link_equal_files(draft / "site", root.glob("[!.]*/site"))
         draft.rename(root / environment.digest)
     progress("ready", 1.0)
     return root / environment.digest / "site"

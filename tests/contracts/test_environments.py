@@ -51,6 +51,17 @@ def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_p
     assert prepare(SMALL, tmp_path, ignore_progress) == site
 
 
+def test_environments_with_the_same_package_have_its_libraries_once(tmp_path: Path) -> None:
+    first = prepare(SMALL, tmp_path, ignore_progress)
+    second = prepare(Environment("other", f"{LOCK}\n# of another environment\n"), tmp_path, ignore_progress)
+    (library,) = first.glob("msgspec/_core*.so")
+    assert second != first and library.samefile(second / library.relative_to(first))
+    module = Path("msgspec", "__init__.py")
+    assert (first / module).read_bytes() == (second / module).read_bytes() and not (first / module).samefile(
+        second / module
+    ), "small files are copies"
+
+
 def test_an_environment_that_is_prepared_concurrently_is_installed_once(tmp_path: Path) -> None:
     messages: list[str] = []
     with ThreadPoolExecutor(4) as pool:
