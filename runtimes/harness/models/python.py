@@ -3,7 +3,7 @@
 import codecs
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
 ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
 
-#: Entries of an action that are packed one by one.
-FEW = 16
+#: Entries of an action that are packed one by one, and the types of such answers.
+FEW, SEQUENCES = 16, frozenset({list, tuple})
 
 _compiled: dict[bytes, CodeType] = {}
 
@@ -150,7 +150,7 @@ class PythonModel:
             answer = self._act(observations[0].copy())
             if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
                 return answer.tobytes()
-            if type(answer) is tuple and self._pack is not None and (packed := self._pack(answer)) is not None:
+            if type(answer) in SEQUENCES and self._pack is not None and (packed := self._pack(answer)) is not None:
                 return packed
             return action_bytes(answer, 1, self._space)
         if self._act_batch is not None:
@@ -161,17 +161,17 @@ class PythonModel:
             raise NoAction(f"{error}, for one observation of {count}") from None
 
 
-def float_packer(space: Space) -> Callable[[tuple[Any, ...]], bytes | None] | None:
-    """Return a function that packs a tuple of floats as ``action_bytes`` would, but faster; None if a space has none.
+def float_packer(space: Space) -> Callable[[Sequence[Any]], bytes | None] | None:
+    """Return a function that packs floats as ``action_bytes`` would, but faster; None if a space has none.
 
-    It returns None for a tuple of anything else, and for floats beyond the range of the type.
+    It returns None for a sequence of anything else, and for floats beyond the range of the type.
     """
     if space.dtype not in {"float32", "float64"} or space.items > FEW:
         return None
     items = space.items
     pack = struct.Struct(f"={items}{'f' if space.dtype == 'float32' else 'd'}").pack
 
-    def packed(answer: tuple[Any, ...]) -> bytes | None:
+    def packed(answer: Sequence[Any]) -> bytes | None:
         if len(answer) != items or set(map(type, answer)) != {float}:
             return None
         try:
