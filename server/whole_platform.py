@@ -45,7 +45,11 @@ def run(settings: Settings) -> int:
     steps = modules.steps()
     while not modules.has("migrate"):
         next(steps)
-    preparation: Preparation | None = preparing.result()
+    try:
+        preparation: Preparation | None = preparing.result()
+    except EOFError:
+        print_line("The platform did not start: its preparation failed with the error above.")
+        return 1
     if preparation is None:
         return 2
     on_agent = preparation.on_agent
