@@ -71,7 +71,7 @@ def peer(script: str, arguments: tuple[str, ...], task: Path, packages: str) -> 
     environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     python = str(peer_systems.install(packages))
     command = ["nice", "-n", peer_systems.NICE, python, "-m", f"benchmarks.peers.{script}", str(task), *arguments]
-    finished = subprocess.run(command, env=environ, capture_output=True, timeout=300)
+    finished = subprocess.run(command, env=environ, capture_output=True, timeout=900)
     if finished.returncode:
         raise RuntimeError(f"{script}: {finished.stderr.decode(errors='replace')[-2000:]}")
     output: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
