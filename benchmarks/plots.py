@@ -6,7 +6,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,20 @@ def draw() -> None:
 
 
 def _axes(height: float) -> tuple[Any, Any]:
+    figure, (axes,) = _panels(height, [1])
+    return figure, axes
+
+
+def _panels(height: float, rows: Sequence[int], *, shared: bool = True) -> tuple[Any, Any]:
+    """Return a figure and its panels, one above the other; ``rows``: their relative heights, ``shared``: one x axis."""
     from matplotlib import pyplot
 
     pyplot.rcParams |= {"svg.hashsalt": "windtunnel", "font.size": 9, "axes.spines.top": False}
     pyplot.rcParams |= {"axes.spines.right": False, "svg.fonttype": "none", "font.family": "sans-serif"}
-    return pyplot.subplots(figsize=(8, height), layout="constrained")
+    figure, panels = pyplot.subplots(
+        len(rows), figsize=(8, height), layout="constrained", sharex=shared, height_ratios=rows, squeeze=False
+    )
+    return figure, panels[:, 0]
 
 
 def _save(figure: Any, name: str) -> None:
@@ -76,43 +85,58 @@ def latency(figures: dict[str, Any]) -> None:
 
 
 def beside() -> None:
-    """Draw the last recorded ratios to other tools, more is better, on a logarithmic axis."""
-    last: dict[str, float] = {}
+    """Draw the last recorded ratios to other tools, more is better, a panel per benchmark with one logarithmic axis."""
+    last: dict[str, dict[str, float]] = {}
     for line in ratios.lines():
-        last |= {f"{line['benchmark']}: {name}": ratio for name, ratio in line["ratios"].items()}
+        last.setdefault(line["benchmark"], {}).update(line["ratios"])
     if not last:
         return
-    figure, axes = _axes(0.6 + 0.22 * len(last))
-    drawn = axes.barh(
-        list(last), list(last.values()), color=[OURS if ratio >= 1 else THEIRS for ratio in last.values()]
-    )
-    axes.bar_label(drawn, fmt="%.2g", padding=3)
-    axes.axvline(1.0, color=PALE)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("ratio of the platform to the other; more is better")
+    rows = [len(panel) for panel in last.values()]
+    figure, panels = _panels(1.0 + 0.24 * sum(rows) + 0.3 * len(rows), rows)
+    for axes, (benchmark, values) in zip(panels, last.items(), strict=True):
+        drawn = axes.barh(
+            list(values), list(values.values()), color=[OURS if r >= 1 else THEIRS for r in values.values()]
+        )
+        axes.bar_label(drawn, [number(ratio) for ratio in values.values()], padding=3)
+        axes.axvline(1.0, color=PALE)
+        axes.invert_yaxis()
+        axes.set_title(benchmark, loc="left", fontweight="bold")
+    panels[-1].set_xscale("log")
+    panels[-1].set_xlabel("ratio of the platform to the other; more is better")
     _save(figure, "ratios")
 
 
 def history() -> None:
     """Draw how ratios changed from commit to commit, each relative to its first value on one kind of machine."""
-    series: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    series: dict[str, dict[tuple[Any, ...], list[tuple[str, float]]]] = {}
     for line in ratios.lines():
+        of_benchmark = series.setdefault(line["benchmark"], {})
         for name, ratio in line["ratios"].items():
-            key = (f"{line['benchmark']}: {name}", ratios.kind_of_machine(line["machine"]))
-            series.setdefault(key, []).append((line["commit"], ratio))
-    long_enough = {key: points for key, points in series.items() if len(points) > 1}
-    if not long_enough:
+            of_benchmark.setdefault((name, ratios.kind_of_machine(line["machine"])), []).append((line["commit"], ratio))
+    panels_of = {
+        benchmark: {key: points for key, points in of_benchmark.items() if len(points) > 1}
+        for benchmark, of_benchmark in series.items()
+    }
+    panels_of = {benchmark: lines for benchmark, lines in panels_of.items() if lines}
+    if not panels_of:
         return
-    figure, axes = _axes(4)
-    for (name, _), points in long_enough.items():
-        axes.plot(
-            [commit for commit, _ in points], [ratio / points[0][1] for _, ratio in points], marker=".", label=name
-        )
-    axes.axhline(1.0, color=PALE)
-    axes.set_ylabel("ratio, relative to its first value")
-    axes.legend(frameon=False, fontsize=6, ncols=2)
+    figure, panels = _panels(2.2 * len(panels_of), [1] * len(panels_of), shared=False)
+    for axes, (benchmark, lines) in zip(panels, panels_of.items(), strict=True):
+        for (name, _), points in lines.items():
+            commits, values = zip(*points, strict=True)
+            axes.plot(
+                [commit[:7] for commit in commits], [ratio / values[0] for ratio in values], marker=".", label=name
+            )
+        axes.axhline(1.0, color=PALE)
+        axes.set_title(benchmark, loc="left", fontweight="bold")
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.supylabel("ratio, relative to its first value", fontsize=9)
     _save(figure, "history")
+
+
+def number(ratio: float) -> str:
+    """Format a ratio with two digits, a large one as a whole number."""
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _figures() -> Iterator[tuple[Any, dict[str, Any]]]:
