@@ -176,8 +176,9 @@ def _install(environment: Environment, draft: Path, lock: int, progress: Progres
     environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")} | COMPILED
     output = []
     # uv inherits the lock: if this process is killed, no other process touches the draft until uv has exited.
+    # What uv keeps in its cache, other programs of this user link to: it gets the usual modes, not this process's.
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env=environ
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env=environ, umask=0o022
     ) as process:
         assert process.stderr is not None
         for line in _lines(process.stderr.fileno()):

@@ -62,6 +62,19 @@ def test_environments_with_the_same_package_have_its_libraries_once(tmp_path: Pa
     ), "small files are copies"
 
 
+def test_files_in_uv_s_cache_have_the_usual_modes_whatever_the_platform_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    before = os.umask(0o077)
+    try:
+        prepare(SMALL, tmp_path / "environments", ignore_progress)
+    finally:
+        os.umask(before)
+    (module,) = (tmp_path / "cache").rglob("msgspec/__init__.py")
+    assert module.stat().st_mode & 0o044 == 0o044, "another environment that links to it could not be read"
+
+
 def test_an_environment_that_is_prepared_concurrently_is_installed_once(tmp_path: Path) -> None:
     messages: list[str] = []
     with ThreadPoolExecutor(4) as pool:
