@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import ratios
 from benchmarks.figures import stored
+from benchmarks.results import number
 
 FOLDER = Path("docs/performance")
 PACKAGES = "requirements-plots.txt"
@@ -113,11 +114,10 @@ def history() -> None:
         of_benchmark = series.setdefault(line["benchmark"], {})
         for name, ratio in line["ratios"].items():
             of_benchmark.setdefault((name, ratios.kind_of_machine(line["machine"])), []).append((line["commit"], ratio))
-    panels_of = {
-        benchmark: {key: points for key, points in of_benchmark.items() if len(points) > 1}
-        for benchmark, of_benchmark in series.items()
-    }
-    panels_of = {benchmark: lines for benchmark, lines in panels_of.items() if lines}
+    panels_of = {}
+    for benchmark, of_benchmark in series.items():
+        if lines := {key: points for key, points in of_benchmark.items() if len(points) > 1}:
+            panels_of[benchmark] = lines
     if not panels_of:
         return
     figure, panels = _panels(2.2 * len(panels_of), [1] * len(panels_of), shared=False)
@@ -132,11 +132,6 @@ def history() -> None:
         axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.supylabel("ratio, relative to its first value", fontsize=9)
     _save(figure, "history")
-
-
-def number(ratio: float) -> str:
-    """Format a ratio with two digits, a large one as a whole number."""
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _figures() -> Iterator[tuple[Any, dict[str, Any]]]:

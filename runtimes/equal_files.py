@@ -23,33 +23,33 @@ def link_equal_files(folder: Path, others: Iterable[Path]) -> int:
     Only files that none may write to and that agree in mode and owner. A file system that cannot link keeps copies.
     """
     others, saved = list(others), 0
-    for relative, size in _large_files(folder):
+    for relative, status in _large_files(folder):
         path = folder / relative
         for other in others:
-            if _equal(path, other / relative):
+            if _equal(path, status, other / relative):
                 try:
                     _replace(path, other / relative)
                 except OSError as error:  # it has no hard links, or the file has too many
                     _log.debug("%s stays a copy: %s", path, error)
                     continue
-                saved += size
+                saved += status.st_size
                 break
     return saved
 
 
-def _large_files(folder: Path) -> Iterator[tuple[Path, int]]:
+def _large_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for parent, _, names in os.walk(folder):
         for name in names:
             status = os.lstat(os.path.join(parent, name))
             if stat.S_ISREG(status.st_mode) and status.st_size >= SMALLEST:
-                yield Path(parent, name).relative_to(folder), status.st_size
+                yield Path(parent, name).relative_to(folder), status
 
 
-def _equal(path: Path, other: Path) -> bool:
+def _equal(path: Path, status: os.stat_result, other: Path) -> bool:
     try:
-        status, found = os.lstat(path), os.lstat(other)
+        kept = os.lstat(other)
         writable = stat.S_IMODE(status.st_mode) & 0o222
-        same = (status.st_mode, status.st_uid, status.st_size) == (found.st_mode, found.st_uid, found.st_size)
+        same = (status.st_mode, status.st_uid, status.st_size) == (kept.st_mode, kept.st_uid, kept.st_size)
         return same and not writable and filecmp.cmp(path, other, shallow=False)
     except OSError:
         return False
