@@ -21,6 +21,7 @@ from api.v1 import (
     operations,
     results,
     runtimes,
+    session,
     simulations,
     submissions,
     sweeps,
@@ -47,6 +48,7 @@ BLUEPRINTS = (
     uploads,
     transfers,
     operations,
+    session,
 )
 
 

@@ -5,11 +5,11 @@ and a rebound DNS name reaches it too. So the Host header must be a name of this
 come from a page of the same origin.
 """
 
-import hmac
 from collections.abc import Callable, Collection, Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from api.credentials import authenticated
 from api.problems import LengthRequired, encode
 from errors import BadRequest, Forbidden, Misdirected, PlatformError, TruncatedUpload, Unauthorized, UnsupportedMedia
 
@@ -40,8 +40,23 @@ def host_of(authority: str) -> str:
     return (name if colon and port.isdigit() else authority).lower()
 
 
-def check_head(environ: "WSGIEnvironment", names: Collection[str], token: str) -> PlatformError | None:
-    """Check a request's head, without reading its body; return the error, or None if the request is accepted."""
+#: Paths of a web page whose own code asks for the token; `web/paths.py` has those of this platform's page.
+IsPage = Callable[[str], bool]
+
+
+def no_page(path: str) -> bool:
+    """Tell that a server has no web page."""
+    return False
+
+
+def check_head(
+    environ: "WSGIEnvironment", names: Collection[str], token: str, is_page: IsPage = no_page
+) -> PlatformError | None:
+    """Check a request's head, without reading its body; return the error, or None if the request is accepted.
+
+    ``is_page``: whether a path is one of the web page. Its documents are served without a token, because they have
+    nothing but what the API gives their reader, and a link from another site may lead to them.
+    """
     authority = environ.get("HTTP_HOST", "")
     host, origin = host_of(authority), environ.get("HTTP_ORIGIN")
     legacy = (
@@ -54,17 +69,27 @@ def check_head(environ: "WSGIEnvironment", names: Collection[str], token: str) -
         return Misdirected()
     if origin is not None and origin.lower() not in origins(environ["wsgi.url_scheme"], host, authority.lower()):
         return Forbidden()
-    if environ.get("HTTP_SEC_FETCH_SITE", "none") not in {"same-origin", "none"}:
+    page = is_page(environ.get("PATH_INFO", ""))
+    if environ.get("HTTP_SEC_FETCH_SITE", "none") not in {"same-origin", "none"} and not (
+        page and follows_link(environ)
+    ):
         return Forbidden()
-    if token and environ.get("PATH_INFO") not in PROBES:
-        scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(bearer.strip().encode(), token.encode()):
-            return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
+    if token and not page and environ.get("PATH_INFO") not in PROBES and not authenticated(environ, token):
+        return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
         return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
         return BadRequest("Send a Content-Length or a Transfer-Encoding, not both.")
     return None
+
+
+def follows_link(environ: "WSGIEnvironment") -> bool:
+    """Return whether a browser opens a document in a tab of its own, not in a frame and not from a script."""
+    return (
+        environ["REQUEST_METHOD"] == "GET"
+        and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+        and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    )
 
 
 def origins(scheme: str, host: str, authority: str) -> set[str]:
@@ -76,10 +101,12 @@ def origins(scheme: str, host: str, authority: str) -> set[str]:
     return {f"{scheme}://{authority}"} | ({f"https://{authority}"} if host not in LOOPBACK else set())
 
 
-def head_check(names: Iterable[str], token: str) -> "Callable[[WSGIEnvironment], PlatformError | None]":
-    """Return `check_head` for a server's own names, besides those of loopback, and its token."""
+def head_check(
+    names: Iterable[str], token: str, is_page: IsPage = no_page
+) -> "Callable[[WSGIEnvironment], PlatformError | None]":
+    """Return `check_head` for a server's own names, besides those of loopback, its token and its web page."""
     known = LOOPBACK | {name.lower() for name in names}
-    return lambda environ: check_head(environ, known, token)
+    return lambda environ: check_head(environ, known, token, is_page)
 
 
 def encode_refusal(error: PlatformError) -> tuple[int, bytes, dict[str, str]]:
@@ -163,9 +190,11 @@ def needs_length(environ: "WSGIEnvironment") -> None:
 class RequestGuard:
     """WSGI middleware: refuses requests that `check_head` reports, and adds the security headers to every answer."""
 
-    def __init__(self, app: "WSGIApplication", *, names: Iterable[str] = (), token: str = "") -> None:
+    def __init__(
+        self, app: "WSGIApplication", *, names: Iterable[str] = (), token: str = "", is_page: IsPage = no_page
+    ) -> None:
         self._app = app
-        self._check = head_check(names, token)
+        self._check = head_check(names, token, is_page)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         def guarded(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:

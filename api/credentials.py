@@ -1,0 +1,55 @@
+"""Credentials of the public API: the operator's bearer token, or the session cookie that a browser has for it.
+
+A session cookie holds a value that follows from the token, not the token itself: whoever reads the browser's cookies
+does not learn the token, and a new token ends all sessions.
+"""
+
+import hmac
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+COOKIE = "windtunnel_session"
+#: Seconds for which a browser keeps the cookie.
+SESSION_TTL = 30 * 86_400
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def session_of(token: str) -> str:
+    """Return the value of the session cookie for a token."""
+    return hmac.new(token.encode(), b"windtunnel session cookie", "sha256").hexdigest()
+
+
+def authenticated(environ: Mapping[str, Any], token: str) -> bool:
+    """Return whether a request, whose origin has been checked, has the token or a session for it.
+
+    A browser sends its cookie with requests that it did not mean, so one that changes something must also come from a
+    page of this server, which only browsers of the last years tell (Fetch Metadata), or which its Origin tells.
+    """
+    scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return hmac.compare_digest(bearer.strip().encode(), token.encode())
+    session = cookie_of(environ.get("HTTP_COOKIE", ""))
+    if not hmac.compare_digest(session.encode(), session_of(token).encode()):
+        return False
+    return (
+        environ["REQUEST_METHOD"] in SAFE_METHODS
+        or "HTTP_ORIGIN" in environ
+        or environ.get("HTTP_SEC_FETCH_SITE") == "same-origin"
+    )
+
+
+def cookie_of(header: str) -> str:
+    """Return the session cookie of a Cookie header; empty if it has none, or cannot be parsed."""
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel is not None else ""
+
+
+def set_cookie(token: str, *, secure: bool) -> str:
+    """Return the Set-Cookie header that begins a session; an empty token ends it."""
+    lifetime = f"Max-Age={SESSION_TTL if token else 0}"
+    attributes = ["Path=/", lifetime, "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else [])]
+    return "; ".join([f"{COOKIE}={session_of(token) if token else ''}", *attributes])
