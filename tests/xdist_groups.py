@@ -31,6 +31,7 @@ GROUPS: Mapping[str, str] = {
     "tests/contracts/test_scs_hot_objects.py": "scs",
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_fuzzing.py": "scs",
+    "tests/web/test_browser.py": "web",
 }
 
 
