@@ -3,7 +3,7 @@
 from marshmallow import fields, validate
 
 from api.schemas.fields import Choice, Flag, Headers, Open, Strict, Text, Whole
-from api.schemas.pages import PageQuery, PageSchema
+from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
 from core.domain.result_selection import PAGE
 
 #: Statuses of tasks.
@@ -91,10 +91,35 @@ class SweepSchema(Open):
     rows = fields.List(fields.Nested(SweepRowSchema), required=True)
 
 
+#: Types of events that simulations have.
+EVENT_TYPES = ("state", "progress", "staging", "launch", "workers", "storage", "run_log")
+
+
 class EventsQuery(Strict):
-    """Position in a simulation's events."""
+    """Position in a simulation's events, and the format of the answer."""
 
     after = Whole(0, text=True, metadata={"description": "Number of the last event received."})
+    format = Choice("sse", "json", metadata={"description": "Takes precedence over `Accept`."})
+    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most events of a page, as JSON."})
+    type = fields.List(
+        Choice(*EVENT_TYPES),
+        validate=validate.Length(max=len(EVENT_TYPES)),
+        metadata={"description": "Only events of this type, as JSON; may be repeated."},
+    )
+
+
+class EventSchema(Open):
+    """An event of a simulation, with the members of its type."""
+
+    number = fields.Integer(required=True, metadata={"description": "Number of the event, from 1."})
+    type = fields.String(required=True, metadata={"enum": list(EVENT_TYPES), "description": "Type of the event."})
+    at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it happened."})
+
+
+class EventPageSchema(NumberedPageSchema):
+    """A page of a simulation's events, in order."""
+
+    items = fields.List(fields.Nested(EventSchema), required=True)
 
 
 def _last_event_id(description: str) -> Whole:

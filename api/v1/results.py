@@ -13,8 +13,16 @@ from api.context import context, services
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose
-from api.paging import LINK
-from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
+from api.paging import LINK, page
+from api.schemas.results import (
+    EventPageSchema,
+    EventsHeaders,
+    EventsQuery,
+    LogsQuery,
+    ResultSchema,
+    ResultsHeaders,
+    ResultsQuery,
+)
 from api.streams import (
     NDJSON,
     SSE,
@@ -36,6 +44,7 @@ blueprint = Blueprint(
 
 CSV = "text/csv"
 FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
+EVENT_FORMATS: Mapping[str, str] = {"sse": SSE, "json": "application/json"}
 STREAM_FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
 #: Headers that only a file whose size is known can answer.
 CONDITIONS = ("Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
@@ -159,6 +168,14 @@ class ResultsView(MethodView):
         return table(id, selection, choose(FORMATS, query.get("format")))
 
 
+def event_page(id: str, after: int, query: Mapping[str, Any]) -> Response:
+    """Answer with a page of the present events."""
+    limit = query["limit"]
+    events = services().results.event_page(id, after, limit + 1, types=query.get("type", ()))
+    shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
+    return page(shown, events[limit - 1].seq if len(events) > limit else None)
+
+
 @blueprint.at("/events")
 class EventsView(MethodView):
     """The events of a simulation."""
@@ -167,13 +184,19 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        Success(description="Events as they happen, until the simulation has ended.", media={SSE: TEXT}),
+        Success(
+            description="Events as they happen, until the simulation has ended; as JSON, a page of the present ones.",
+            media={SSE: TEXT, "application/json": EventPageSchema},
+            headers=LINK,
+        ),
         other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
-        errors=[UnknownSimulation, TooManyStreams],
+        errors=[NotAcceptable, UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Stream the events of a simulation, as server-sent events"""
+        """Stream the events of a simulation, as server-sent events, or list them"""
         after = headers.get("last_event_id", query.get("after", 0))
+        if choose(EVENT_FORMATS, query.get("format")) == "json":
+            return event_page(id, after, query)
         if after and services().results.ended(id, after):
             return empty_response(204, STREAM_HEADERS)
         require_free_stream()

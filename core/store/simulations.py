@@ -69,6 +69,7 @@ _EVENTS_AFTER = (
     .order_by(events.c.seq)
     .limit(bindparam("most"))
 )
+_EVENTS_OF_TYPES = _EVENTS_AFTER.where(events.c.type.in_(bindparam("types", expanding=True)))
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
 _AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
@@ -293,9 +294,12 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) 
     return int(seq)
 
 
-def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequence[Row[Any]]:
-    """Return the events after number ``after``."""
-    return c.execute(_EVENTS_AFTER, {"i": id, "after": after, "most": limit}).all()
+def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Sequence[str] = ()) -> Sequence[Row[Any]]:
+    """Return the events after number ``after``; ``types``: only of these, of all if empty."""
+    values = {"i": id, "after": after, "most": limit}
+    if types:
+        return c.execute(_EVENTS_OF_TYPES, values | {"types": list(types)}).all()
+    return c.execute(_EVENTS_AFTER, values).all()
 
 
 def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:

@@ -53,6 +53,13 @@ class Results:
             rows = simulations.events_after(c, id, after)
         return [_event(row) for row in rows]
 
+    def event_page(self, id: str, after: int, limit: int, *, types: Sequence[str] = ()) -> list[Event]:
+        """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
+        with self._database.read() as c:
+            simulations.find(c, id)
+            rows = simulations.events_after(c, id, after, limit, types)
+        return [_event(row) for row in rows]
+
     def ended(self, id: str, after: int) -> bool:
         """Return whether no event will follow number ``after``."""
         with self._database.read() as c:
