@@ -181,13 +181,17 @@ def disk_problem(home: Path) -> str | None:
 
 
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
-    """Build the public application on open services."""
+    """Build the public application, API and web page, on open services."""
     from api import application
     from api.context import Context
+    from api.request_guard import RequestGuard
+    from web import application as web
+    from web.mounting import Mounted
+    from web.paths import is_page
 
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
-    return application.create(
+    flask = application.create(
         Context(
             platform=platform,
             names=settings.names,
@@ -200,6 +204,9 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
+    page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=is_page)
+    flask.wsgi_app = Mounted(flask.wsgi_app, page)  # type: ignore[method-assign]
+    return flask
 
 
 def create_api() -> "Flask":

@@ -64,6 +64,7 @@ def create_api(settings: Settings) -> "Gateway":
     from api import tus
     from api.request_guard import encode_refusal, head_check
     from server.wsgi_gateway import Gateway
+    from web.paths import is_page
 
     _prepare_server("api", settings)
     return Gateway(
@@ -71,7 +72,7 @@ def create_api(settings: Settings) -> "Gateway":
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
         limits=_body_limits(settings),
         answer=encode_refusal,
-        refuse=head_check(settings.names, settings.token),
+        refuse=head_check(settings.names, settings.token, is_page),
         is_upload=tus.is_upload,
     )
 

@@ -29,6 +29,7 @@ SERVER = (
     "kube",
     "runtimes",
     "server",
+    "web",
     "workers",
 )
 #: Project files that evaluators and model servers need.

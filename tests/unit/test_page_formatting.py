@@ -1,0 +1,71 @@
+"""Text of values on pages."""
+
+import pytest
+
+from web import formatting
+from web.paths import is_page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.0123, "12 ms"),
+        (3.44, "3.4 s"),
+        (59.6, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (3605, "1 h"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, text: str) -> None:
+    assert formatting.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0, "0"),
+        (12, "12"),
+        (288.0, "288"),
+        (1234567, "1,234,567"),
+        (0.123456, "0.1235"),
+    ],
+)
+def test_a_number_has_four_digits(value: float | None, text: str) -> None:
+    assert formatting.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0 %"), (1, "100 %"), (0.5, "50 %"), (0.0001, "< 0.1 %"), (0.9999, "> 99.9 %")]
+)
+def test_a_share_that_is_not_all_is_not_shown_as_all(share: float, text: str) -> None:
+    assert formatting.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (5 << 40, "5 TiB")]
+)
+def test_a_size_has_a_binary_unit(count: int, text: str) -> None:
+    assert formatting.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/", True),
+        ("/simulations", True),
+        ("/simulations/x/tasks/1", True),
+        ("/v1/simulations", False),
+        ("/simulationsx", False),
+        ("//simulations", False),
+        ("simulations", False),
+        ("/1.0/simluation/tests", False),
+        ("", False),
+    ],
+)
+def test_pages_have_paths_of_their_own(path: str, expected: bool) -> None:
+    assert is_page(path) is expected

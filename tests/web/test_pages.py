@@ -1,0 +1,175 @@
+"""Pages in a real browser, on an API without runners: the list, filters, paging, sessions, errors and accessibility."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+from flask import Flask
+from playwright.sync_api import BrowserContext, Page, expect
+from werkzeug.serving import make_server
+
+import app as root
+from core.services.platform import Platform
+from core.settings import Settings
+from tests.api.conftest import platform as platform
+from tests.api.conftest import settings as settings
+from tests.browser import Errors, accessibility_violations, scrolls_sideways
+
+TOKEN = "correct-horse-battery"
+
+
+def serve(application: Flask) -> Iterator[str]:
+    """Serve an application on loopback; yield its origin."""
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def application(platform: Platform, settings: Settings) -> Flask:
+    return root.create_flask(platform, settings, {"level": 3, "missing": []})
+
+
+@pytest.fixture
+def origin(application: Flask) -> Iterator[str]:
+    yield from serve(application)
+
+
+@pytest.fixture
+def guarded_origin(platform: Platform, settings: Settings) -> Iterator[str]:
+    """The origin of a server that requires a token."""
+    yield from serve(root.create_flask(platform, replace(settings, token=TOKEN), {"level": 3, "missing": []}))
+
+
+def submit(application: Flask, count: int = 1, **fields: object) -> list[str]:
+    """Submit simulations, the first of which is the oldest; return their ids."""
+    client = application.test_client()
+    body = {"dataset": "noop", "runtime": "python", **fields}
+    return [client.post("/v1/simulations", json=body).json["id"] for _ in range(count)]
+
+
+def names(page: Page) -> list[str]:
+    """Return the addresses of the listed simulations."""
+    return page.locator("#rows tbody a.name").evaluate_all("links => links.map(a => a.pathname.split('/').pop())")
+
+
+def test_the_root_leads_to_the_list(page: Page, origin: str) -> None:
+    page.goto(origin)
+    assert page.url == f"{origin}/simulations"
+    expect(page.get_by_role("heading", level=1)).to_have_text("Simulations")
+    expect(page.get_by_text("No simulation yet")).to_be_visible()
+
+
+def test_the_list_shows_new_simulations_without_a_reload(page: Page, origin: str, application: Flask) -> None:
+    page.goto(origin)
+    [id] = submit(application, labels={"team": "perception"})
+    expect(page.locator(f"#row-{id}")).to_contain_text("queued")
+    expect(page.locator(f"#row-{id}")).to_contain_text("team=perception")
+    application.test_client().post(f"/v1/simulations/{id}/cancel")
+    expect(page.locator(f"#row-{id}")).to_contain_text("cancelled")
+
+
+def test_filters_apply_as_they_are_chosen_and_stay_in_the_address(page: Page, origin: str, application: Flask) -> None:
+    [first] = submit(application, labels={"team": "planning"})
+    [second] = submit(application, labels={"team": "perception"})
+    page.goto(origin)
+    assert names(page) == [second, first]
+    page.get_by_label("Labels").fill("team=planning")
+    expect(page.locator(f"#row-{second}")).to_have_count(0)
+    assert names(page) == [first]
+    page.wait_for_url("**/simulations?*team%3Dplanning*")
+    page.reload()
+    assert names(page) == [first]
+    page.get_by_label("State").select_option("succeeded")
+    expect(page.get_by_text("No simulation matches.")).to_be_visible()
+
+
+def test_a_filtered_list_stays_filtered_when_it_refreshes(page: Page, origin: str, application: Flask) -> None:
+    [kept] = submit(application, labels={"team": "planning"})
+    page.goto(origin)
+    page.get_by_label("Labels").fill("team=planning")
+    page.wait_for_url("**team%3Dplanning*")
+    submit(application, labels={"team": "perception"})
+    with page.expect_response(lambda response: "planning" in response.url):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")
+    [newer] = submit(application, labels={"team": "planning"})
+    expect(page.locator(f"#row-{newer}")).to_be_visible()
+    assert names(page) == [newer, kept]
+
+
+def test_older_simulations_are_on_further_pages(page: Page, origin: str, application: Flask) -> None:
+    ids = submit(application, 52)
+    page.goto(origin)
+    assert names(page) == ids[:1:-1]
+    page.get_by_role("link", name="Older").click()
+    expect(page.get_by_role("link", name="Newest")).to_be_visible()
+    assert names(page) == ids[1::-1]
+
+
+def test_a_page_asks_for_the_token_once_and_no_script_can_read_it(
+    page: Page, context: BrowserContext, guarded_origin: str, page_errors: Errors
+) -> None:
+    page_errors.expect("401")
+    page.goto(f"{guarded_origin}/simulations?state=queued")
+    page.get_by_label("Token").fill("wrong-horse-battery")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("not the token")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{guarded_origin}/simulations?state=queued")
+    assert page.evaluate("document.cookie") == ""
+    [cookie] = context.cookies()
+    stored = page.evaluate("JSON.stringify([localStorage, sessionStorage])")
+    assert TOKEN not in stored and cookie["value"] not in stored
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and TOKEN not in cookie["value"]
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert context.cookies() == []
+
+
+def test_a_link_from_another_site_opens_a_page_of_a_session(page: Page, guarded_origin: str) -> None:
+    page.goto(guarded_origin)
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/simulations")
+    elsewhere = guarded_origin.replace("127.0.0.1", "localhost")  # another site to a browser
+    page.goto(f"{elsewhere}/sign-in")
+    page.evaluate("address => { location.href = address; }", f"{guarded_origin}/simulations?state=running")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Simulations")
+    assert page.url == f"{guarded_origin}/simulations?state=running"
+
+
+def test_a_missing_page_says_so(page: Page, origin: str, page_errors: Errors) -> None:
+    page_errors.expect("404")
+    page.goto(f"{origin}/simulations/nothing/here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not Found")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_list_is_accessible(page: Page, origin: str, application: Flask, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    submit(application, 3, labels={"team": "perception"})
+    page.goto(origin)
+    assert accessibility_violations(page) == []
+
+
+@pytest.mark.parametrize("width", [360, 3840])
+def test_the_list_fits_the_window(page: Page, origin: str, application: Flask, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    submit(application, 3, labels={"team": "a-team-with-a-rather-long-name-that-has-no-spaces"})
+    page.goto(origin)
+    expect(page.locator("#rows tbody tr")).to_have_count(3)
+    assert not scrolls_sideways(page)
+
+
+@pytest.mark.parametrize("address", ["https://evil.example/", "//evil.example", "/\\evil.example", "/v1/session", ""])
+def test_a_session_does_not_begin_with_a_page_of_another_server(guarded_origin: str, address: str) -> None:
+    body = {"token": TOKEN, "next": address}
+    answer = httpx.post(f"{guarded_origin}/sign-in", data=body, headers={"Origin": guarded_origin})
+    assert answer.status_code == 303 and answer.headers["Location"] == "/simulations"

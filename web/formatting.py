@@ -1,0 +1,102 @@
+"""Text of values on pages: numbers, shares, durations, sizes and times; the filters of the templates."""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+MISSING = "\N{EN DASH}"
+
+
+def number(value: float | int | None) -> str:
+    """Format a number with up to four significant digits, a large one as a whole number with separators."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return MISSING
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def percent(share: float | None) -> str:
+    """Format a share of 1 in percent; what is not quite nothing or all is not shown as nothing or all."""
+    if share is None:
+        return MISSING
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    if 0.999 < share < 1:
+        return "> 99.9 %"
+    return f"{100 * share:.3g} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Format seconds as the two largest units that are not zero: `3 min 20 s`."""
+    if seconds is None:
+        return MISSING
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    parts: list[str] = []
+    remaining = round(seconds)
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, remaining = divmod(remaining, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(filter(None, parts))
+
+
+def size(count: int | None) -> str:
+    """Format a number of bytes with a binary unit."""
+    if count is None:
+        return MISSING
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.4g} TiB"
+
+
+def moment(text: str) -> datetime:
+    """Parse a time of the API (RFC 3339)."""
+    return datetime.fromisoformat(text)
+
+
+def utc(text: str | None) -> str:
+    """Format a time of the API as `2026-11-25 08:34:38 UTC`."""
+    return moment(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if text else MISSING
+
+
+def ago(text: str | None) -> str:
+    """Format the time since a time of the API."""
+    if not text:
+        return MISSING
+    seconds = (datetime.now(UTC) - moment(text)).total_seconds()
+    return "just now" if seconds < 5 else f"{duration(math.floor(seconds))} ago"
+
+
+def elapsed(begun: str | None, ended: str | None) -> float | None:
+    """Return the seconds between two times of the API, until now without an end; None without a begin."""
+    if not begun:
+        return None
+    return ((moment(ended) if ended else datetime.now(UTC)) - moment(begun)).total_seconds()
+
+
+def short(text: str, length: int = 10) -> str:
+    """Shorten an id or a digest."""
+    return text.removeprefix("sha256:")[:length]
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "number": number,
+    "percent": percent,
+    "duration": duration,
+    "size": size,
+    "utc": utc,
+    "ago": ago,
+    "short": short,
+}

@@ -1,0 +1,9 @@
+"""Paths of the web page, beside those of the API on the same server."""
+
+#: First segments of the paths that the web page serves.
+SEGMENTS = frozenset({"favicon.ico", "sign-in", "sign-out", "simulations", "static"})
+
+
+def is_page(path: str) -> bool:
+    """Return whether a path belongs to the web page; all others belong to the API."""
+    return path == "/" or (path.startswith("/") and path[1:].partition("/")[0] in SEGMENTS)
