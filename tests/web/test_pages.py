@@ -1,53 +1,15 @@
 """Pages in a real browser, on an API without runners: the list, filters, paging, sessions, errors and accessibility."""
 
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
-
 import httpx
 import pytest
 from flask import Flask
 from playwright.sync_api import BrowserContext, Page, expect
-from werkzeug.serving import make_server
 
-import app as root
-from core.services.platform import Platform
-from core.settings import Settings
-from tests.api.conftest import platform as platform
-from tests.api.conftest import settings as settings
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
-
-TOKEN = "correct-horse-battery"
-
-
-def serve(application: Flask) -> Iterator[str]:
-    """Serve an application on loopback; yield its origin."""
-    server = make_server("127.0.0.1", 0, application, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+from tests.web.pages import TOKEN
 
 
-@pytest.fixture
-def application(platform: Platform, settings: Settings) -> Flask:
-    return root.create_flask(platform, settings, {"level": 3, "missing": []})
-
-
-@pytest.fixture
-def origin(application: Flask) -> Iterator[str]:
-    yield from serve(application)
-
-
-@pytest.fixture
-def guarded_origin(platform: Platform, settings: Settings) -> Iterator[str]:
-    """The origin of a server that requires a token."""
-    yield from serve(root.create_flask(platform, replace(settings, token=TOKEN), {"level": 3, "missing": []}))
-
-
-def submit(application: Flask, count: int = 1, **fields: object) -> list[str]:
+def submitted(application: Flask, count: int = 1, **fields: object) -> list[str]:
     """Submit simulations, the first of which is the oldest; return their ids."""
     client = application.test_client()
     body = {"dataset": "noop", "runtime": "python", **fields}
@@ -68,7 +30,7 @@ def test_the_root_leads_to_the_list(page: Page, origin: str) -> None:
 
 def test_the_list_shows_new_simulations_without_a_reload(page: Page, origin: str, application: Flask) -> None:
     page.goto(origin)
-    [id] = submit(application, labels={"team": "perception"})
+    [id] = submitted(application, labels={"team": "perception"})
     expect(page.locator(f"#row-{id}")).to_contain_text("queued")
     expect(page.locator(f"#row-{id}")).to_contain_text("team=perception")
     application.test_client().post(f"/v1/simulations/{id}/cancel")
@@ -76,8 +38,8 @@ def test_the_list_shows_new_simulations_without_a_reload(page: Page, origin: str
 
 
 def test_filters_apply_as_they_are_chosen_and_stay_in_the_address(page: Page, origin: str, application: Flask) -> None:
-    [first] = submit(application, labels={"team": "planning"})
-    [second] = submit(application, labels={"team": "perception"})
+    [first] = submitted(application, labels={"team": "planning"})
+    [second] = submitted(application, labels={"team": "perception"})
     page.goto(origin)
     assert names(page) == [second, first]
     page.get_by_label("Labels").fill("team=planning")
@@ -91,20 +53,20 @@ def test_filters_apply_as_they_are_chosen_and_stay_in_the_address(page: Page, or
 
 
 def test_a_filtered_list_stays_filtered_when_it_refreshes(page: Page, origin: str, application: Flask) -> None:
-    [kept] = submit(application, labels={"team": "planning"})
+    [kept] = submitted(application, labels={"team": "planning"})
     page.goto(origin)
     page.get_by_label("Labels").fill("team=planning")
     page.wait_for_url("**team%3Dplanning*")
-    submit(application, labels={"team": "perception"})
+    submitted(application, labels={"team": "perception"})
     with page.expect_response(lambda response: "planning" in response.url):
         page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")
-    [newer] = submit(application, labels={"team": "planning"})
+    [newer] = submitted(application, labels={"team": "planning"})
     expect(page.locator(f"#row-{newer}")).to_be_visible()
     assert names(page) == [newer, kept]
 
 
 def test_older_simulations_are_on_further_pages(page: Page, origin: str, application: Flask) -> None:
-    ids = submit(application, 52)
+    ids = submitted(application, 52)
     page.goto(origin)
     assert names(page) == ids[:1:-1]
     page.get_by_role("link", name="Older").click()
@@ -154,7 +116,7 @@ def test_a_missing_page_says_so(page: Page, origin: str, page_errors: Errors) ->
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_list_is_accessible(page: Page, origin: str, application: Flask, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    submit(application, 3, labels={"team": "perception"})
+    submitted(application, 3, labels={"team": "perception"})
     page.goto(origin)
     assert accessibility_violations(page) == []
 
@@ -162,7 +124,7 @@ def test_the_list_is_accessible(page: Page, origin: str, application: Flask, sch
 @pytest.mark.parametrize("width", [360, 3840])
 def test_the_list_fits_the_window(page: Page, origin: str, application: Flask, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    submit(application, 3, labels={"team": "a-team-with-a-rather-long-name-that-has-no-spaces"})
+    submitted(application, 3, labels={"team": "a-team-with-a-rather-long-name-that-has-no-spaces"})
     page.goto(origin)
     expect(page.locator("#rows tbody tr")).to_have_count(3)
     assert not scrolls_sideways(page)

@@ -26,3 +26,18 @@ document.body.addEventListener("htmx:responseError", (event) => {
 document.body.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful) announce("");
 });
+
+// Event streams are closed while the page is hidden: a browser opens six connections to a host, for all of its tabs.
+document.addEventListener("visibilitychange", () => {
+  for (const stream of document.querySelectorAll("[sse-connect]")) {
+    if (document.hidden) {
+      htmx.trigger(stream, "htmx:beforeCleanupElement"); // htmx-ext-sse closes the stream
+    } else {
+      htmx.trigger(stream, "htmx:afterProcessNode"); // and opens it
+      for (const part of stream.querySelectorAll("[hx-trigger]")) htmx.trigger(part, "htmx:afterProcessNode");
+    }
+  }
+});
+
+// A part that is loaded again must not close what the reader has opened.
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => !(name === "open" && element.tagName === "DETAILS");

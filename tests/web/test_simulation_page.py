@@ -1,0 +1,135 @@
+"""The page of a simulation: live progress, actions, summary, tasks, log and snippets."""
+
+import subprocess
+import sys
+
+import pytest
+from flask.testing import FlaskClient
+from playwright.sync_api import Page, expect
+
+from tests.api.conftest import LeasingWorker, Submit
+from tests.browser import Errors, accessibility_violations, scrolls_sideways
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def ends_of_streams(page_errors: Errors) -> None:
+    """Permit what htmx logs when the server ends a stream of events."""
+    page_errors.expect(r"\[object Event\]")
+
+
+def test_a_simulation_is_followed_from_the_queue_to_its_end(
+    page: Page, origin: str, submit: Submit, worker: LeasingWorker
+) -> None:
+    id = submit().json["id"]
+    page.goto(f"{origin}/simulations/{id}")
+    expect(page.locator("#live .statusline")).to_contain_text("queued")
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, lease.stop)
+    expect(page.locator("#live .statusline")).to_contain_text("running")
+    expect(page.get_by_label("Tasks with a result")).to_have_js_property("value", float(lease.stop))
+    worker.finish(launch)
+    expect(page.locator("#live .statusline")).to_contain_text("succeeded")
+    expect(page.get_by_role("heading", name="The worst first")).to_be_visible()
+    assert page.locator("[sse-connect]").count() == 0
+
+
+def test_a_hidden_page_holds_no_stream(page: Page, origin: str, submit: Submit) -> None:
+    page.goto(f"{origin}/simulations/{submit().json['id']}")
+    page.evaluate("document.body.addEventListener('htmx:sseClose', () => { window.streamClosed = true; })")
+    page.evaluate("document.body.addEventListener('htmx:sseOpen', () => { window.streamOpened = true; })")
+    visibility = "state => { Object.defineProperty(document, 'hidden', {value: state, configurable: true}); }"
+    page.evaluate(visibility, True)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    until(lambda: page.evaluate("window.streamClosed"))
+    page.evaluate(visibility, False)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    until(lambda: page.evaluate("window.streamOpened"))
+
+
+def test_an_open_list_of_events_stays_open_when_the_page_changes(
+    page: Page, origin: str, submit: Submit, client: FlaskClient
+) -> None:
+    id = submit().json["id"]
+    page.goto(f"{origin}/simulations/{id}")
+    page.locator("#events summary").click()
+    client.post(f"/v1/simulations/{id}/cancel")
+    expect(page.locator("#live .statusline")).to_contain_text("cancelled")
+    expect(page.locator("#events")).to_have_js_property("open", True)
+    expect(page.locator("#events li")).to_contain_text(["queued", "cancelled"])
+
+
+def test_a_simulation_is_cancelled_by_keyboard(page: Page, origin: str, submit: Submit) -> None:
+    page.goto(f"{origin}/simulations/{submit().json['id']}")
+    page.get_by_text("Cancel …").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#live .statusline")).to_contain_text("cancelled")
+
+
+def test_an_ended_simulation_is_repeated_and_deleted(page: Page, origin: str, finished: str) -> None:
+    page.goto(f"{origin}/simulations/{finished}")
+    page.get_by_role("button", name="Repeat what failed").click()
+    page.wait_for_url(lambda url: not url.endswith(finished))
+    expect(page.get_by_text("Retry of")).to_be_visible()
+    page.goto(f"{origin}/simulations/{finished}")
+    page.get_by_text("Delete …").click()
+    page.get_by_role("button", name="Delete").click()
+    page.wait_for_url(f"{origin}/simulations")
+    expect(page.locator(f"#row-{finished}")).to_have_count(0)
+
+
+def test_the_worst_task_is_opened_and_run_again(page: Page, origin: str, finished: str, client: FlaskClient) -> None:
+    page.goto(f"{origin}/simulations/{finished}")
+    page.get_by_role("region", name="Worst tasks").get_by_role("link").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("s6")
+    expect(page.get_by_text("the model raised")).to_be_visible()
+    page.get_by_role("button", name="Run just this again").click()
+    page.wait_for_url(lambda url: "/tasks/" not in url)
+    again = client.get(f"/v1/simulations/{page.url.rpartition('/')[2]}").json
+    assert again["spec"]["scenarios"] == {"tasks": [6]}
+    assert again["labels"] == {"again": f"{finished}.6"}
+    assert again["tasks"]["total"] == 1
+
+
+def test_all_tasks_are_listed(page: Page, origin: str, finished: str) -> None:
+    page.goto(f"{origin}/simulations/{finished}/tasks")
+    expect(page.locator("tbody tr")).to_have_count(20)
+
+
+def test_a_task_without_a_result_says_so(page: Page, origin: str, submit: Submit) -> None:
+    page.goto(f"{origin}/simulations/{submit().json['id']}/tasks/3")
+    expect(page.get_by_text("This task has no result yet.")).to_be_visible()
+
+
+def test_the_snippet_of_a_page_loads_its_results(page: Page, origin: str, finished: str) -> None:
+    page.goto(f"{origin}/simulations/{finished}")
+    script = page.locator("copy-text", has_text="pandas").locator("code").text_content()
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "metrics.return" in printed.stdout or "count" in printed.stdout
+
+
+def test_results_are_downloaded(page: Page, origin: str, finished: str) -> None:
+    page.goto(f"{origin}/simulations/{finished}")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="CSV").click()
+    download = started.value
+    assert download.suggested_filename == f"{finished}.csv"
+    assert download.path().read_text().count("\n") == 21
+
+
+@pytest.mark.parametrize("path", ["", "/tasks", "/tasks/6"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_a_simulation_are_accessible(page: Page, origin: str, finished: str, path: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(f"{origin}/simulations/{finished}{path}")
+    assert accessibility_violations(page) == []
+
+
+@pytest.mark.parametrize("path", ["", "/tasks", "/tasks/6"])
+def test_pages_of_a_simulation_fit_a_narrow_window(page: Page, origin: str, finished: str, path: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{origin}/simulations/{finished}{path}")
+    assert not scrolls_sideways(page)

@@ -1,0 +1,42 @@
+"""Snippets of pages: the same request or result with curl and with Python, ready to be copied."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+PANDAS = """\
+import io, os, urllib.request
+import pandas
+
+address = "{address}v1/simulations/{id}/results?format=parquet"
+headers = {{"Authorization": "Bearer " + os.environ.get("WINDTUNNEL_TOKEN", "")}}
+with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:
+    results = pandas.read_parquet(io.BytesIO(answer.read()))
+print({expression})
+"""
+
+
+def of_results(address: str, simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, str]:
+    """Return snippets that load the results of a simulation; ``address``: of the server, with a slash at its end."""
+    score = (dataset.get("score") or {}).get("metric")
+    groups = dataset.get("group_by") or []
+    expression = "results.describe()"
+    if score and groups:
+        expression = f'results.groupby("scenario.{groups[0]}")["metrics.{score}"].describe()'
+    elif score:
+        expression = f'results["metrics.{score}"].describe()'
+    path = f"v1/simulations/{simulation['id']}/results"
+    return {
+        "Python": PANDAS.format(address=address, id=simulation["id"], expression=expression),
+        "curl": f'curl -H "Authorization: Bearer $WINDTUNNEL_TOKEN" {shlex.quote(f"{address}{path}?follow=true")}\n',
+    }
+
+
+def curl_of(address: str, body: Mapping[str, Any]) -> str:
+    """Return the curl command of a submission."""
+    return (
+        f"curl -X POST {shlex.quote(address + 'v1/simulations')} \\\n"
+        '  -H "Authorization: Bearer $WINDTUNNEL_TOKEN" -H "Content-Type: application/json" \\\n'
+        f"  -d {shlex.quote(json.dumps(body))}\n"
+    )

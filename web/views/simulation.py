@@ -1,0 +1,202 @@
+"""Pages of one simulation: progress, metrics, groups, the worst tasks, and each task with its replay."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from web import snippets
+from web.api_client import Refused, api
+from web.states import STATES
+from web.task_request import task_request
+
+blueprint = Blueprint("simulation", __name__, url_prefix="/simulations/<id>")
+
+#: Types of events that the line of events shows; progress is shown as a bar.
+SHOWN_EVENTS = ("state", "staging", "launch", "workers", "storage", "run_log")
+#: Most tasks that a table of tasks lists.
+LISTED = 50
+
+
+@blueprint.get("")
+def show(id: str) -> str:
+    """Show a simulation."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    dataset = dataset_of(simulation)
+    return render_template(
+        "simulation/page.html",
+        **live_parts(simulation, dataset),
+        snippets=snippets.of_results(request.host_url, simulation, dataset),
+        spec=json.dumps(simulation["spec"], indent=2),
+        provenance=json.dumps(simulation["provenance"], indent=2),
+    )
+
+
+@blueprint.get("/live")
+def live(id: str) -> str:
+    """Return the part of the page that changes while the simulation runs."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    return render_template("simulation/live.html", **live_parts(simulation, dataset_of(simulation)))
+
+
+def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the changing part shows."""
+    path = f"/v1/simulations/{simulation['id']}"
+    events = api().get(f"{path}/events", format="json", type=SHOWN_EVENTS, limit=1000)["items"]
+    ended = STATES[simulation["state"]].ended
+    summary = None
+    if ended:
+        try:
+            summary = api().get(f"{path}/summary")
+        except Refused as error:
+            if error.status != 409:  # it has ended, and is being summarized
+                raise
+    return {
+        "simulation": simulation,
+        "dataset": dataset,
+        "metrics": described_metrics(simulation, dataset),
+        "events": events,
+        "ended": ended,
+        "summary": summary,
+        "since": request.args.get("since") or (events[-1]["number"] if events else 0),
+    }
+
+
+def dataset_of(simulation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the description of the dataset's version; only its name if it has been deleted."""
+    dataset = simulation["dataset"]
+    try:
+        described: Mapping[str, Any] = api().get(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
+    except Refused as error:
+        if error.status not in (404, 410):
+            raise
+        return {"name": dataset["name"], "title": dataset["name"], "metrics": [], "group_by": [], "deleted": True}
+    return described
+
+
+def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the metrics that have values, the score first, with title, unit and statistics."""
+    declared = {metric["name"]: metric for metric in dataset.get("metrics", ())}
+    score = (dataset.get("score") or {}).get("metric")
+    order = [name for name in (score, *declared) if name in simulation["metrics"]]
+    order += [name for name in simulation["metrics"] if name not in declared]
+    return [
+        {
+            "name": name,
+            "title": declared.get(name, {}).get("title") or name,
+            "unit": declared.get(name, {}).get("unit") or "",
+            "better": declared.get(name, {}).get("better"),
+            "formula": declared.get(name, {}).get("formula"),
+            "score": name == score,
+            "values": simulation["metrics"][name],
+        }
+        for name in dict.fromkeys(order)
+    ]
+
+
+@blueprint.post("/cancel")
+def cancel(id: str) -> Response:
+    """Cancel a simulation."""
+    api().post(f"/v1/simulations/{id}/cancel")
+    return redirect(url_for("simulation.show", id=id), 303)
+
+
+@blueprint.post("/retry")
+def retry(id: str) -> Response:
+    """Repeat the tasks that did not succeed, or all of them, as a new simulation."""
+    body = {"only_failed": request.form.get("only_failed") == "true"}
+    created = api().post(f"/v1/simulations/{id}/retry", body).json()
+    return redirect(url_for("simulation.show", id=created["id"]), 303)
+
+
+@blueprint.post("/delete")
+def delete(id: str) -> Response:
+    """Delete a simulation that has ended."""
+    api().delete(f"/v1/simulations/{id}")
+    return redirect(url_for("simulations.index"), 303)
+
+
+@blueprint.get("/tasks")
+def tasks(id: str) -> str:
+    """List tasks, those that failed or the worst first."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    dataset = dataset_of(simulation)
+    score = (dataset.get("score") or {}).get("metric")
+    return render_template(
+        "simulation/tasks.html",
+        simulation=simulation,
+        dataset=dataset,
+        score=score,
+        tasks=results(id, {"limit": LISTED, **worst_first(dataset)}),
+    )
+
+
+def worst_first(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the order of results that puts the worst scores first."""
+    score = (dataset.get("score") or {}).get("metric")
+    metrics = {metric["name"]: metric for metric in dataset.get("metrics", ())}
+    if score not in metrics:
+        return {}
+    descending = metrics[score].get("better") == "lower"
+    return {"sort": f"{'-' if descending else ''}metrics.{score}"}
+
+
+def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return results as the API selects them."""
+    answer = api().send("GET", f"/v1/simulations/{id}/results", parameters=parameters)
+    return [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+
+
+@blueprint.get("/tasks/<int:task>")
+def show_task(id: str, task: int) -> str | tuple[str, int]:
+    """Show a task: its replay, result and inputs."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    result = result_of(id, task)
+    dataset = dataset_of(simulation)
+    total = simulation["tasks"]["total"]
+    return render_template(
+        "simulation/task.html",
+        simulation=simulation,
+        dataset=dataset,
+        metrics={metric["name"]: metric for metric in dataset.get("metrics", ())},
+        task=task,
+        result=result,
+        previous=task - 1 if task else None,
+        following=task + 1 if task + 1 < total else None,
+        scenario=json.dumps(scenario_of(simulation, result), indent=2),
+        curl=snippets.curl_of(request.host_url, task_request(simulation, result)) if result else None,
+    )
+
+
+def result_of(id: str, task: int) -> Mapping[str, Any] | None:
+    """Return the result of a task, or None if it has none yet."""
+    lines = results(id, {"from": task, "limit": 1})
+    return lines[0] if lines and lines[0]["task"] == task else None
+
+
+def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the description of a task's scenario, if its dataset has it still."""
+    if result is None:
+        return None
+    dataset, index = simulation["dataset"], result["scenario"]["index"]
+    path = f"/v1/datasets/{dataset['name']}@{dataset['version']}/scenarios"
+    try:
+        items = api().get(path, after=index, limit=1)["items"]
+    except Refused as error:
+        if error.status not in (404, 410):
+            raise
+        return None
+    return items[0] if items else None
+
+
+@blueprint.post("/tasks/<int:task>/again")
+def run_again(id: str, task: int) -> Response:
+    """Run just this task again, with the same model, scenario, seed and parameters, as a new simulation."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    result = result_of(id, task)
+    if result is None:
+        raise Refused(404, {"title": "No result yet", "detail": f"Task {task} has no result yet. Wait for it."})
+    created = api().post("/v1/simulations", task_request(simulation, result)).json()
+    return redirect(url_for("simulation.show", id=created["id"]), 303)
