@@ -15,6 +15,7 @@ from api.tus import Tus
 from api.v1 import (
     artifacts,
     datasets,
+    distributions,
     executors,
     imports,
     models,
@@ -39,6 +40,7 @@ BLUEPRINTS = (
     submissions,
     results,
     sweeps,
+    distributions,
     artifacts,
     models,
     imports,

@@ -22,12 +22,14 @@ from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
+from core.services.simulations.distributions import Distributions
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.model_origins import ModelOrigins
 from core.services.simulations.replays import Replays
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.result_selections import ResultSelections
+from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulations import Simulations
@@ -65,6 +67,7 @@ class Platform:
     results: Results
     comparison: Comparison
     sweeps: Sweeps
+    distributions: Distributions
     selections: ResultSelections
     replays: Replays
     leases: Leases
@@ -142,6 +145,7 @@ def build(
     origins = ModelOrigins(sources, options.model_origins, home / "scratch", largest=options.max_upload)
     imports = ModelImports(database, notifier, models, resolver, origins)
     simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
+    specs = ScenarioSpecs(database, store, sources)
     store_health = StoreHealth(store)
     cache = cache or NodeCache(home / "cache", store, options.connections)
     files = ModelFiles(cache, largest=options.max_unpacked)
@@ -164,6 +168,7 @@ def build(
         results=results,
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),
+        distributions=Distributions(database, ResultTables(database, results, specs)),
         selections=ResultSelections(database, results),
         replays=Replays(database, store, notifier, results),
         leases=Leases(
@@ -171,7 +176,7 @@ def build(
             store,
             notifier,
             options=LeaseOptions(ttl=options.lease_ttl, max_unpacked=options.max_unpacked),
-            specs=ScenarioSpecs(database, store, sources),
+            specs=specs,
             launch_waiters=LaunchWaiters(database, change_notifier),
         ),
         staging=Staging(

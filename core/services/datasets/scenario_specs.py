@@ -1,8 +1,8 @@
-"""Scenario specs: the line of one scenario of a simulation's dataset, for results that no evaluator wrote."""
+"""Scenario specs: the lines of the scenarios of a simulation's dataset, one or all of them."""
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ PROJECT = "default"
 
 
 class ScenarioSpecs:
-    """Reads single scenarios of built-in datasets and of registered ones."""
+    """Reads scenarios of built-in datasets and of registered ones."""
 
     def __init__(self, database: Database, objects: ObjectStore, sources: Sources) -> None:
         self._database = database
@@ -44,14 +44,28 @@ class ScenarioSpecs:
         keys = ("name", *played.definition.get("group_by", ()))
         return {key: spec[key] for key in keys if key in spec}
 
+    def all(self, dataset: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield all scenarios of a dataset from index 0 on; none for a dataset whose scenarios differ in seeds alone.
+
+        ``dataset`` is a simulation's, from its provenance. A dataset that was deleted has none.
+        """
+        played = catalogue.played(dataset)
+        if (listed := played.definition.get("listed")) is not None:
+            for line in self._lines(dataset, listed):
+                yield json.loads(line)
+        elif played.definition.get("scenarios") is not None:
+            yield from played.scenarios(0, int(played.definition["max_tasks"]))
+
     def _spec(self, dataset: Mapping[str, Any], listed: str | None, index: int) -> dict[str, Any]:
         if listed is None:
             return next(catalogue.played(dataset).scenarios(index, 1), {})
+        line = next(islice(self._lines(dataset, listed), index, None), b"{}")
+        spec: dict[str, Any] = json.loads(line)
+        return spec
+
+    def _lines(self, dataset: Mapping[str, Any], listed: str) -> Iterator[bytes]:
+        """Return the lines of a registered dataset's scenarios; none if it was deleted."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, dataset["digest"])
         entry = manifest_object.find(self._objects, row.manifest, listed) if row is not None else None
-        if entry is None:
-            return {}
-        line = next(islice(non_blank(lines(self._sources.read(entry))), index, None), b"{}")
-        spec: dict[str, Any] = json.loads(line)
-        return spec
+        return iter(()) if entry is None else non_blank(lines(self._sources.read(entry)))

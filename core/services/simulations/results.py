@@ -118,7 +118,7 @@ class Results:
                 after = segment.start
                 if segment.stop <= start or not selection.may_hold(segment.failed, segment.stop - segment.start):
                     continue
-                body = self._bytes(stage, segment)
+                body = self.segment_bytes(stage, segment)
                 if segment.start < start or (stop is not None and segment.stop > stop):
                     lines = body.splitlines(keepends=True)
                     body = b"".join(
@@ -147,14 +147,14 @@ class Results:
                 if news is None:
                     yield b'{"incomplete":"the simulation was deleted"}\n'
                     return
-                page = self._arrived(stage, after, news)
+                page = self.arrived(stage, after, news)
                 for number, segment in page:
                     after = number
                     count = segment.stop - segment.start
                     if skip >= count:
                         skip -= count
                         continue
-                    body = self._bytes(stage, segment)
+                    body = self.segment_bytes(stage, segment)
                     if skip:
                         body = b"".join(body.splitlines(keepends=True)[skip:])
                         skip = 0
@@ -170,7 +170,7 @@ class Results:
                 if not self._changes.wait(id, version, heartbeat):
                     yield b""
 
-    def _arrived(self, stage: str, after: int, news: store.News) -> Sequence[tuple[int, Segment]]:
+    def arrived(self, stage: str, after: int, news: store.News) -> Sequence[tuple[int, Segment]]:
         """Return the segments after number ``after``, once those that have arrived are numbered."""
 
         def numbered(c: Connection) -> list[tuple[int, Segment]]:
@@ -189,7 +189,7 @@ class Results:
             simulations.find(c, id)
             return store.stage_ids(c, id)[-1]
 
-    def _bytes(self, stage: str, segment: Segment) -> bytes:
+    def segment_bytes(self, stage: str, segment: Segment) -> bytes:
         """Return a segment's lines; read its row again if its object was compacted in the meantime."""
         for _ in range(3):
             try:
@@ -362,7 +362,7 @@ class Results:
                 after = segment.start
                 low, high = max(0, start - position), min(segment.bytes, stop - position)
                 if low < high:
-                    yield self._bytes(stage, segment)[low:high]
+                    yield self.segment_bytes(stage, segment)[low:high]
                 position += segment.bytes
                 if position >= stop:
                     return

@@ -1,0 +1,183 @@
+"""Schemas of distributions of metrics, of parameters, and of the dependence of metrics on parameters."""
+
+from marshmallow import fields, validate
+
+from api.schemas.fields import Open, Strict, Text
+
+_KIND = validate.OneOf(("number", "category"))
+
+
+class CoverageSchema(Open):
+    """Which results an answer covers."""
+
+    read = fields.Integer(required=True, metadata={"description": "Results that had arrived."})
+    sampled = fields.Integer(
+        required=True,
+        metadata={
+            "description": "Results that the figures are of: fewer than `read` if there are more than 1,000,000, or if"
+            " their metrics take more than 128 MiB."
+        },
+    )
+    complete = fields.Boolean(
+        required=True, metadata={"description": "Whether the simulation has ended, so that no result will follow."}
+    )
+
+
+class MetricNotOkSchema(Open):
+    """Tasks that are not `ok`, for a metric with a declared worst value."""
+
+    value = fields.Float(required=True, metadata={"description": "The value that each of them counts."})
+    statuses = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "Number of tasks by status."},
+    )
+
+
+class DistributionSchema(Open):
+    """Distribution of one metric over the tasks that are `ok`."""
+
+    kind = fields.String(required=True, validate=_KIND, metadata={"description": "`category` for texts."})
+    count = fields.Integer(required=True, metadata={"description": "Tasks with a value."})
+    missing = fields.Integer(
+        required=True, metadata={"description": "Tasks that are `ok` without a value, or with none that is finite."}
+    )
+    edges = fields.List(
+        fields.Float(),
+        metadata={"description": "Edges of the bins, ascending; a bin includes its lower edge. Empty without values."},
+    )
+    counts = fields.List(fields.Integer(), metadata={"description": "Number of tasks in each bin."})
+    mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without values."})
+    min = fields.Float(allow_none=True, metadata={"description": "Least value; null without values."})
+    max = fields.Float(allow_none=True, metadata={"description": "Greatest value; null without values."})
+    values = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        metadata={"description": "Number of tasks by text; `(others)` after 1,000 different texts."},
+    )
+    not_ok = fields.Nested(MetricNotOkSchema)
+
+
+class DistributionsSchema(CoverageSchema):
+    """Distributions of all metrics of a simulation."""
+
+    tasks = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "Number of tasks: `total`, `done`, `failed` (not `ok`)."},
+    )
+    statuses = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "Number of tasks by status, failures first."},
+    )
+    metrics = fields.Dict(
+        keys=fields.String(),
+        values=fields.Nested(DistributionSchema),
+        required=True,
+        metadata={
+            "description": "By metric. `failed` is 1 for a task that is not `ok` or has an outcome that the dataset"
+            " counts as a failure."
+        },
+    )
+
+
+class ParameterSchema(Open):
+    """A parameter of the tasks of a simulation."""
+
+    name = fields.String(
+        required=True,
+        metadata={
+            "description": "Name: a field of the scenarios (`street`, `start.speed`), or `params.NAME` of a sweep."
+        },
+    )
+    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
+    kind = fields.String(required=True, validate=_KIND)
+    distinct = fields.Integer(required=True, metadata={"description": "Number of different values."})
+    values = fields.List(fields.Raw(), metadata={"description": "The different values, if they are at most 100."})
+    low = fields.Float(metadata={"description": "Least value of a number."})
+    high = fields.Float(metadata={"description": "Greatest value of a number."})
+
+
+class ParametersSchema(Open):
+    """Parameters of the tasks of a simulation."""
+
+    parameters = fields.List(fields.Nested(ParameterSchema), required=True)
+
+
+class DependenceQuery(Strict):
+    """A metric, and one or two parameters."""
+
+    metric = Text(
+        required=True, metadata={"description": "Name of a metric, or `failed`: the share of tasks that failed."}
+    )
+    parameter = fields.List(
+        Text(longest=300),
+        required=True,
+        validate=validate.Length(1, 2),
+        metadata={"description": "Name of a parameter; two for a heat map."},
+    )
+
+
+class AxisSchema(Open):
+    """A parameter with its groups."""
+
+    name = fields.String(required=True)
+    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
+    kind = fields.String(required=True, validate=_KIND)
+    values = fields.List(fields.Raw(), metadata={"description": "The values, each a group; absent if there are bins."})
+    edges = fields.List(fields.Float(), metadata={"description": "Edges of the bins of a number, ascending."})
+
+
+class GroupSchema(Open):
+    """The tasks with one value of a parameter, or with a number in one bin."""
+
+    value = fields.Raw(metadata={"description": "The value; absent for a bin."})
+    lower_edge = fields.Float(data_key="from", metadata={"description": "Lower edge of the bin, included."})
+    upper_edge = fields.Float(data_key="to", metadata={"description": "Upper edge of the bin."})
+    count = fields.Integer(required=True, metadata={"description": "Tasks with a value of the metric."})
+    mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without tasks."})
+    low = fields.Float(allow_none=True, metadata={"description": "Lower end of the mean's 95 % interval."})
+    high = fields.Float(allow_none=True, metadata={"description": "Upper end of the mean's 95 % interval."})
+    min = fields.Float(allow_none=True)
+    p25 = fields.Float(allow_none=True, metadata={"description": "Lower quartile."})
+    p50 = fields.Float(allow_none=True, metadata={"description": "Median."})
+    p75 = fields.Float(allow_none=True, metadata={"description": "Upper quartile."})
+    max = fields.Float(allow_none=True)
+    values = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        metadata={"description": "Of a metric with texts: number of tasks by text."},
+    )
+
+
+class PointsSchema(Open):
+    """A sample of up to 2,000 tasks, in task order; the lists are equally long."""
+
+    tasks = fields.List(fields.Integer(), required=True, metadata={"description": "Numbers of the tasks."})
+    x = fields.List(fields.Float(), required=True, metadata={"description": "Values of the parameter."})
+    y = fields.List(fields.Float(), required=True, metadata={"description": "Values of the metric."})
+    statuses = fields.List(fields.String(), required=True, metadata={"description": "Statuses of the tasks."})
+
+
+class DependenceSchema(CoverageSchema):
+    """Dependence of a metric on one parameter, or on two."""
+
+    metric = fields.String(required=True)
+    kind = fields.String(required=True, validate=_KIND, metadata={"description": "Whether the metric has numbers."})
+    parameters = fields.List(fields.Nested(AxisSchema), required=True)
+    groups = fields.List(
+        fields.Nested(GroupSchema), metadata={"description": "Of one parameter: its values or bins, in order."}
+    )
+    points = fields.Nested(PointsSchema)
+    counts = fields.List(
+        fields.List(fields.Integer()),
+        metadata={"description": "Of two parameters: tasks in each cell; a row for each group of the first."},
+    )
+    means = fields.List(
+        fields.List(fields.Float(allow_none=True)),
+        metadata={"description": "Of two parameters: mean of each cell; null without tasks."},
+    )

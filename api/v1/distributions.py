@@ -1,0 +1,68 @@
+"""Routes /v1/simulations/{id}/distributions, /parameters and /dependence: what plots of metrics show."""
+
+from typing import Any
+
+from flask.views import MethodView
+
+from api.blueprint import Blueprint, Success
+from api.context import services
+from api.schemas.distributions import DependenceQuery, DependenceSchema, DistributionsSchema, ParametersSchema
+from errors import Invalid, UnknownSimulation
+
+blueprint = Blueprint(
+    "distributions",
+    __name__,
+    url_prefix="/v1/simulations/<id:id>",
+    description="Distributions of metrics and their dependence on parameters, while a simulation runs and afterwards.",
+)
+
+
+@blueprint.at("/distributions")
+class DistributionsView(MethodView):
+    """The distributions of a simulation's metrics."""
+
+    @blueprint.operation(
+        "get_simulation_distributions",
+        Success(schema=DistributionsSchema, plain=True, description="A histogram, or counts by text, of each metric."),
+        errors=[UnknownSimulation],
+    )
+    def get(self, id: str) -> dict[str, Any]:
+        """Get the distribution of each metric
+
+        Of the results so far. The values are those of tasks that are `ok`; `not_ok` has the others. Histograms have at
+        most 40 bins with round edges; 0 and 1, and whole numbers in a short range, have a bin each.
+        """
+        return services().distributions.distributions(id)
+
+
+@blueprint.at("/parameters")
+class ParametersView(MethodView):
+    """The parameters of a simulation's tasks."""
+
+    @blueprint.operation(
+        "list_simulation_parameters",
+        Success(schema=ParametersSchema, plain=True, description="The parameters, those of scenarios first."),
+        errors=[UnknownSimulation],
+    )
+    def get(self, id: str) -> dict[str, Any]:
+        """List the parameters of a simulation's scenarios and sweep"""
+        return services().distributions.parameters(id)
+
+
+@blueprint.at("/dependence")
+class DependenceView(MethodView):
+    """The dependence of a metric on parameters."""
+
+    @blueprint.takes(DependenceQuery)
+    @blueprint.operation(
+        "get_simulation_dependence",
+        Success(schema=DependenceSchema, plain=True, description="Statistics by group, or a heat map."),
+        errors=[UnknownSimulation, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
+        """Get how a metric depends on one or two parameters
+
+        Of the results so far. A task that is not `ok` counts with the metric's worst value, where the dataset declares
+        one, and else not at all. Numbers with more than 20 different values are divided into bins.
+        """
+        return services().distributions.dependence(id, query["metric"], query["parameter"])

@@ -1,0 +1,154 @@
+"""Parameters of tasks: the fields of their scenarios and the swept parameters, as columns that a task number selects.
+
+The plan of a simulation repeats its scenarios, and combines them with the values of its sweep, in a fixed order; so a
+short table of values and a stride give the value of any task.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from core.domain.near_names import near_names, suggestion
+from errors import Invalid
+
+Floats = NDArray[np.float64]
+
+#: Most fields of scenarios that are parameters.
+FIELDS = 100
+#: Fields of a scenario that name it.
+_NAMING = frozenset({"index", "name"})
+#: Most values of a parameter that a list of parameters has.
+LISTED = 100
+#: Most names that an error lists.
+NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter. ``source``: `scenario` or `sweep`. ``kind``: `number` or `category`.
+
+    The value of a task is ``table[task // stride % len(table)]``: a number, NaN for none; or a position in ``labels``,
+    -1 for none. ``values`` are the different numbers, ascending, or the labels in order of appearance.
+    """
+
+    name: str
+    source: str
+    kind: str
+    table: NDArray[Any]
+    stride: int
+    values: Sequence[Any]
+
+    def of(self, tasks: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of tasks."""
+        values: NDArray[Any] = self.table[tasks // self.stride % len(self.table)]
+        return values
+
+    def described(self) -> dict[str, Any]:
+        """Return the parameter with its range or values, for clients."""
+        document: dict[str, Any] = {"name": self.name, "source": self.source, "kind": self.kind}
+        document["distinct"] = len(self.values)
+        if len(self.values) <= LISTED:
+            document["values"] = list(self.values)
+        if self.kind == "number":
+            document |= {"low": self.values[0], "high": self.values[-1]}
+        return document
+
+
+def parameter_of(name: str, source: str, values: Sequence[Any], stride: int) -> Parameter | None:
+    """Return the parameter with these values, None for no value; None if it has no value at all."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return None
+    if all(type(value) in (int, float) for value in present):
+        table = np.array([np.nan if value is None else _float(value) for value in values])
+        finite = np.unique(table[np.isfinite(table)])
+        if len(finite):
+            return Parameter(name, source, "number", table, stride, [plain(number) for number in finite.tolist()])
+    labels = [None if value is None else label_of(value) for value in values]
+    codes = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    table = np.array([-1 if label is None else codes[label] for label in labels], np.int32)
+    return Parameter(name, source, "category", table, stride, list(codes))
+
+
+def label_of(value: Any) -> str:
+    """Return the name of a category, as the groups of a summary have it."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def plain(number: float) -> int | float:
+    """Return a whole number as an integer, as a scenario's line has it."""
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
+
+
+def scenario_parameters(scenarios: Iterable[Mapping[str, Any]], positions: Sequence[int]) -> Iterator[Parameter]:
+    """Yield the parameters of scenarios; members of objects have dotted names, and lists are left out.
+
+    ``scenarios``: those of the dataset, from index 0 on. ``positions``: the indices of a plan's scenarios, in order.
+    """
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    for count, scenario in enumerate(scenarios, 1):
+        for name, value in _leaves(scenario, ""):
+            column = columns.get(name)
+            if column is None:
+                if len(columns) >= FIELDS:
+                    continue
+                column = columns[name] = []
+            column += [None] * (count - 1 - len(column))
+            column.append(value)
+    for name, column in columns.items():
+        column += [None] * (count - len(column))
+        values = [column[index] if index < count else None for index in positions]
+        if (parameter := parameter_of(name, "scenario", values, 1)) is not None:
+            yield parameter
+
+
+def _leaves(members: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in members.items():
+        if not prefix and name in _NAMING:
+            continue
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None and not isinstance(value, list):
+            yield prefix + name, value
+
+
+def swept_parameters(sweep: Mapping[str, Sequence[Any]], per_combination: int) -> Iterator[Parameter]:
+    """Yield the parameters of a sweep as `params.NAME`; ``per_combination``: tasks with equal values of all of them."""
+    stride = per_combination
+    strides = {}
+    for name in reversed(list(sweep)):  # the last parameter changes fastest
+        strides[name] = stride
+        stride *= len(sweep[name])
+    for name, values in sweep.items():
+        if (parameter := parameter_of(f"params.{name}", "sweep", values, strides[name])) is not None:
+            yield parameter
+
+
+def find_parameter(parameters: Mapping[str, Parameter], name: str) -> Parameter:
+    """Return a parameter by name; a swept parameter also without its prefix. Raise Invalid with the nearest names."""
+    parameter = parameters.get(name) or parameters.get(f"params.{name}")
+    if parameter is None:
+        if not parameters:
+            raise Invalid(
+                f"This simulation has no parameter {name[:100]!r}, and no other: its scenarios differ in their seeds"
+                " alone, and it has no sweep. Submit it with a `sweep`."
+            )
+        near = near_names(name, parameters)
+        raise Invalid(
+            f"This simulation has no parameter {name[:100]!r}. "
+            + suggestion(near, f"There are: {', '.join(list(parameters)[:NAMED])}."),
+            nearest=near,
+        )
+    return parameter

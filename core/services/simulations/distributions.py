@@ -1,0 +1,101 @@
+"""Distributions of a simulation's metrics and their dependence on parameters, while it runs and afterwards."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from core.domain.dependence import (
+    VALUES_OF_AXIS,
+    axis_of,
+    heat_map,
+    metric_values,
+    outcomes_by_group,
+    points,
+    statistics_by_group,
+)
+from core.domain.distribution import FAILED
+from core.domain.near_names import near_names, suggestion
+from core.domain.result_table import TableRows
+from core.domain.task_parameters import NAMED, find_parameter
+from core.services.simulations.result_tables import ResultTables, SimulationTable
+from core.store import simulations
+from core.store.database import Database
+from errors import Invalid
+
+
+class Distributions:
+    """Answers from result tables: the cost of a request grows with the results that are new, not with all of them."""
+
+    def __init__(self, database: Database, tables: ResultTables) -> None:
+        self._database = database
+        self._tables = tables
+
+    def parameters(self, id: str) -> dict[str, Any]:
+        """Return the parameters of a simulation's tasks: of its scenarios, and of its sweep."""
+        return {"parameters": [parameter.described() for parameter in self._tables.parameters(id).values()]}
+
+    def distributions(self, id: str) -> dict[str, Any]:
+        """Return the distribution of each metric over the results so far."""
+        with self._tables.current(id) as table:
+            rows = table.distributions.update(table.table)
+            document = table.distributions.described(rows)
+            coverage = _coverage(table)
+        with self._database.read() as c:
+            total, done, failed = simulations.counts(c, id)
+        return {"tasks": {"total": total, "done": done, "failed": failed}} | coverage | document
+
+    def dependence(self, id: str, metric: str, names: Sequence[str]) -> dict[str, Any]:
+        """Return how a metric depends on one or two parameters. Raise Invalid for unknown names.
+
+        One parameter: statistics by value or bin, and for a number also a sample of points. Two: a heat map.
+        """
+        known = self._tables.parameters(id)
+        parameters = [find_parameter(known, name) for name in names]
+        if len({parameter.name for parameter in parameters}) < len(parameters):
+            raise Invalid(f"`parameter` names {parameters[0].name} twice; name two different ones, or one.")
+        with self._tables.current(id) as table:
+            rows = table.table.rows()
+            coverage = _coverage(table)
+        kind = _kind_of(metric, table, rows)
+        document = {"metric": metric, "kind": kind} | coverage
+        if kind == "category":
+            if len(parameters) > 1:
+                raise Invalid(
+                    f"The metric {metric} has texts, and a heat map has means of numbers. Leave out one `parameter`,"
+                    f" or take `metric={FAILED}`."
+                )
+            axis = axis_of(parameters[0])
+            texts = rows.texts.get(metric)
+            groups = outcomes_by_group(axis, rows, texts) if texts is not None else []
+            return document | {"parameters": [axis.described()], "groups": groups}
+        values = metric_values(metric, rows, table.worst, table.failure)
+        if len(parameters) > 1:
+            first, second = (axis_of(parameter, VALUES_OF_AXIS) for parameter in parameters)
+            document["parameters"] = [first.described(), second.described()]
+            return document | heat_map(first, second, rows.tasks, values)
+        axis = axis_of(parameters[0])
+        document |= {"parameters": [axis.described()], "groups": statistics_by_group(axis, rows.tasks, values)}
+        if axis.parameter.kind == "number":
+            document["points"] = points(axis.parameter, rows, values)
+        return document
+
+
+def _kind_of(metric: str, table: SimulationTable, rows: TableRows) -> str:
+    """Return whether a metric has numbers or texts. Raise Invalid with the nearest names for an unknown metric."""
+    if metric in rows.numbers:
+        return "number"
+    if metric in rows.texts:
+        return "category"
+    known = [*dict.fromkeys((*table.worst, *rows.numbers, *rows.texts, FAILED))]
+    if metric in known:
+        return "number"
+    near = near_names(metric, known)
+    raise Invalid(
+        f"These results have no metric {metric[:100]!r}. "
+        + suggestion(near, f"There are: {', '.join(known[:NAMED])}."),
+        nearest=near,
+    )
+
+
+def _coverage(table: SimulationTable) -> dict[str, Any]:
+    """Return how many results an answer covers, and whether there will be more."""
+    return {"read": table.table.read, "sampled": len(table.table), "complete": table.complete}

@@ -1,0 +1,173 @@
+"""Result tables of the simulations that clients look at, in memory: each result is read once, when it has arrived."""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.domain.distribution import RunningDistributions
+from core.domain.result_table import ResultTable
+from core.domain.states import FINAL
+from core.domain.task_parameters import Parameter, scenario_parameters, swept_parameters
+from core.services.datasets.catalogue import played
+from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.simulations.results import Results
+from core.store import results as store
+from core.store import simulations
+from core.store.database import Database
+from errors import UnknownSimulation
+from runtimes.harness.evaluator.tasks import TaskPlan
+
+#: Most bytes of all tables: an API process has 1 GiB in the chart's defaults, and a table up to 128 MiB.
+BYTES = 256 << 20
+
+
+@dataclass(slots=True, eq=False)
+class SimulationTable:
+    """The table of a simulation, and what its dataset declares. ``lock`` is held while it is read or extended.
+
+    ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``definition``:
+    the dataset's. ``parameters``: None until a request needs them. ``size``: bytes of memory, about.
+    """
+
+    stage: str
+    provenance: Mapping[str, Any]
+    definition: Mapping[str, Any]
+    worst: Mapping[str, float | None]
+    failure: Mapping[str, Any]
+    distributions: RunningDistributions
+    table: ResultTable = field(default_factory=ResultTable)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    parameters: Mapping[str, Parameter] | None = None
+    after: int = 0
+    complete: bool = False
+    size: int = 0
+
+    def measure(self) -> None:
+        """Set ``size``, which other threads read without the lock."""
+        parameters = (self.parameters or {}).values()
+        self.size = self.table.size + sum(parameter.table.nbytes for parameter in parameters)
+
+
+class ResultTables:
+    """Keeps the tables that were used last, as far as BYTES reach. Requests of one simulation are served in turn."""
+
+    def __init__(self, database: Database, results: Results, specs: ScenarioSpecs, most_bytes: int = BYTES) -> None:
+        self._database = database
+        self._results = results
+        self._specs = specs
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[str, SimulationTable] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory of all tables, about."""
+        with self._lock:
+            return sum(table.size for table in self._tables.values())
+
+    def parameters(self, id: str) -> Mapping[str, Parameter]:
+        """Return the parameters of a simulation's tasks by name; no result is read.
+
+        The scenarios of a dataset that was deleted meanwhile are unknown, so that those of the sweep are left.
+        """
+        table = self._opened(id)
+        if table.parameters is None:
+            table.parameters = self._parameters(table.provenance)
+        return table.parameters
+
+    @contextmanager
+    def current(self, id: str) -> Iterator[SimulationTable]:
+        """Lock a simulation's table with all results that have arrived. Raise UnknownSimulation."""
+        table = self._opened(id)
+        with table.lock:
+            try:
+                self._extend(id, table)
+            except BaseException:  # a part of a segment may have been added
+                self._forget(id)
+                raise
+            table.measure()
+            self._shrink(id)
+            yield table
+
+    def _opened(self, id: str) -> SimulationTable:
+        try:
+            with self._database.read() as c:
+                row = simulations.find(c, id)
+                stage = store.stage_ids(c, id)[-1]
+        except UnknownSimulation:
+            self._forget(id)
+            raise
+        with self._lock:
+            table = self._tables.get(id)
+            if table is not None and table.stage == stage:
+                self._tables.move_to_end(id)
+                return table
+        new = _new(json.loads(row.provenance), stage)
+        with self._lock:
+            other = self._tables.get(id)
+            if other is not None and other.stage == stage:  # another request has opened it meanwhile
+                return other
+            self._tables[id] = new
+            return new
+
+    def _parameters(self, provenance: Mapping[str, Any]) -> Mapping[str, Parameter]:
+        dataset, tasks = provenance["dataset"], provenance["play"]["tasks"]
+        plan = TaskPlan(tasks)
+        parameters: list[Parameter] = []
+        if played(dataset).definition.get("scenarios") is not None:
+            positions = [plan.locate(position).index for position in range(plan.scenarios)]
+            parameters += scenario_parameters(self._specs.all(dataset), positions)
+        parameters += swept_parameters(tasks.get("sweep") or {}, plan.per_combination)
+        return {parameter.name: parameter for parameter in parameters}
+
+    def _extend(self, id: str, table: SimulationTable) -> None:
+        """Add the results that have arrived since the last time."""
+        while not table.complete:
+            with self._database.read() as c:
+                news = store.news(c, id, table.stage, table.after)
+            if news is None:
+                raise UnknownSimulation()
+            if news.state in FINAL and not table.table.read:  # none were added in order of arrival
+                for body in self._results.stage_lines(table.stage, 0, None):
+                    table.table.add(body)
+                table.complete = True
+                return
+            page = self._results.arrived(table.stage, table.after, news)
+            for number, segment in page:
+                table.table.add(self._results.segment_bytes(table.stage, segment))
+                table.after = number
+            if not page:
+                table.complete = news.state in FINAL
+                return
+
+    def _forget(self, id: str) -> None:
+        with self._lock:
+            self._tables.pop(id, None)
+
+    def _shrink(self, id: str) -> None:
+        """Drop the tables that were not used for longest, but not that of a simulation which is being served."""
+        with self._lock:
+            size = sum(table.size for table in self._tables.values())
+            for other in list(self._tables):
+                if size <= self._most_bytes:
+                    return
+                if other != id:
+                    size -= self._tables.pop(other).size
+
+
+def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
+    definition = played(provenance["dataset"]).definition
+    worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
+    failure = definition.get("failure") or {}
+    return SimulationTable(
+        stage=stage,
+        provenance=provenance,
+        definition=definition,
+        worst=worst,
+        failure=failure,
+        distributions=RunningDistributions(worst, failure),
+    )
