@@ -2,7 +2,7 @@
 
 from marshmallow import fields, validate
 
-from api.schemas.fields import Open, Strict, Text
+from api.schemas.fields import Open, Strict, Text, Whole
 
 _KIND = validate.OneOf(("number", "category"))
 
@@ -180,4 +180,38 @@ class DependenceSchema(CoverageSchema):
     means = fields.List(
         fields.List(fields.Float(allow_none=True)),
         metadata={"description": "Of two parameters: mean of each cell; null without tasks."},
+    )
+
+
+class WorstQuery(Strict):
+    """Selection of the worst tasks."""
+
+    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most tasks."})
+    group = fields.List(
+        Text(r"^[^=\x00-\x1f\x7f]+=[^\x00-\x1f\x7f]*$", longest=300),
+        validate=validate.Length(1, 10),
+        metadata={"description": "Only tasks with this value of a parameter, `NAME=VALUE`; may be repeated."},
+    )
+
+
+class WorstTaskSchema(Open):
+    """A task, as `worst` of a summary has it, with its metrics."""
+
+    task = fields.Integer(required=True, metadata={"description": "Number of the task."})
+    status = fields.String(required=True)
+    score = fields.Float(
+        required=True, allow_none=True, metadata={"description": "Value of the dataset's score; null without one."}
+    )
+    error = fields.String(required=True, allow_none=True, metadata={"description": "Error message; null for `ok`."})
+    scenario = fields.Dict(required=True)
+    metrics = fields.Dict(required=True)
+
+
+class WorstSchema(CoverageSchema):
+    """The worst tasks of a simulation so far."""
+
+    items = fields.List(
+        fields.Nested(WorstTaskSchema),
+        required=True,
+        metadata={"description": "Tasks that are not `ok` in task order, then those with the worst scores."},
     )

@@ -1,4 +1,4 @@
-"""Routes /v1/simulations/{id}/distributions, /parameters and /dependence: what plots of metrics show."""
+"""Routes /v1/simulations/{id}/distributions, /parameters, /dependence and /worst: what plots of metrics show."""
 
 from typing import Any
 
@@ -6,7 +6,14 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
 from api.context import services
-from api.schemas.distributions import DependenceQuery, DependenceSchema, DistributionsSchema, ParametersSchema
+from api.schemas.distributions import (
+    DependenceQuery,
+    DependenceSchema,
+    DistributionsSchema,
+    ParametersSchema,
+    WorstQuery,
+    WorstSchema,
+)
 from errors import Invalid, UnknownSimulation
 
 blueprint = Blueprint(
@@ -66,3 +73,23 @@ class DependenceView(MethodView):
         one, and else not at all. Numbers with more than 20 different values are divided into bins.
         """
         return services().distributions.dependence(id, query["metric"], query["parameter"])
+
+
+@blueprint.at("/worst")
+class WorstView(MethodView):
+    """The worst tasks of a simulation."""
+
+    @blueprint.takes(WorstQuery)
+    @blueprint.operation(
+        "list_worst_tasks",
+        Success(schema=WorstSchema, plain=True, description="The worst tasks, the worst first."),
+        errors=[UnknownSimulation, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
+        """List the worst tasks
+
+        Of the results so far, in the order of a summary's `worst`: first the tasks that are not `ok`, then those with
+        the worst scores. A dataset without a score has the former only.
+        """
+        groups = [(name, value) for name, _, value in (group.partition("=") for group in query.get("group", ()))]
+        return services().worst_results.worst(id, groups, query["limit"])

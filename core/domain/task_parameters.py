@@ -23,8 +23,8 @@ FIELDS = 100
 _NAMING = frozenset({"index", "name"})
 #: Most values of a parameter that a list of parameters has.
 LISTED = 100
-#: Most names that an error lists.
-NAMED = 20
+#: Most names that an error lists, and most values that are compared with a misspelt value.
+NAMED, COMPARED = 20, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,26 @@ class Parameter:
         """Return the values of tasks."""
         values: NDArray[Any] = self.table[tasks // self.stride % len(self.table)]
         return values
+
+    def having(self, tasks: NDArray[Any], text: str) -> NDArray[np.bool_]:
+        """Return which tasks have a value, as a client writes it. Raise Invalid for a value that no task has."""
+        known = [value if isinstance(value, str) else label_of(value) for value in self.values]
+        position = known.index(text) if text in known else self._position(text)
+        if position is None:
+            near = near_names(text, known[:COMPARED])
+            listed = ", ".join(known[:NAMED]) + (", ..." if len(known) > NAMED else "")
+            raise Invalid(
+                f"No task has {self.name}={text[:100]!r}. " + suggestion(near, f"There are: {listed}."), nearest=near
+            )
+        chosen: NDArray[np.bool_] = self.of(tasks) == (position if self.kind == "category" else self.values[position])
+        return chosen
+
+    def _position(self, text: str) -> int | None:
+        """Return the position of a number that is written in another way, such as 1e3."""
+        try:
+            return list(self.values).index(float(text)) if self.kind == "number" else None
+        except ValueError:
+            return None
 
     def described(self) -> dict[str, Any]:
         """Return the parameter with its range or values, for clients."""

@@ -1,25 +1,55 @@
 """Worst tasks of a simulation: those that are not ``ok`` first, then those with the worst scores."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.domain.outcomes import SHOWN
 from core.domain.result_columns import TaskResult
+from core.domain.result_table import TableRows
 
 #: Number of tasks that a summary names.
 NAMED = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The metric by which tasks that are ``ok`` are compared; without one, only the others are named as worst tasks."""
+
+    metric: str | None
+    lower_is_better: bool = False
+
+    @classmethod
+    def of(cls, definition: Mapping[str, Any]) -> "Score":
+        """Return the score of a dataset."""
+        name = (definition.get("score") or {}).get("metric")
+        metric: Mapping[str, Any] = next((metric for metric in definition["metrics"] if metric["name"] == name), {})
+        return cls(name, metric.get("better") == "lower")
+
+    @property
+    def sign(self) -> float:
+        """Factor with which the worst score is the least."""
+        return -1.0 if self.lower_is_better else 1.0
+
+    def described(self, result: TaskResult) -> dict[str, Any]:
+        """Return a task as lists of worst tasks have it."""
+        return {
+            "task": result.task,
+            "status": result.status,
+            "score": _number(result.metrics.get(self.metric)) if self.metric else None,
+            "error": result.error[:SHOWN] if result.error else result.error,
+            "scenario": result.scenario,
+        }
+
+
 class WorstTasks:
-    """The worst tasks so far, of results that are added in task order.
+    """The worst tasks so far, of results that are added in task order."""
 
-    ``metric``: the dataset's score; without it only tasks that are not ``ok`` are named. ``lower_is_better``: its
-    direction.
-    """
-
-    def __init__(self, metric: str | None, *, lower_is_better: bool) -> None:
-        self._metric = metric
-        self._sign = -1.0 if lower_is_better else 1.0
+    def __init__(self, score: Score) -> None:
+        self._score = score
         self._worst: list[tuple[float, TaskResult]] = []
 
     def add(self, results: Sequence[TaskResult]) -> None:
@@ -36,28 +66,30 @@ class WorstTasks:
         """Return the sort key of a result, the worst first; infinity for results that are not named."""
         if result.status != "ok":
             return float("-inf")
-        score = _number(result.metrics.get(self._metric)) if self._metric else None
-        return float("inf") if score is None else self._sign * score
+        metric = self._score.metric
+        score = _number(result.metrics.get(metric)) if metric else None
+        return float("inf") if score is None else self._score.sign * score
 
     def described(self) -> list[dict[str, Any]]:
         """Return the worst tasks, the worst first."""
-        return [
-            {
-                "task": result.task,
-                "status": result.status,
-                "score": _number(result.metrics.get(self._metric)) if self._metric else None,
-                "error": result.error[:SHOWN] if result.error else result.error,
-                "scenario": result.scenario,
-            }
-            for _, result in self._worst
-        ]
+        return [self._score.described(result) for _, result in self._worst]
 
 
-def worst_tasks_of(definition: Mapping[str, Any]) -> WorstTasks:
-    """Return the empty list for results of a dataset."""
-    name = (definition.get("score") or {}).get("metric")
-    metric: Mapping[str, Any] = next((metric for metric in definition["metrics"] if metric["name"] == name), {})
-    return WorstTasks(name, lower_is_better=metric.get("better") == "lower")
+def worst_rows(rows: TableRows, chosen: NDArray[np.bool_], score: Score, most: int) -> list[int]:
+    """Return the numbers of up to ``most`` of the chosen tasks, as `WorstTasks` orders them, from a table's rows."""
+    not_ok = rows.tasks[chosen & ~rows.ok]
+    worst: list[int] = np.sort(not_ok)[:most].tolist()
+    scores = rows.numbers.get(score.metric) if score.metric else None
+    if scores is None or len(worst) == most:
+        return worst
+    present = np.flatnonzero(chosen & rows.ok & np.isfinite(scores))
+    badness = score.sign * scores[present].astype(np.float64)
+    if len(present) > (remaining := most - len(worst)):
+        near = np.flatnonzero(badness <= np.partition(badness, remaining - 1)[remaining - 1])
+        present, badness = present[near], badness[near]
+    order = np.lexsort((rows.tasks[present], badness))  # of equals, the earlier task comes first
+    worst += rows.tasks[present[order[:remaining]]].tolist()
+    return worst
 
 
 def _number(value: Any) -> float | None:

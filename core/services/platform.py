@@ -34,6 +34,7 @@ from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.sweeps import Sweeps
+from core.services.simulations.worst_results import WorstResults
 from core.services.store_health import StoreHealth
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
@@ -68,6 +69,7 @@ class Platform:
     comparison: Comparison
     sweeps: Sweeps
     distributions: Distributions
+    worst_results: WorstResults
     selections: ResultSelections
     replays: Replays
     leases: Leases
@@ -146,6 +148,7 @@ def build(
     imports = ModelImports(database, notifier, models, resolver, origins)
     simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
     specs = ScenarioSpecs(database, store, sources)
+    tables = ResultTables(database, results, specs)
     store_health = StoreHealth(store)
     cache = cache or NodeCache(home / "cache", store, options.connections)
     files = ModelFiles(cache, largest=options.max_unpacked)
@@ -168,7 +171,8 @@ def build(
         results=results,
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),
-        distributions=Distributions(database, ResultTables(database, results, specs)),
+        distributions=Distributions(database, tables),
+        worst_results=WorstResults(tables, results),
         selections=ResultSelections(database, results),
         replays=Replays(database, store, notifier, results),
         leases=Leases(

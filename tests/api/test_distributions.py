@@ -221,6 +221,42 @@ def test_near_names_are_suggested(client: FlaskClient, streets: str, finished: s
     assert client.get(f"/v1/simulations/{finished}/parameters").json == {"parameters": []}
 
 
+# -- worst tasks
+
+
+def test_the_worst_tasks_are_those_of_the_summary(client: FlaskClient, streets: str) -> None:
+    document = client.get(f"/v1/simulations/{streets}/worst").json
+    worst = client.get(f"/v1/simulations/{streets}/summary").json["worst"]
+    items = document["items"]
+    assert [{name: item[name] for name in worst[0]} for item in items[: len(worst)]] == worst
+    assert [item["task"] for item in items] == list(range(6, 356, 7)) and document["complete"]
+    assert items[0]["metrics"] == {"steps": 6, "return": 3.0}
+
+
+def test_the_worst_tasks_of_a_running_simulation_are_its_worst_so_far(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    id = submit(dataset="car_street", scenarios={"range": [0, 20]}).json["id"]
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    lines = b"".join(line(task, score=[60, 10, 90, 30][task]) for task in range(4))
+    assert platform.leases.report(launch, report_of(lease, 0, 4, lines)).accepted
+    document = client.get(f"/v1/simulations/{id}/worst?limit=3").json
+    assert [(item["task"], item["score"]) for item in document["items"]] == [(1, 10), (3, 30), (0, 60)]
+    assert (document["read"], document["complete"]) == (4, False)
+
+
+def test_the_worst_tasks_of_a_group_have_its_values(client: FlaskClient, streets: str) -> None:
+    path = f"/v1/simulations/{streets}/worst"
+    groups = "group=street=arterial&group=params.latency_steps=2"
+    tasks = [item["task"] for item in client.get(f"{path}?{groups}&limit=200").json["items"]]
+    assert tasks == [task for task in range(288 + 48, 288 + 96) if task % 7 == 6]
+    refused = problem(client.get(f"{path}?group=street=arterail"), 422, "invalid")
+    assert refused["nearest"] == ["arterial"]
+    problem(client.get(f"{path}?group=stret=arterial"), 422, "invalid")
+    problem(client.get(f"{path}?group=street"), 422, "invalid")
+
+
 # -- tables in memory
 
 

@@ -24,6 +24,7 @@ from core.domain.intervals import wilson
 from core.domain.result_groups import OTHERS
 from core.domain.result_table import ResultTable, TableRows
 from core.domain.task_parameters import Parameter, parameter_of, scenario_parameters, swept_parameters
+from errors import Invalid
 from runtimes.harness.evaluator.tasks import TaskPlan
 from tests.unit.test_result_tables import lines
 
@@ -100,6 +101,21 @@ def test_a_task_has_the_parameters_of_its_place_in_the_plan(
     assert scenario.of(tasks).tolist() == [10 * task.index for task in located]
     for name in sweep:
         assert swept[f"params.{name}"].of(tasks).tolist() == [task.swept[name] for task in located]
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "tasks"),
+    [(["a", "b", "a"], "a", [0, 2]), ([True, False, None], "true", [0]), ([1, 2.5, 1000], "2.5", [1])]
+    + [([1, 2.5, 1000], text, [2]) for text in ("1000", "1000.0", "1e3")],
+)
+def test_tasks_are_chosen_by_the_value_of_a_parameter(values: list[Any], text: str, tasks: list[int]) -> None:
+    assert np.flatnonzero(parameter(values).having(np.arange(3), text)).tolist() == tasks
+
+
+@pytest.mark.parametrize(("values", "text"), [(["ramp", "grid"], "ram"), ([1, 2], "3"), ([1, 2], "x")])
+def test_a_value_that_no_task_has_is_refused(values: list[Any], text: str) -> None:
+    with pytest.raises(Invalid, match=f"No task has p='{text}'"):
+        parameter(values).having(np.arange(3), text)
 
 
 # -- one parameter

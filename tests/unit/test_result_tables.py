@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.distribution import FAILED, RunningDistributions
+from core.domain.result_columns import TaskResult
 from core.domain.result_groups import OTHERS, OUTCOMES
 from core.domain.result_table import DISTINCT_CHARACTERS, ResultTable, sampled
+from core.domain.worst_tasks import NAMED, Score, WorstTasks, worst_rows
 
 WORST = {"score": 0.0, "outcome": None}
 FAILURE = {"metric": "outcome", "in": ["collision"]}
@@ -105,6 +107,24 @@ def test_columns_take_the_least_bytes_that_hold_their_numbers() -> None:
         "steps": "float32",
         "score": "float64",
     }
+
+
+@given(ROWS, st.sampled_from(["score", "arrived", None]), st.booleans(), st.randoms())
+def test_the_worst_tasks_of_a_table_are_those_of_a_summary(
+    results: list[Row], metric: str | None, lower_is_better: bool, random: Any
+) -> None:
+    score = Score(metric, lower_is_better)
+    summary = WorstTasks(score)
+    summary.add([TaskResult(task, status, {}, dict(metrics)) for task, (status, metrics) in enumerate(results)])
+    order = list(range(len(results)))
+    random.shuffle(order)
+    table = ResultTable()
+    for task in order:
+        table.add(lines([results[task]], task))
+    chosen = np.ones(len(results), np.bool_)
+    worst = worst_rows(table.rows(), chosen, score, NAMED)
+    assert worst == [task["task"] for task in summary.described()]
+    assert worst_rows(table.rows(), ~chosen, score, NAMED) == []
 
 
 # -- samples

@@ -27,7 +27,7 @@ from core.domain.result_columns import (
 )
 from core.domain.result_groups import OTHERS, OUTCOMES
 from core.domain.result_tally import ResultTally
-from core.domain.worst_tasks import NAMED, worst_tasks_of
+from core.domain.worst_tasks import NAMED, Score, WorstTasks
 
 METRICS = [{"name": "score", "worst": 0.0}, {"name": "ttc"}]
 
@@ -236,7 +236,7 @@ DEFINITION = {"metrics": [{"name": "loss", "better": "lower"}], "score": {"metri
 
 
 def test_failures_come_first_and_then_the_worst_scores() -> None:
-    worst = worst_tasks_of(DEFINITION)
+    worst = WorstTasks(Score.of(DEFINITION))
     worst.add([result(task, metrics={"loss": float(task % 7)}) for task in range(30)])
     worst.add([result(30, "crashed", error="it broke"), result(31, metrics={"loss": None})])
     described = worst.described()
@@ -247,7 +247,7 @@ def test_failures_come_first_and_then_the_worst_scores() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["ok", "failed"]), st.integers(-5, 5) | st.none())), st.integers(1, 9))
 def test_the_worst_tasks_do_not_depend_on_batches(tasks: list[tuple[str, int | None]], batch: int) -> None:
     results = [result(number, status, metrics={"loss": loss}) for number, (status, loss) in enumerate(tasks)]
-    worst = worst_tasks_of(DEFINITION)
+    worst = WorstTasks(Score.of(DEFINITION))
     for at in range(0, len(results), batch):
         worst.add(results[at : at + batch])
     failures = [task.task for task in results if task.status != "ok"]
@@ -257,7 +257,7 @@ def test_the_worst_tasks_do_not_depend_on_batches(tasks: list[tuple[str, int | N
 
 
 def test_without_a_score_only_failures_are_named() -> None:
-    worst = worst_tasks_of({"metrics": [], "score": None})
+    worst = WorstTasks(Score.of({"metrics": [], "score": None}))
     worst.add([result(0), result(1, "timed_out")])
     assert [task["task"] for task in worst.described()] == [1]
 

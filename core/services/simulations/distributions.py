@@ -38,7 +38,7 @@ class Distributions:
         with self._tables.current(id) as table:
             rows = table.distributions.update(table.table)
             document = table.distributions.described(rows)
-            coverage = _coverage(table)
+            coverage = table.coverage()
         with self._database.read() as c:
             total, done, failed = simulations.counts(c, id)
         return {"tasks": {"total": total, "done": done, "failed": failed}} | coverage | document
@@ -54,7 +54,7 @@ class Distributions:
             raise Invalid(f"`parameter` names {parameters[0].name} twice; name two different ones, or one.")
         with self._tables.current(id) as table:
             rows = table.table.rows()
-            coverage = _coverage(table)
+            coverage = table.coverage()
         kind = _kind_of(metric, table, rows)
         document = {"metric": metric, "kind": kind} | coverage
         if kind == "category":
@@ -94,8 +94,3 @@ def _kind_of(metric: str, table: SimulationTable, rows: TableRows) -> str:
         + suggestion(near, f"There are: {', '.join(known[:NAMED])}."),
         nearest=near,
     )
-
-
-def _coverage(table: SimulationTable) -> dict[str, Any]:
-    """Return how many results an answer covers, and whether there will be more."""
-    return {"read": table.table.read, "sampled": len(table.table), "complete": table.complete}

@@ -46,6 +46,10 @@ class SimulationTable:
     complete: bool = False
     size: int = 0
 
+    def coverage(self) -> dict[str, Any]:
+        """Return how many results an answer covers, and whether no further result will arrive."""
+        return {"read": self.table.read, "sampled": len(self.table), "complete": self.complete}
+
     def measure(self) -> None:
         """Set ``size``, which other threads read without the lock."""
         parameters = (self.parameters or {}).values()

@@ -14,7 +14,7 @@ import msgspec
 from core.domain.outcomes import ErrorTally
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.worst_tasks import worst_tasks_of
+from core.domain.worst_tasks import Score, WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from runtimes.harness.evaluator.tasks import TaskPlan
@@ -33,7 +33,7 @@ def summarize(
     provenance = json.loads(row.provenance)
     definition = played(provenance["dataset"]).definition
     tally = tally_of(provenance)
-    worst = worst_tasks_of(definition)
+    worst = WorstTasks(Score.of(definition))
     errors = ErrorTally()
     digest = hashlib.sha256()
     crc = size = 0

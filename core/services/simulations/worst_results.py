@@ -1,0 +1,46 @@
+"""Worst results of a simulation so far, in all or in a group, without a pass over all results."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from core.domain.result_columns import TaskResult
+from core.domain.task_parameters import find_parameter
+from core.domain.worst_tasks import Score, worst_rows
+from core.services.simulations.result_tables import ResultTables
+from core.services.simulations.results import Results
+
+_result_decoder = msgspec.json.Decoder(TaskResult)
+
+
+class WorstResults:
+    """Chooses tasks from result tables, and reads the lines of the chosen tasks only."""
+
+    def __init__(self, tables: ResultTables, results: Results) -> None:
+        self._tables = tables
+        self._results = results
+
+    def worst(self, id: str, groups: Sequence[tuple[str, str]], most: int) -> dict[str, Any]:
+        """Return up to ``most`` tasks with all of these values of parameters, the worst first.
+
+        Raise Invalid for an unknown parameter or value.
+        """
+        known = self._tables.parameters(id) if groups else {}
+        parameters = [(find_parameter(known, name), value) for name, value in groups]
+        with self._tables.current(id) as table:
+            rows = table.table.rows()
+            coverage = table.coverage()
+        chosen = np.ones(len(rows.tasks), np.bool_)
+        for parameter, value in parameters:
+            chosen &= parameter.having(rows.tasks, value)
+        score = Score.of(table.definition)
+        results = (self._result(id, task) for task in worst_rows(rows, chosen, score, most))
+        items = [score.described(result) | {"metrics": result.metrics} for result in results if result is not None]
+        return coverage | {"items": items}
+
+    def _result(self, id: str, task: int) -> TaskResult | None:
+        """Return the result of a task; None if it was deleted in the meantime."""
+        line = b"".join(self._results.lines(id, task, task + 1))
+        return _result_decoder.decode(line) if line else None
