@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from flask import current_app
+from flask import current_app, request
 
-from core.domain.callers import Network
+from core.domain.callers import Network, caller_of
 from core.services.platform import Platform
 
 EXTENSION = "windtunnel"
@@ -43,3 +43,9 @@ def context() -> Context:
 def services() -> Platform:
     """Return the services of the current application."""
     return context().platform
+
+
+def caller() -> str:
+    """Return the caller of this request (core/domain/callers.py)."""
+    forwarded = request.headers.getlist("X-Forwarded-For")
+    return caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)

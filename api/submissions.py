@@ -15,7 +15,7 @@ from werkzeug.datastructures import FileStorage
 from api import model_sources
 from api.blueprint import json_response
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body
-from api.context import context, services
+from api.context import caller, context, services
 from api.negotiation import choose
 from api.problems import invalid
 from api.schemas.models import MOST_CHECKS
@@ -189,7 +189,9 @@ def submit(
     if submission.dry_run:
         return json_response(dry_run(submission, model))
     digest = digest_of(submission, model) if key else None
-    id, replayed = services().simulations.accept(submission, model=model, key=key, request_digest=digest)
+    id, replayed = services().simulations.accept(
+        submission, model=model, key=key, request_digest=digest, submitted_by=caller()
+    )
     headers = {"Idempotency-Replayed": "true"} if replayed else {}
     try:
         if format != "json":

@@ -15,6 +15,8 @@ LARGEST_INTEGER = 2**53 - 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 #: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
 REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
+#: A digest of content.
+DIGEST = r"^sha256:[0-9a-f]{64}$"
 #: The name of a connection.
 CONNECTION = f"^{connections.NAME}$"
 #: One line of text without control characters.

@@ -6,7 +6,9 @@ from typing import Any
 from marshmallow import fields, validate
 
 from api.schemas.fields import (
+    DIGEST,
     NAME,
+    REFERENCE,
     Choice,
     Flag,
     Open,
@@ -138,6 +140,13 @@ class SimulationSchema(Open):
     retry_of = fields.String(
         required=True, allow_none=True, metadata={"description": "Id of the simulation that it retries."}
     )
+    submitted_by = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Address of the client that submitted it; of IPv6 the /64 network. Null if not recorded."
+        },
+    )
     spec = fields.Dict(required=True, metadata={"description": "The submission."})
     provenance = fields.Dict(
         required=True, metadata={"description": "Resolved versions and digests: everything that results depend on."}
@@ -162,17 +171,49 @@ class StateName(Choice):
         return State(name) if name in set(State) else name
 
 
-class SimulationQuery(PageQuery):
-    """Filters of the list of simulations."""
+class ListingQuery(Strict):
+    """Filters of simulations, besides their state: a simulation meets all of them."""
 
-    state = StateName(metadata={"description": "Only simulations in this state."})
+    q = Text(
+        longest=200,
+        metadata={
+            "description": "Words, each of which is in the name of the model, the dataset or the runtime, in a label "
+            "(`name=value`), or begins the id. Case is ignored."
+        },
+    )
     dataset = Text(NAME, longest=100, metadata={"description": "Only simulations of this dataset."})
+    dataset_version = Text(REFERENCE, longest=100, metadata={"description": "Only of this version of their dataset."})
+    dataset_digest = Text(DIGEST, longest=71, metadata={"description": "Only of the dataset version with this digest."})
     runtime = Text(NAME, longest=100, metadata={"description": "Only simulations with this runtime."})
     model = Text(NAME, longest=100, metadata={"description": "Only simulations of models with this name."})
+    model_digest = Text(DIGEST, longest=71, metadata={"description": "Only simulations of the model with this digest."})
+    submitted_by = Text(longest=50, metadata={"description": "Only simulations that this address has submitted."})
     label = fields.List(
         Text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$", longest=264),
         validate=validate.Length(max=32),
         metadata={"description": "Only simulations with this label, `name=value`; may be repeated."},
+    )
+
+
+class SimulationQuery(ListingQuery, PageQuery):
+    """Filters of the list of simulations."""
+
+    state = fields.List(
+        StateName(),
+        validate=validate.Length(max=len(State)),
+        metadata={"description": "Only simulations in this state; may be repeated, for any of several states."},
+    )
+
+
+class CountsSchema(Open):
+    """Numbers of simulations."""
+
+    total = fields.Integer(required=True, metadata={"description": "Number of simulations that meet the filters."})
+    states = fields.Dict(
+        required=True,
+        keys=fields.String(),
+        values=fields.Integer(),
+        metadata={"description": "Number in each state, also those without a simulation.", "example": {"queued": 3}},
     )
 
 

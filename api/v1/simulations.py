@@ -1,5 +1,6 @@
 """Routes /v1/simulations: submission, list, state, change, cancellation, retry, deletion, summary and comparison."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -8,14 +9,24 @@ from marshmallow import ValidationError
 
 from api.blueprint import Blueprint, Success, header
 from api.body import json_body
-from api.context import services
+from api.context import caller, services
 from api.paging import LINK, page
 from api.problems import invalid
 from api.schemas.results import ComparisonQuery, ComparisonSchema, SummarySchema
-from api.schemas.simulations import RetrySchema, SimulationPageSchema, SimulationQuery, SimulationSchema, WorkersSchema
+from api.schemas.simulations import (
+    CountsSchema,
+    ListingQuery,
+    RetrySchema,
+    SimulationPageSchema,
+    SimulationQuery,
+    SimulationSchema,
+    WorkersSchema,
+)
 from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
 from api.submissions import created, receive, submit
+from core.domain.listing import Listing, words_of
 from core.domain.records import Simulation
+from core.domain.states import State
 from errors import (
     BadArchive,
     FormatMismatch,
@@ -104,6 +115,18 @@ def retry_options() -> dict[str, Any]:
     return options
 
 
+def listing_of(query: Mapping[str, Any]) -> Listing:
+    """Return the listing that filters describe."""
+    filters = dict(query)
+    pairs = [pair.partition("=") for pair in filters.pop("label", ())]
+    return Listing(
+        states=tuple(dict.fromkeys(filters.pop("state", ()))),
+        labels=tuple((name, value) for name, _, value in pairs),
+        words=words_of(filters.pop("q", "")),
+        **filters,
+    )
+
+
 @blueprint.at("")
 class SimulationsView(MethodView):
     """All simulations."""
@@ -115,8 +138,8 @@ class SimulationsView(MethodView):
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations"""
-        labels = [(name, value) for name, _, value in (pair.partition("=") for pair in query.pop("label", ()))]
-        return page(*services().simulations.list(**query, label=labels), SIMULATION_SCHEMA)
+        after, limit = query.pop("after", None), query.pop("limit")
+        return page(*services().simulations.list(listing_of(query), after=after, limit=limit), SIMULATION_SCHEMA)
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
@@ -139,6 +162,21 @@ class SimulationsView(MethodView):
         are accepted here too, and so is `dry_run`, which `/v1/checks` has replaced.
         """
         return submit(*receive(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+
+
+@blueprint.at("/counts")
+class CountsView(MethodView):
+    """Numbers of simulations."""
+
+    @blueprint.takes(ListingQuery)
+    @blueprint.operation(
+        "count_simulations",
+        Success(schema=CountsSchema, plain=True, description="The numbers of simulations, by state."),
+    )
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Count simulations by state"""
+        numbers = services().simulations.count(listing_of(query))
+        return {"total": sum(numbers.values()), "states": {state.value: numbers.get(state, 0) for state in State}}
 
 
 @blueprint.at("/<id:id>")
@@ -217,7 +255,7 @@ class RetryView(MethodView):
     )
     def post(self, id: str) -> Response:
         """Repeat the tasks that did not succeed, or all tasks, as a new simulation"""
-        return created(services().simulations.retry(id, **retry_options()))
+        return created(services().simulations.retry(id, **retry_options(), submitted_by=caller()))
 
 
 @blueprint.at("/<id:id>/summary")

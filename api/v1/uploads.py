@@ -10,12 +10,11 @@ from werkzeug.http import http_date
 
 from api import tus
 from api.blueprint import BINARY, Blueprint, Success, View, empty_response, header
-from api.context import context, services
+from api.context import caller, services
 from api.paging import LINK, page
 from api.problem_responses import problem_response
 from api.schemas.pages import PageQuery
 from api.schemas.uploads import UploadPageSchema, UploadSchema, parameters
-from core.domain.callers import caller_of
 from core.domain.uploads import ALGORITHMS, Checksum, Upload
 from errors import (
     BadRequest,
@@ -141,12 +140,6 @@ def append(id: str, offset: int, length: int | None, checksum: Checksum | None) 
     announced = request.content_length
     chunks = tus.received(request.environ["wsgi.input"], announced)
     return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
-
-
-def caller() -> str:
-    """Return the caller of this request, whom the limit of unfinished uploads counts."""
-    forwarded = request.headers.getlist("X-Forwarded-For")
-    return caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
 
 
 def create() -> Upload:

@@ -85,7 +85,10 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1."""
+    """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
+
+    ``submitted_by``: the caller (core/domain/callers.py); None: not recorded.
+    """
 
     id: str
     state: State
@@ -109,6 +112,7 @@ class Simulation:
     workers: int
     executor: str | None = None
     retry_of: str | None = None
+    submitted_by: str | None = None
     dry_run: bool = False
 
     @property

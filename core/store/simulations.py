@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BindParameter, Connection, Row, Update, and_, bindparam, func, insert, or_, select, text, update
 
+from core.domain.listing import search_text
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store.tables import events, idempotency, simulations, stages
 from errors import Conflict, IllegalTransition, UnknownSimulation
@@ -87,7 +88,9 @@ _ACTIVE = select(simulations).where(
 
 def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
     """Insert a queued simulation with its stage and its first event."""
-    c.execute(_INSERT, values)
+    labels = json.loads(values.get("labels", "{}"))
+    searched = search_text(values["model"], values["dataset"], values["runtime"], labels)
+    c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
     c.execute(_CHANGED, {"i": values["id"]})
     say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
@@ -106,24 +109,6 @@ def hold(c: Connection, id: str) -> None:
     locking = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
     if c.execute(locking.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
         raise UnknownSimulation(f"The simulation {id[:64]!r} has been deleted.")
-
-
-def page(
-    c: Connection, *, filters: Mapping[str, Any], label: Sequence[tuple[str, str]], after: str | None, limit: int
-) -> Sequence[Row[Any]]:
-    """Return up to ``limit`` simulations, newest first, older than ``after``."""
-    query = select(simulations).where(simulations.c.deleted_at.is_(None), simulations.c.dry_run == 0)
-    for name, value in filters.items():
-        column = simulations.c[name]
-        query = query.where(column.in_(value) if isinstance(value, list) else column == value)
-    for key, value in label:
-        # labels are stored with sorted keys and without spaces, so a pair is a substring
-        pair = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        position = func.instr if c.dialect.name == "sqlite" else func.strpos  # SQLite's LIKE ignores case
-        query = query.where(position(simulations.c.labels, pair) > 0)
-    if after is not None:
-        query = query.where(simulations.c.id < after)
-    return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
 
 
 def unended_dry_runs(c: Connection, after: str, since: float) -> tuple[int, float]:
@@ -384,9 +369,9 @@ def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
     c.execute(_CHANGED, {"i": id})
 
 
-def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:
-    """Store the summary of a simulation that ended early."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(summary=json.dumps(summary)))
+def set_summary(c: Connection, id: str, columns: Mapping[str, str | None]) -> None:
+    """Store the columns of the summary of a simulation that ended early."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(**columns))
 
 
 def replayed(c: Connection, principal: str, key: str, now: float) -> Row[Any] | None:

@@ -89,6 +89,12 @@ run_logs = Table(
     Index("run_logs_waiting", "simulation_id", **_where("state = 'waiting'")),
 )
 
+#: Columns by which the list of simulations is filtered, and the condition of the rows that it has.
+LISTED = ("state", "id", "dataset", "dataset_version", "runtime", "model", "submitted_by", "search")
+LISTED_ROWS = "deleted_at IS NULL AND dry_run = 0"
+#: Columns with an index of their own. Digests have only this one: they would make the index of lists twice as large.
+FILTERED = ("dataset", "dataset_digest", "runtime", "model", "digest", "submitted_by")
+
 simulations = Table(
     "simulations",
     metadata,
@@ -123,11 +129,19 @@ simulations = Table(
     Column("started_at", Float(53)),
     Column("ended_at", Float(53)),
     Column("deleted_at", Float(53)),
+    Column("dataset_version", Text, nullable=False, server_default=""),
+    Column("dataset_digest", Text, nullable=False, server_default=""),
+    Column("submitted_by", Text, nullable=False, server_default=""),  # see core/domain/callers.py
+    Column("search", Text, nullable=False, server_default=""),  # see core/domain/listing.py
+    Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
     Index("simulations_state", "state", "id"),
     Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
     Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
     Index("simulations_refused", "id", **_where("state = 'queued' AND outcome IS NOT NULL")),
     Index("simulations_claimed", "id", **_where("claim IS NOT NULL")),
+    Index("simulations_listed", *LISTED, **_where(LISTED_ROWS)),  # see core/store/listing.py
+    Index("simulations_counted", "state", **_where(LISTED_ROWS)),
+    *(Index(f"simulations_{name}", name, "id", "state", **_where(LISTED_ROWS)) for name in FILTERED),
 )
 
 # Simulations whose row the dispatcher has to read again. A change of a simulation adds its entry in the same

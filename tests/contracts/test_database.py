@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from core.domain.listing import Listing
 from core.domain.states import State
-from core.store import leaders, simulations
+from core.store import leaders, listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from core.store.tables import metadata
@@ -146,7 +147,7 @@ def test_labels_are_compared_case_sensitively(database: Database) -> None:
 
     def listed_ids(*label: tuple[str, str]) -> list[str]:
         with database.read() as c:
-            return [row.id for row in simulations.page(c, filters={}, label=label, after=None, limit=9)]
+            return [row.id for row in listing.page(c, Listing(labels=label), after=None, limit=9)]
 
     assert listed_ids() == ["s3", "s2", "s1"]
     assert (

@@ -143,4 +143,4 @@ def test_an_environment_that_cannot_be_played_is_refused_with_the_reason(
 
 def test_the_template_is_refused_with_the_next_step(platform: Platform) -> None:
     with pytest.raises(NotPlayable, match=r"register a dataset that extends it.*docs/datasets.md"):
-        platform.simulations.submit(Submission(dataset="openenv", runtime="python"), principal="anybody")
+        platform.simulations.submit(Submission(dataset="openenv", runtime="python"))

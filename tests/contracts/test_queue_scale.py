@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import event, text
 
 from core.domain.ids import new_id
+from core.domain.listing import Listing
 from core.domain.states import State
 from core.services.scheduling import snapshots
 from core.services.scheduling.dispatch import Dispatch
@@ -161,9 +162,16 @@ def test_a_page_of_the_list_counts_the_queue_once_and_not_once_per_row(full: Dis
 
 def test_positions_are_those_of_the_queue_also_on_a_filtered_page(full: DispatcherRig) -> None:
     ids = [full.submit(labels={"odd": str(number % 2)}) for number in range(6)]
-    page, _ = full.platform.simulations.list(label=[("odd", "1")])
+    page, _ = full.platform.simulations.list(Listing(labels=(("odd", "1"),)))
     assert {item.id: item.position for item in page} == {ids[1]: 2, ids[3]: 4, ids[5]: 6}
-    assert [item.position for item in full.platform.simulations.list(state=State.QUEUED)[0]] == [6, 5, 4, 3, 2, 1]
+    assert [item.position for item in full.platform.simulations.list(Listing(states=(State.QUEUED,)))[0]] == [
+        6,
+        5,
+        4,
+        3,
+        2,
+        1,
+    ]
 
 
 def test_a_change_without_a_log_entry_is_found_by_the_comparison_with_all_rows(

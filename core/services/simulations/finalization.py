@@ -10,6 +10,7 @@ from core.domain.outcomes import ErrorTally, outcome_of
 from core.domain.states import FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
+from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import SEGMENTS, Results
 from core.services.simulations.summaries import summarize
 from core.store import leases, results, simulations
@@ -53,7 +54,8 @@ class Finalization:
         state = State(row.state)
         if state in FINAL:
             if row.summary is None:  # ended by an earlier version
-                self._database.write(lambda c: simulations.set_summary(c, id, self._summary_of(row)[0]))
+                columns = summary_columns(self._summary_of(row)[0])
+                self._database.write(lambda c: simulations.set_summary(c, id, columns))
                 self._notifier.publish(id)
         else:
             with claimed(self._database, id, state) as acquired:
@@ -87,7 +89,7 @@ class Finalization:
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, id, state, final_state, now, summary=json.dumps(summary), reason=reason)
+            simulations.move(c, id, state, final_state, now, reason=reason, **summary_columns(summary))
             if simulations.find(c, id).spec != row.spec:
                 raise _SpecChanged
 

@@ -12,6 +12,7 @@ from typing import Any
 from core.domain.backoff import pause
 from core.domain.full_disks import is_disk_full
 from core.domain.ids import new_id
+from core.domain.listing import search_text
 from core.domain.records import Model
 from core.domain.states import State
 from core.notifications.notifier import Notifier
@@ -213,6 +214,7 @@ class ModelImports:
         gang = json.loads(row.spec).get("gang") is not None
         provenance, runtime = self._resolver.with_model(json.loads(row.provenance), model, source, gang=gang)
         columns = {"provenance": json.dumps(provenance), "runtime": runtime, "model": model.name}
+        columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))
         return columns | {"digest": model.digest}
 
     def _wait(self, row: Any, who: str, error: PlatformError) -> None:

@@ -13,6 +13,7 @@ from core.domain.admission import why_waiting
 from core.domain.allowed_options import permitting
 from core.domain.ids import new_id
 from core.domain.launches import replicas
+from core.domain.listing import Listing
 from core.domain.preparation import doing
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
@@ -20,6 +21,7 @@ from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
+from core.services.simulations.headlines import headline_of, summary_columns
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
@@ -27,6 +29,7 @@ from core.services.simulations.retries import Inheritance
 from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
 from core.store import executors, leases, run_logs
+from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
@@ -34,24 +37,11 @@ from runtimes.harness.evaluator.tasks import count
 
 #: Seconds for which an Idempotency-Key is valid.
 KEY_TTL = 86_400.0
+#: Owner of all Idempotency-Keys: all clients of a platform have the same token.
+PRINCIPAL = "local"
 
 
-class _SummaryHead(msgspec.Struct):
-    """Members of a summary that every view of a simulation has; the groups and the sweep are much larger."""
-
-    tasks: dict[str, int]
-    metrics: dict[str, Any]
-
-
-_summary_decoder = msgspec.json.Decoder(_SummaryHead)
-
-
-def _head_of(summary: str) -> _SummaryHead:
-    try:
-        return _summary_decoder.decode(summary)
-    except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
-        document = json.loads(summary)
-        return _SummaryHead(document["tasks"], document["metrics"])
+_EVERY = Listing()
 
 
 class Simulations:
@@ -84,9 +74,9 @@ class Simulations:
         model: Model | None = None,
         key: str | None = None,
         request_digest: str | None = None,
-        principal: str = "local",
         inheritance: Inheritance | None = None,
         retry_of: str | None = None,
+        submitted_by: str = "",
     ) -> tuple[Simulation, bool]:
         """Accept a submission, and return its simulation as ``accept`` does."""
         id, replayed = self.accept(
@@ -94,9 +84,9 @@ class Simulations:
             model=model,
             key=key,
             request_digest=request_digest,
-            principal=principal,
             inheritance=inheritance,
             retry_of=retry_of,
+            submitted_by=submitted_by,
         )
         return self.get(id), replayed
 
@@ -107,17 +97,18 @@ class Simulations:
         model: Model | None = None,
         key: str | None = None,
         request_digest: str | None = None,
-        principal: str = "local",
         inheritance: Inheritance | None = None,
         retry_of: str | None = None,
+        submitted_by: str = "",
     ) -> tuple[str, bool]:
         """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
         Return the simulation's id, and whether it is that of an earlier request with the same idempotency ``key``.
+        ``submitted_by``: the caller (core/domain/callers.py).
         Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
         with another request.
         """
-        if key is not None and (replayed := self._replayed(principal, key, request_digest or "")) is not None:
+        if key is not None and (replayed := self._replayed(key, request_digest or "")) is not None:
             return replayed, True
         resolved = self._resolver.resolve(submission, model)
         dataset, model, provenance = resolved.dataset, resolved.model, resolved.provenance
@@ -143,6 +134,9 @@ class Simulations:
             "dry_run": int(submission.dry_run),
             "staging_failures": 0 if resolved.stored else 1,
             "reason": _reason(submission, resolved.stored),
+            "dataset_version": provenance["dataset"]["version"],
+            "dataset_digest": provenance["dataset"]["digest"] or "",
+            "submitted_by": submitted_by,
         }
         stage = {
             "id": f"{id}.0",
@@ -156,7 +150,7 @@ class Simulations:
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                previous = store.remember_key(c, principal, key, request_digest or "", id, now, now + KEY_TTL)
+                previous = store.remember_key(c, PRINCIPAL, key, request_digest or "", id, now, now + KEY_TTL)
                 if previous is not None:
                     if previous.digest != request_digest:
                         raise IdempotencyMismatch()
@@ -190,9 +184,9 @@ class Simulations:
         options = {"format": submission.format, "runtime": submission.runtime}
         return self._imports.row(submission.model_reference, submission.connection, **options)
 
-    def _replayed(self, principal: str, key: str, digest: str) -> str | None:
+    def _replayed(self, key: str, digest: str) -> str | None:
         with self._database.read() as c:
-            row = store.replayed(c, principal, key, self._database.now(c))
+            row = store.replayed(c, PRINCIPAL, key, self._database.now(c))
         if row is None:
             return None
         if row.digest != digest:
@@ -208,23 +202,18 @@ class Simulations:
             return simulation
 
     def list(
-        self,
-        *,
-        state: State | None = None,
-        dataset: str | None = None,
-        runtime: str | None = None,
-        model: str | None = None,
-        label: Sequence[tuple[str, str]] = (),
-        after: str | None = None,
-        limit: int = 50,
+        self, listing: Listing = _EVERY, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[Simulation], str | None]:
-        """Return a page, newest first, and the cursor of the next."""
-        values = {"state": state and state.value, "dataset": dataset, "runtime": runtime, "model": model}
-        filters = {name: value for name, value in values.items() if value is not None}
+        """Return a page of a listing, newest first, and the cursor of the next."""
         with self._database.read() as c:
-            rows = store.page(c, filters=filters, label=label, after=after, limit=limit + 1)
+            rows = listing_store.page(c, listing, after=after, limit=limit + 1)
             page = self._views(c, rows[:limit])
         return page, page[-1].id if len(rows) > limit else None
+
+    def count(self, listing: Listing = _EVERY) -> dict[State, int]:
+        """Return the number of simulations of a listing in each state, whatever its states."""
+        with self._database.read() as c:
+            return listing_store.counts(c, listing)
 
     def wait(self, id: str, timeout: float) -> Simulation:
         """Block until the simulation has ended, at most ``timeout`` seconds; return it."""
@@ -249,7 +238,7 @@ class Simulations:
 
     def _views(self, c: Connection, rows: Sequence[Any]) -> builtins.list[Simulation]:
         """Return the simulations of rows, with a number of queries that does not grow with the rows."""
-        counts = store.counts_of(c, [row.id for row in rows if not row.summary])
+        counts = store.counts_of(c, [row.id for row in rows if not (row.headline or row.summary)])
         waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
         positions = store.positions(c, waiting)
         outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
@@ -275,7 +264,7 @@ class Simulations:
         """
         state = State(row.state)
         provenance = json.loads(row.provenance)
-        summary = _head_of(row.summary) if row.summary else None
+        summary = headline_of(row)
         progress = json.loads(row.progress) if row.progress else {}
         if summary is not None:
             tasks = Tasks(**summary.tasks)
@@ -321,6 +310,7 @@ class Simulations:
             workers=workers,
             executor=row.executor,
             retry_of=row.retry_of,
+            submitted_by=row.submitted_by or None,
             dry_run=bool(row.dry_run),
         )
 
@@ -362,8 +352,7 @@ class Simulations:
             reason = "cancelled by its owner"
             unchanged = (row.attempt, row.spec) == (queued.attempt, queued.spec)
             if state is State.QUEUED and empty_summary is not None and unchanged:
-                summary = json.dumps(empty_summary)
-                store.move(c, id, state, State.CANCELLED, now, reason=reason, summary=summary)
+                store.move(c, id, state, State.CANCELLED, now, reason=reason, **summary_columns(empty_summary))
             else:
                 store.move(c, id, state, State.CANCELLING, now, reason=reason)
 
@@ -391,7 +380,7 @@ class Simulations:
         self._notifier.publish(id)
         return self.get(id)
 
-    def retry(self, id: str, only_failed: bool = True) -> Simulation:
+    def retry(self, id: str, only_failed: bool = True, *, submitted_by: str = "") -> Simulation:
         """Submit a new simulation for the tasks that failed, or for all.
 
         Successful results are inherited by reference, so the new simulation has a result for every task.
@@ -402,10 +391,11 @@ class Simulations:
             raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
         submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
         if not only_failed:
-            return self.submit(submission, retry_of=id)[0]
+            return self.submit(submission, retry_of=id, submitted_by=submitted_by)[0]
         for last_try in (False, False, True):
             try:
-                return self.submit(submission, inheritance=self._results.inheritable(id), retry_of=id)[0]
+                inheritance = self._results.inheritable(id)
+                return self.submit(submission, inheritance=inheritance, retry_of=id, submitted_by=submitted_by)[0]
             except Conflict:  # its results were being compacted at this moment
                 if last_try:
                     raise

@@ -1,0 +1,38 @@
+"""Headlines of simulations: the members of a summary that every view of a simulation has, stored apart from it.
+
+A summary also has groups and a sweep: it may be a hundred times larger, and a page of a list would read fifty.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Headline(msgspec.Struct):
+    """Counts of the tasks, and statistics of the metrics."""
+
+    tasks: dict[str, int]
+    metrics: dict[str, Any]
+
+
+_decoder = msgspec.json.Decoder(Headline)
+
+
+def summary_columns(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that hold a summary."""
+    headline = {name: summary[name] for name in Headline.__struct_fields__}
+    return {"summary": json.dumps(summary), "headline": json.dumps(headline)}
+
+
+def headline_of(row: Any) -> Headline | None:
+    """Return the headline of a simulation's row; None if it has no summary."""
+    source = row.headline or row.summary
+    if not source:
+        return None
+    try:
+        return _decoder.decode(source)
+    except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
+        document = json.loads(source)
+        return Headline(document["tasks"], document["metrics"])

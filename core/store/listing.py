@@ -1,0 +1,119 @@
+"""Lists of simulations in SQL: pages and counts by state, from indexes that have every column which a filter compares.
+
+A single equality has an index of its own. All else scans `simulations_listed`, newest first in each state: its entries
+are narrow, the rows are not, and a search for a substring has no better order on both databases.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, case, select, text
+
+from core.domain.listing import CUT, Listing, label_line
+from core.domain.states import State
+from core.store.tables import FILTERED, LISTED, LISTED_ROWS, simulations
+
+#: Member of a listing by column.
+_EQUAL: Mapping[str, str] = {
+    "dataset": "dataset",
+    "dataset_version": "dataset_version",
+    "dataset_digest": "dataset_digest",
+    "runtime": "runtime",
+    "model": "model",
+    "digest": "model_digest",
+    "submitted_by": "submitted_by",
+}
+#: What an id may begin with (core/domain/ids.py): other words need not be compared with ids.
+_ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
+#: A summary is read only where the row has no headline: it may be a hundred times larger.
+_ROWS: Select[Any] = select(
+    *(column for column in simulations.c if column.name != "summary"),
+    case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary"),
+).where(simulations.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def page(c: Connection, listing: Listing, *, after: str | None, limit: int) -> Sequence[Row[Any]]:
+    """Return up to ``limit`` simulations of a listing, newest first, older than ``after``."""
+    ids = page_ids(c, listing, after=after, limit=limit)
+    if not ids:  # PostgreSQL does not compare text with the empty list
+        return []
+    rows: Sequence[Row[Any]] = c.execute(_ROWS, {"ids": ids}).all()
+    return sorted(rows, key=lambda row: str(row.id), reverse=True)
+
+
+def page_ids(c: Connection, listing: Listing, *, after: str | None, limit: int) -> list[str]:
+    """Return the ids of a page."""
+    conditions, values = _conditions(c, listing)
+    if after is not None:
+        conditions.append("id < :after")
+        values["after"] = after
+    values["most"] = limit
+    states = listing.states or tuple(State)
+    values |= {f"state{number}": state.value for number, state in enumerate(states)}
+    if _has_own_index(listing):
+        among = ", ".join(f":state{number}" for number in range(len(states)))
+        query = _newest("", [f"state IN ({among})", *conditions] if listing.states else conditions)
+    else:
+        parts = [_newest(_scan_hint(c), [f"state = :state{number}", *conditions]) for number in range(len(states))]
+        query = " UNION ALL ".join(f"SELECT id FROM ({part}) AS newest{number}" for number, part in enumerate(parts))
+        query += " ORDER BY id DESC LIMIT :most"
+    return list(c.scalars(text(query), values))
+
+
+def counts(c: Connection, listing: Listing) -> dict[State, int]:
+    """Return the number of simulations of a listing in each state, whatever its states."""
+    conditions, values = _conditions(c, listing)
+    where = " AND ".join([LISTED_ROWS, *conditions])
+    hint = _scan_hint(c) if conditions and not _has_own_index(listing) else ""
+    query = f"SELECT state, count(*) FROM simulations {hint} WHERE {where} GROUP BY state"
+    return {State(state): number for state, number in c.execute(text(query), values)}
+
+
+def _newest(hint: str, conditions: Sequence[str]) -> str:
+    where = " AND ".join([LISTED_ROWS, *conditions])
+    return f"SELECT id FROM simulations {hint} WHERE {where} ORDER BY id DESC LIMIT :most"
+
+
+def _scan_hint(c: Connection) -> str:
+    """Return SQLite's hint for the index of lists: without statistics it would read rows by an index of one column."""
+    return "INDEXED BY simulations_listed" if c.dialect.name == "sqlite" else ""
+
+
+def _has_own_index(listing: Listing) -> bool:
+    """Return whether a listing compares one column besides the state, and that has its own index; or nothing at all."""
+    compared = {column for column, member in _EQUAL.items() if getattr(listing, member) is not None}
+    if listing.words or listing.labels or len(compared) > 1:
+        return False
+    return compared <= set(FILTERED) if compared else not listing.states
+
+
+def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
+    """Return the conditions of a listing besides its states, and their values."""
+    position = "instr" if c.dialect.name == "sqlite" else "strpos"
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    for column, member in _EQUAL.items():
+        if (value := getattr(listing, member)) is not None:
+            values[column] = value
+            equal = f"{column} = :{column}"
+            if column not in LISTED and not _has_own_index(listing):
+                equal = f"id IN (SELECT id FROM simulations WHERE {equal} AND {LISTED_ROWS})"
+            conditions.append(equal)
+    for number, word in enumerate(listing.words):
+        values[f"word{number}"] = word
+        condition = f"{position}(search, :word{number}) > 0"
+        if _ID_PREFIX.fullmatch(word):
+            condition = f"({condition} OR substr(id, 1, {len(word)}) = :word{number})"
+        conditions.append(condition)
+    for number, (name, value) in enumerate(listing.labels):
+        # Labels are stored with sorted keys and without spaces, so a pair is a substring.
+        pair = json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
+        values |= {f"line{number}": label_line(name, value), f"pair{number}": pair, "cut": CUT}
+        conditions.append(
+            f"({position}(search, :line{number}) > 0 OR (substr(search, 1, 1) = :cut AND EXISTS("
+            f"SELECT 1 FROM simulations whole WHERE whole.id = simulations.id"
+            f" AND {position}(whole.labels, :pair{number}) > 0)))"
+        )
+    return conditions, values

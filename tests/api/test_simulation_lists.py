@@ -1,0 +1,78 @@
+"""Routes of the list of simulations: search, filters, counts, and who submitted a simulation."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.api.answers import problem
+from tests.api.conftest import LeasingWorker, Submit
+
+
+def listed(client: FlaskClient, query: str) -> list[str]:
+    response = client.get(f"/v1/simulations?{query}")
+    assert response.status_code == 200, response.data
+    return [item["id"] for item in response.json["items"]]
+
+
+def test_words_are_searched_in_names_labels_and_at_the_begin_of_ids(client: FlaskClient, submit: Submit) -> None:
+    first = submit(labels={"branch": "Feature-7"}).json["id"]
+    second = submit(labels={"branch": "main"}).json["id"]
+    assert listed(client, "q=feature-7") == listed(client, "q=BRANCH%3Dfeat+NOOP") == [first]
+    assert listed(client, "q=mine+python") == [second, first]
+    assert listed(client, f"q={second}") == listed(client, f"q=noop+{second[:25]}") == [second]
+    assert listed(client, "q=nothing") == listed(client, f"q={first}+main") == []
+
+
+def test_several_states_may_be_listed(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
+    ended, cancelled, queued = (submit().json["id"] for _ in range(3))
+    worker.run_to_end(ended)
+    client.post(f"/v1/simulations/{cancelled}/cancel")
+    assert listed(client, "state=succeeded&state=cancelled") == [cancelled, ended]
+    assert listed(client, "state=queued") == [queued] and listed(client, "") == [queued, cancelled, ended]
+    problem(client.get("/v1/simulations?state=queued&state=lost"), 422, "invalid")
+
+
+def test_simulations_of_a_model_and_of_a_dataset_version_are_listed(client: FlaskClient, submit: Submit) -> None:
+    simulation = submit().json
+    model, dataset = simulation["model"], simulation["dataset"]
+    assert listed(client, f"model_digest={model['digest']}") == [simulation["id"]]
+    assert listed(client, f"dataset={dataset['name']}&dataset_version={dataset['version']}") == [simulation["id"]]
+    assert listed(client, f"model_digest=sha256:{'0' * 64}") == listed(client, "dataset=noop&dataset_version=0") == []
+    if dataset["digest"] is not None:
+        assert listed(client, f"dataset_digest={dataset['digest']}") == [simulation["id"]]
+    problem(client.get("/v1/simulations?model_digest=mine"), 422, "invalid")
+
+
+def test_a_simulation_records_the_address_that_submitted_it(client: FlaskClient, submit: Submit) -> None:
+    simulation = submit().json
+    assert simulation["submitted_by"] == "127.0.0.1"
+    assert listed(client, "submitted_by=127.0.0.1") == [simulation["id"]] and listed(client, "submitted_by=me") == []
+
+
+def test_a_retry_records_who_retried(client: FlaskClient, finished: str) -> None:
+    retry = client.post(f"/v1/simulations/{finished}/retry", environ_base={"REMOTE_ADDR": "10.1.2.3"})
+    assert retry.json["submitted_by"] == "10.1.2.3" and retry.json["retry_of"] == finished
+
+
+def test_counts_name_every_state(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
+    ended, _ = submit(labels={"team": "a"}).json["id"], submit()
+    worker.run_to_end(ended)
+    counts: dict[str, Any] = client.get("/v1/simulations/counts").json
+    assert counts["total"] == 2 and counts["states"]["succeeded"] == counts["states"]["queued"] == 1
+    assert sum(counts["states"].values()) == 2 and counts["states"]["failed"] == 0
+    counts = client.get("/v1/simulations/counts?q=team%3Da").json
+    assert counts["total"] == counts["states"]["succeeded"] == 1
+
+
+@pytest.mark.parametrize("query", ["state=queued", "colour=red", "q=", "dataset_digest=abc", "after=01k"])
+def test_an_invalid_filter_of_counts_is_refused(client: FlaskClient, query: str) -> None:
+    problem(client.get(f"/v1/simulations/counts?{query}"), 422, "invalid")
+
+
+def test_the_next_page_has_the_same_filters(client: FlaskClient, submit: Submit) -> None:
+    ids = [submit(labels={"n": str(number)}).json["id"] for number in range(3)]
+    first = client.get("/v1/simulations?q=noop&state=queued&state=running&limit=2")
+    assert [item["id"] for item in first.json["items"]] == [ids[2], ids[1]]
+    link = first.headers["Link"].partition(">")[0].removeprefix("<")
+    assert [item["id"] for item in client.get(link).json["items"]] == [ids[0]]
