@@ -3,7 +3,7 @@
 from marshmallow import fields, validate
 
 from api.schemas.fields import Choice, Flag, Headers, Open, Strict, Text, Whole
-from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
+from api.schemas.pages import NumberedPageQuery, NumberedPageSchema, PageQuery, PageSchema
 from core.domain.result_selection import PAGE
 
 #: Statuses of tasks.
@@ -96,15 +96,18 @@ EVENT_TYPES = ("state", "progress", "staging", "launch", "workers", "storage", "
 
 
 class EventsQuery(Strict):
-    """Position in a simulation's events, and the format of the answer."""
+    """Position in a simulation's events."""
 
     after = Whole(0, text=True, metadata={"description": "Number of the last event received."})
-    format = Choice("sse", "json", metadata={"description": "Takes precedence over `Accept`."})
-    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most events of a page, as JSON."})
+
+
+class HistoryQuery(NumberedPageQuery):
+    """Pagination and filter of the events so far."""
+
     type = fields.List(
         Choice(*EVENT_TYPES),
         validate=validate.Length(max=len(EVENT_TYPES)),
-        metadata={"description": "Only events of this type, as JSON; may be repeated."},
+        metadata={"description": "Only events of this type; may be repeated."},
     )
 
 

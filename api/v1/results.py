@@ -18,6 +18,7 @@ from api.schemas.results import (
     EventPageSchema,
     EventsHeaders,
     EventsQuery,
+    HistoryQuery,
     LogsQuery,
     ResultSchema,
     ResultsHeaders,
@@ -44,7 +45,6 @@ blueprint = Blueprint(
 
 CSV = "text/csv"
 FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
-EVENT_FORMATS: Mapping[str, str] = {"sse": SSE, "json": "application/json"}
 STREAM_FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
 #: Headers that only a file whose size is known can answer.
 CONDITIONS = ("Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
@@ -168,14 +168,6 @@ class ResultsView(MethodView):
         return table(id, selection, choose(FORMATS, query.get("format")))
 
 
-def event_page(id: str, after: int, query: Mapping[str, Any]) -> Response:
-    """Answer with a page of the present events."""
-    limit = query["limit"]
-    events = services().results.event_page(id, after, limit + 1, types=query.get("type", ()))
-    shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
-    return page(shown, events[limit - 1].seq if len(events) > limit else None)
-
-
 @blueprint.at("/events")
 class EventsView(MethodView):
     """The events of a simulation."""
@@ -184,23 +176,35 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        Success(
-            description="Events as they happen, until the simulation has ended; as JSON, a page of the present ones.",
-            media={SSE: TEXT, "application/json": EventPageSchema},
-            headers=LINK,
-        ),
+        Success(description="Events as they happen, until the simulation has ended.", media={SSE: TEXT}),
         other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
-        errors=[NotAcceptable, UnknownSimulation, TooManyStreams],
+        errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Stream the events of a simulation, as server-sent events, or list them"""
+        """Stream the events of a simulation, as server-sent events"""
         after = headers.get("last_event_id", query.get("after", 0))
-        if choose(EVENT_FORMATS, query.get("format")) == "json":
-            return event_page(id, after, query)
         if after and services().results.ended(id, after):
             return empty_response(204, STREAM_HEADERS)
         require_free_stream()
         return stream(encode_events(services().results.follow_events(id, after, context().heartbeat)), SSE)
+
+
+@blueprint.at("/history")
+class HistoryView(MethodView):
+    """The events of a simulation so far."""
+
+    @blueprint.takes(HistoryQuery)
+    @blueprint.operation(
+        "list_simulation_events",
+        Success(schema=EventPageSchema, description="A page of events, in order.", headers=LINK),
+        errors=[UnknownSimulation],
+    )
+    def get(self, query: dict[str, Any], id: str) -> Response:
+        """List the events of a simulation so far"""
+        limit = query["limit"]
+        events = services().results.event_page(id, query["after"], limit + 1, types=query.get("type", ()))
+        shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
+        return page(shown, events[limit - 1].seq if len(events) > limit else None)
 
 
 @blueprint.at("/logs")

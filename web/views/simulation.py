@@ -44,7 +44,7 @@ def live(id: str) -> str:
 def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the changing part shows."""
     path = f"/v1/simulations/{simulation['id']}"
-    events = api().get(f"{path}/events", format="json", type=SHOWN_EVENTS, limit=1000)["items"]
+    events = api().get(f"{path}/history", type=SHOWN_EVENTS, limit=1000)["items"]
     ended = STATES[simulation["state"]].ended
     summary = None
     if ended:
@@ -57,6 +57,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
         "simulation": simulation,
         "dataset": dataset,
         "metrics": described_metrics(simulation, dataset),
+        "declared": declared_metrics(dataset),
         "events": events,
         "ended": ended,
         "summary": summary,
@@ -94,6 +95,16 @@ def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any])
         }
         for name in dict.fromkeys(order)
     ]
+
+
+def declared_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return title, unit and order of a dataset's metrics, the score first, for the plots."""
+    score = (dataset.get("score") or {}).get("metric")
+    ordered = sorted(dataset.get("metrics", ()), key=lambda metric: metric["name"] != score)
+    return {
+        metric["name"]: {"title": metric["title"], "unit": metric["unit"], "order": order}
+        for order, metric in enumerate(ordered)
+    }
 
 
 @blueprint.post("/cancel")
