@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from flask import Flask, Response, abort
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
 from tests.cached import tool
@@ -24,7 +24,8 @@ SCREENSHOTS = ROOT / "var" / "screenshots"
 #: The content security policy of the web page: no inline scripts, no inline styles.
 POLICY = "default-src 'self'"
 #: Milliseconds until an action or an expectation of a page fails.
-TIMEOUT = 20_000
+TIMEOUT = 30_000
+expect.set_options(timeout=TIMEOUT)
 #: Rules of accessibility: WCAG 2.2 at the levels A and AA.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 

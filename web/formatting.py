@@ -8,9 +8,12 @@ from typing import Any
 MISSING = "\N{EN DASH}"
 
 
-def number(value: float | int | None) -> str:
-    """Format a number with up to four significant digits, a large one as a whole number with separators."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+def number(value: object) -> str:
+    """Format a number with up to four significant digits, a large one as a whole number with separators.
+
+    What is not a number, such as a member that a document lacks, is a dash.
+    """
+    if not isinstance(value, int | float) or not math.isfinite(value):
         return MISSING
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"

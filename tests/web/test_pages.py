@@ -42,20 +42,22 @@ def test_filters_apply_as_they_are_chosen_and_stay_in_the_address(page: Page, or
     [second] = submitted(application, labels={"team": "perception"})
     page.goto(origin)
     assert names(page) == [second, first]
-    page.get_by_label("Labels").fill("team=planning")
+    page.get_by_label("Search").fill("team=planning")
     expect(page.locator(f"#row-{second}")).to_have_count(0)
     assert names(page) == [first]
     page.wait_for_url("**/simulations?*team%3Dplanning*")
     page.reload()
     assert names(page) == [first]
-    page.get_by_label("State").select_option("succeeded")
+    page.get_by_label("Runtime").select_option("onnx")
     expect(page.get_by_text("No simulation matches.")).to_be_visible()
+    page.get_by_label("Runtime").select_option("python")
+    expect(page.locator(f"#row-{first}")).to_be_visible()
 
 
 def test_a_filtered_list_stays_filtered_when_it_refreshes(page: Page, origin: str, application: Flask) -> None:
     [kept] = submitted(application, labels={"team": "planning"})
     page.goto(origin)
-    page.get_by_label("Labels").fill("team=planning")
+    page.get_by_label("Search").fill("team=planning")
     page.wait_for_url("**team%3Dplanning*")
     submitted(application, labels={"team": "perception"})
     with page.expect_response(lambda response: "planning" in response.url):
@@ -63,6 +65,33 @@ def test_a_filtered_list_stays_filtered_when_it_refreshes(page: Page, origin: st
     [newer] = submitted(application, labels={"team": "planning"})
     expect(page.locator(f"#row-{newer}")).to_be_visible()
     assert names(page) == [newer, kept]
+
+
+def test_a_state_is_chosen_beside_a_search(page: Page, origin: str, application: Flask) -> None:
+    queued, cancelled, other = submitted(application, 2, labels={"team": "planning"}) + submitted(application)
+    for id in (cancelled, other):
+        application.test_client().post(f"/v1/simulations/{id}/cancel")
+    page.goto(origin)
+    chips = page.get_by_role("navigation", name="States")
+    expect(chips).to_contain_text("queued 1")
+    expect(chips).to_contain_text("cancelled 2")
+    chips.get_by_role("link", name="cancelled").click()
+    expect(page.locator(f"#row-{queued}")).to_have_count(0)
+    assert names(page) == [other, cancelled]
+    page.get_by_label("Search").fill("planning")
+    expect(page.locator(f"#row-{other}")).to_have_count(0)
+    assert names(page) == [cancelled]
+    page.get_by_role("link", name="Clear filters").click()
+    expect(page.locator("#rows tbody tr")).to_have_count(3)
+
+
+def test_a_label_leads_to_the_simulations_that_have_it(page: Page, origin: str, application: Flask) -> None:
+    [labelled] = submitted(application, labels={"team": "planning"})
+    submitted(application)
+    page.goto(origin)
+    page.get_by_role("link", name="team=planning").click()
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+    assert names(page) == [labelled]
 
 
 def test_older_simulations_are_on_further_pages(page: Page, origin: str, application: Flask) -> None:

@@ -1,5 +1,6 @@
 """The page of a simulation: live progress, actions, summary, tasks, log and snippets."""
 
+import re
 import subprocess
 import sys
 
@@ -94,8 +95,83 @@ def test_the_worst_task_is_opened_and_run_again(page: Page, origin: str, finishe
     assert again["tasks"]["total"] == 1
 
 
+def test_metrics_are_drawn_while_results_arrive(page: Page, origin: str, submit: Submit, worker: LeasingWorker) -> None:
+    id = submit().json["id"]
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, 3)
+    page.goto(f"{origin}/simulations/{id}")
+    plot = page.get_by_role("img", name="Histogram of steps")
+    expect(plot).to_have_attribute("aria-label", re.compile("3 tasks from 0 to 2"))
+    assert drawn_pixels(page, "metric-plots canvas") > 500
+    worker.report(launch, lease, 3, lease.stop)
+    expect(plot).to_have_attribute("aria-label", re.compile(f"to {lease.stop - 1},"))
+
+
+def drawn_pixels(page: Page, selector: str) -> int:
+    """Return the number of pixels of a canvas that are not transparent."""
+    return int(
+        page.locator(selector).first.evaluate(
+            "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)"
+            ".data.filter((value, at) => at % 4 === 3 && value > 0).length"
+        )
+    )
+
+
+@pytest.fixture
+def streets(submit: Submit, worker: LeasingWorker) -> str:
+    """Id of a simulation of all scenarios of car_street with two latencies, which has ended."""
+    id: str = submit(dataset="car_street", scenarios=None, sweep={"latency_steps": [0, 2]}).json["id"]
+    worker.run_to_end(id)
+    return id
+
+
+def test_a_metric_is_shown_against_any_parameter(page: Page, origin: str, streets: str) -> None:
+    page.goto(f"{origin}/simulations/{streets}")
+    plot = page.locator("dependence-plot")
+    plot.get_by_label("Metric").select_option("steps")
+    expect(plot.get_by_role("row", name="roundabout")).to_contain_text("82")
+    plot.get_by_label("against").select_option("params.latency_steps")
+    expect(plot.locator("tbody tr")).to_have_count(2)
+    plot.get_by_label("against").select_option("start.pos")
+    expect(plot.get_by_role("img", name="steps of single tasks by start.pos")).to_be_visible()
+    plot.get_by_label("against").select_option("street")
+    plot.get_by_label("and").select_option("density")
+    expect(plot.locator("table.heat tbody tr")).to_have_count(6)
+    expect(plot.locator("table.heat td.cell")).to_have_count(18)
+    plot.get_by_label("Metric").select_option("failed")
+    expect(plot.locator("table.heat td.cell").first).to_contain_text("0.")
+
+
+def test_a_point_leads_to_its_task(page: Page, origin: str, streets: str) -> None:
+    page.goto(f"{origin}/simulations/{streets}")
+    plot = page.locator("dependence-plot")
+    plot.get_by_label("Metric").select_option("steps")
+    plot.get_by_label("against").select_option("start.pos")
+    over = plot.locator(".u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box is not None
+    for row in range(1, 40):  # points are somewhere on the left, where most scenarios begin
+        page.mouse.move(box["x"] + box["width"] * 0.06, box["y"] + box["height"] * row / 40)
+        if "over-point" in (over.get_attribute("class") or ""):
+            page.mouse.down()
+            page.mouse.up()
+            break
+    page.wait_for_url("**/tasks/*")
+
+
+def test_a_group_lists_its_worst_tasks(page: Page, origin: str, streets: str) -> None:
+    page.goto(f"{origin}/simulations/{streets}/tasks?group=street=roundabout")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("street=roundabout")
+    expect(page.locator("tbody tr")).to_have_count(14)  # of 96
+
+
 def test_all_tasks_are_listed(page: Page, origin: str, finished: str) -> None:
-    page.goto(f"{origin}/simulations/{finished}/tasks")
+    page.goto(f"{origin}/simulations/{finished}")
+    page.get_by_role("link", name="More tasks").click()
+    expect(page.locator("tbody tr")).to_have_count(2)  # those that failed; the dataset has no score
+    page.get_by_role("link", name="in order").click()
     expect(page.locator("tbody tr")).to_have_count(20)
 
 

@@ -39,5 +39,8 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// A part that is loaded again must not close what the reader has opened.
-Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => !(name === "open" && element.tagName === "DETAILS");
+// A part that is loaded again must not close what the reader has opened, and elements of scripts own what is in them.
+Object.assign(Idiomorph.defaults.callbacks, {
+  beforeAttributeUpdated: (name, element) => !(name === "open" && element.tagName === "DETAILS"),
+  beforeNodeMorphed: (element) => !element.localName?.includes("-"),
+});

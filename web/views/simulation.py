@@ -56,6 +56,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
     return {
         "simulation": simulation,
         "dataset": dataset,
+        "worst": worst_tasks(simulation, 10) if simulation["tasks"]["done"] else [],
         "metrics": described_metrics(simulation, dataset),
         "declared": declared_metrics(dataset),
         "events": events,
@@ -131,27 +132,29 @@ def delete(id: str) -> Response:
 
 @blueprint.get("/tasks")
 def tasks(id: str) -> str:
-    """List tasks, those that failed or the worst first."""
+    """List tasks: the worst, in all or in a group (`?group=street=arterial`), or all in their order (`?from=0`)."""
     simulation = api().get(f"/v1/simulations/{id}")
-    dataset = dataset_of(simulation)
-    score = (dataset.get("score") or {}).get("metric")
+    groups, start = request.args.getlist("group"), request.args.get("from", type=int)
+    if start is None:
+        listed = worst_tasks(simulation, LISTED, groups)
+    else:
+        listed = results(id, {"from": start, "limit": LISTED})
     return render_template(
         "simulation/tasks.html",
         simulation=simulation,
-        dataset=dataset,
-        score=score,
-        tasks=results(id, {"limit": LISTED, **worst_first(dataset)}),
+        dataset=dataset_of(simulation),
+        worst=listed,
+        groups=groups,
+        start=start,
+        following=listed[-1]["task"] + 1 if start is not None and len(listed) == LISTED else None,
     )
 
 
-def worst_first(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the order of results that puts the worst scores first."""
-    score = (dataset.get("score") or {}).get("metric")
-    metrics = {metric["name"]: metric for metric in dataset.get("metrics", ())}
-    if score not in metrics:
-        return {}
-    descending = metrics[score].get("better") == "lower"
-    return {"sort": f"{'-' if descending else ''}metrics.{score}"}
+def worst_tasks(simulation: Mapping[str, Any], limit: int, groups: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
+    """Return the worst tasks so far, those that are not ``ok`` first; ``groups``: values of parameters."""
+    path = f"/v1/simulations/{simulation['id']}/worst"
+    items: Sequence[Mapping[str, Any]] = api().get(path, limit=limit, group=list(groups))["items"]
+    return items
 
 
 def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

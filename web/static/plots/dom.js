@@ -1,0 +1,45 @@
+// Elements, numbers and colours of plots.
+
+/** Return an element with attributes and children; a null attribute is left out. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value != null) made.setAttribute(key, value);
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+/** Return an element of SVG. */
+export function drawn(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** Format a number with up to four significant digits. */
+export function number(value) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
+}
+
+/** Return the colours of the style sheet as a canvas needs them, for the present scheme. */
+export function colours(within) {
+  const probe = within.appendChild(element("span", { hidden: "" }));
+  const resolved = (name) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const names = { fg: "--fg", muted: "--muted", line: "--line", accent: "--accent", bad: "--bad", panel: "--panel" };
+  const result = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, resolved(name)]));
+  probe.remove();
+  return result;
+}
+
+/** Fetch a JSON document of the API; raise an Error with the problem's detail. */
+export async function load(address, signal) {
+  const answer = await fetch(address, { headers: { Accept: "application/json" }, signal });
+  const document = await answer.json();
+  if (!answer.ok) throw new Error(document.detail ?? `The server answered ${answer.status}.`);
+  return document;
+}
