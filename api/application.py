@@ -14,6 +14,7 @@ from api.request_guard import RequestGuard
 from api.tus import Tus
 from api.v1 import (
     artifacts,
+    bulk,
     datasets,
     distributions,
     executors,
@@ -37,6 +38,7 @@ Times are RFC 3339 in UTC, durations are in seconds, sizes in bytes. Errors are 
 their `type` is the address of a description. Lists are paginated: pass `next` as `after` to get the next page."""
 BLUEPRINTS = (
     simulations,
+    bulk,
     submissions,
     results,
     sweeps,

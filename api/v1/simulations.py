@@ -1,6 +1,5 @@
 """Routes /v1/simulations: submission, list, state, change, cancellation, retry, deletion, summary and comparison."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -23,8 +22,8 @@ from api.schemas.simulations import (
     WorkersSchema,
 )
 from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
+from api.simulation_filters import listing_of
 from api.submissions import created, receive, submit
-from core.domain.listing import Listing, words_of
 from core.domain.records import Simulation
 from core.domain.states import State
 from errors import (
@@ -113,18 +112,6 @@ def retry_options() -> dict[str, Any]:
     except ValidationError as error:
         raise invalid(error.messages) from None
     return options
-
-
-def listing_of(query: Mapping[str, Any]) -> Listing:
-    """Return the listing that filters describe."""
-    filters = dict(query)
-    pairs = [pair.partition("=") for pair in filters.pop("label", ())]
-    return Listing(
-        states=tuple(dict.fromkeys(filters.pop("state", ()))),
-        labels=tuple((name, value) for name, _, value in pairs),
-        words=words_of(filters.pop("q", "")),
-        **filters,
-    )
 
 
 @blueprint.at("")

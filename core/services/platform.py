@@ -20,6 +20,7 @@ from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
+from core.services.simulations.bulk import Bulk
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.distributions import Distributions
@@ -63,6 +64,7 @@ class Platform:
     executors: Executors
     models: Models
     simulations: Simulations
+    bulk: Bulk
     model_imports: ModelImports
     run_logging: RunLogging
     results: Results
@@ -166,6 +168,7 @@ def build(
         executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,
+        bulk=Bulk(database, simulations),
         model_imports=imports,
         run_logging=RunLogging(database, notifier, origins),
         results=results,

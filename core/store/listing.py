@@ -31,12 +31,16 @@ _ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
 _ROWS: Select[Any] = select(
     *(column for column in simulations.c if column.name != "summary"),
     case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary"),
-).where(simulations.c.id.in_(bindparam("ids", expanding=True)))
+).where(simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None))
 
 
 def page(c: Connection, listing: Listing, *, after: str | None, limit: int) -> Sequence[Row[Any]]:
     """Return up to ``limit`` simulations of a listing, newest first, older than ``after``."""
-    ids = page_ids(c, listing, after=after, limit=limit)
+    return rows_of(c, page_ids(c, listing, after=after, limit=limit))
+
+
+def rows_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return the rows of these simulations that exist, newest first."""
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
     rows: Sequence[Row[Any]] = c.execute(_ROWS, {"ids": ids}).all()

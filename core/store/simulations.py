@@ -406,6 +406,14 @@ def claim_deleted(c: Connection, id: str, who: str, seconds: float, now: float) 
     return c.execute(_CLAIM_DELETED, {"i": id, "who": who, "until": now + seconds, "now": now}).first() is not None
 
 
+def retry_of(c: Connection, id: str) -> str | None:
+    """Return the newest retry of a simulation; None if it has none, or only deleted ones."""
+    s = simulations.c
+    query = select(func.max(s.id)).where(s.retry_of == id, s.retry_of.is_not(None), s.deleted_at.is_(None))
+    newest = c.scalar(query)
+    return str(newest) if newest is not None else None
+
+
 def any_row(c: Connection, id: str) -> Any | None:
     """Return when a simulation ended and when it was deleted; None if it has no row."""
     query = select(simulations.c.ended_at, simulations.c.deleted_at)

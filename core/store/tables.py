@@ -139,6 +139,7 @@ simulations = Table(
     Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
     Index("simulations_refused", "id", **_where("state = 'queued' AND outcome IS NOT NULL")),
     Index("simulations_claimed", "id", **_where("claim IS NOT NULL")),
+    Index("simulations_retries", "retry_of", "id", **_where("retry_of IS NOT NULL")),
     Index("simulations_listed", *LISTED, **_where(LISTED_ROWS)),  # see core/store/listing.py
     Index("simulations_counted", "state", **_where(LISTED_ROWS)),
     *(Index(f"simulations_{name}", name, "id", "state", **_where(LISTED_ROWS)) for name in FILTERED),

@@ -201,6 +201,11 @@ class Simulations:
             [simulation] = self._views(c, [store.find(c, id)])
             return simulation
 
+    def several(self, ids: Sequence[str]) -> dict[str, Simulation]:
+        """Return those of these simulations that exist, by id."""
+        with self._database.read() as c:
+            return {view.id: view for view in self._views(c, listing_store.rows_of(c, ids))}
+
     def list(
         self, listing: Listing = _EVERY, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[Simulation], str | None]:
@@ -332,13 +337,18 @@ class Simulations:
 
         A simulation whose end has been decided keeps it.
         """
+        self.begin_cancelling(id)
+        return self.get(id)
+
+    def begin_cancelling(self, id: str) -> None:
+        """Cancel a simulation as ``cancel`` does, without a view of it."""
         with self._database.read() as c:
             queued = store.find(c, id)
             total, done, _ = store.counts(c, id)
         waits = State(queued.state) is State.QUEUED and done == 0
         empty_summary = summary_of_nothing(self._results, queued, total) if waits else None
 
-        def begin_cancelling(c: Connection) -> None:
+        def move(c: Connection) -> None:
             now = self._database.now(c)
             row = store.find(c, id)
             state = State(row.state)
@@ -356,10 +366,9 @@ class Simulations:
             else:
                 store.move(c, id, state, State.CANCELLING, now, reason=reason)
 
-        self._database.write(begin_cancelling)
+        self._database.write(move)
         self._notifier.wake("dispatch")
         self._notifier.publish(id)
-        return self.get(id)
 
     def resize(self, id: str, workers: int) -> Simulation:
         """Change the number of workers, before or while the simulation runs."""

@@ -38,6 +38,10 @@ def upgrade() -> None:
     indexes = {"listed": LISTED, "counted": ("state",)} | {name: (name, "id", "state") for name in FILTERED}
     for name, columns in indexes.items():
         op.create_index(f"simulations_{name}", "simulations", columns, sqlite_where=where, postgresql_where=where)
+    retries = sa.text("retry_of IS NOT NULL")
+    op.create_index(
+        "simulations_retries", "simulations", ["retry_of", "id"], sqlite_where=retries, postgresql_where=retries
+    )
 
 
 def _filled(row: sa.Row[tuple[str, str, str, str, str, str]]) -> dict[str, str]:

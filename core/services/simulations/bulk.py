@@ -1,0 +1,117 @@
+"""Bulk changes: cancellation and retry of many simulations, each with its own outcome. Repeating one changes nothing.
+
+No outcome depends on another, but for a store that does not answer: then the simulations that follow are not tried.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.domain.listing import Listing
+from core.domain.records import Simulation
+from core.domain.states import FINAL, UNENDED, State
+from core.services.simulations.simulations import Simulations
+from core.store import listing as listing_store
+from core.store import simulations as store
+from core.store.database import Database
+from errors import IllegalTransition, NotFinished, PlatformError, StoreUnavailable
+
+#: States that a listing has for a bulk change if it names none.
+CANCELLED_BY_DEFAULT = tuple(state for state in State if state in UNENDED - {State.CANCELLING})
+RETRIED_BY_DEFAULT = (State.FAILED, State.ERRORED, State.CANCELLED)
+
+
+class Status(StrEnum):
+    """What a bulk change has done with a simulation."""
+
+    DONE = "done"
+    SKIPPED = "skipped"  # there was nothing to do
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """Outcome of one simulation. ``result``: the id of the simulation that it concerns; of a retry, the new one's."""
+
+    id: str
+    status: Status
+    reason: str | None = None
+    result: str | None = None
+    error: PlatformError | None = None
+
+
+class Bulk:
+    """Service of bulk changes."""
+
+    def __init__(self, database: Database, simulations: Simulations) -> None:
+        self._database = database
+        self._simulations = simulations
+
+    def select(self, listing: Listing, *, after: str | None, limit: int) -> tuple[list[str], str | None]:
+        """Return the ids of up to ``limit`` simulations of a listing, newest first, and the cursor of the next."""
+        with self._database.read() as c:
+            ids = listing_store.page_ids(c, listing, after=after, limit=limit + 1)
+        return ids[:limit], ids[limit - 1] if len(ids) > limit else None
+
+    def cancel(self, ids: Sequence[str]) -> list[Outcome]:
+        """Cancel simulations; those that have ended, or whose end is decided, are skipped."""
+        return self._each(ids, self._cancel)
+
+    def retry(self, ids: Sequence[str], *, only_failed: bool = True, submitted_by: str = "") -> list[Outcome]:
+        """Retry simulations that have ended; those that have a retry already, or nothing to repeat, are skipped."""
+        return self._each(ids, lambda id: self._retry(id, only_failed, submitted_by))
+
+    def views(self, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
+        """Return the simulations that outcomes concern, by id, without those that have been deleted meanwhile."""
+        return self._simulations.several([outcome.result for outcome in outcomes if outcome.result])
+
+    def _each(self, ids: Sequence[str], change: Callable[[str], Outcome]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        outage: StoreUnavailable | None = None
+        for id in dict.fromkeys(ids):
+            if outage is not None:
+                outcomes.append(Outcome(id=id, status=Status.FAILED, error=outage))
+                continue
+            try:
+                outcomes.append(change(id))
+            except PlatformError as error:
+                outcomes.append(Outcome(id=id, status=Status.FAILED, error=error))
+                outage = error if isinstance(error, StoreUnavailable) else None
+        return outcomes
+
+    def _cancel(self, id: str) -> Outcome:
+        with self._database.read() as c:
+            row = store.find(c, id)
+        if (reason := _why_not_cancelled(State(row.state), row.outcome)) is not None:
+            return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
+        try:
+            self._simulations.begin_cancelling(id)
+        except IllegalTransition as error:  # it has just ended
+            return Outcome(id=id, status=Status.SKIPPED, reason=error.detail, result=id)
+        return Outcome(id=id, status=Status.DONE, result=id)
+
+    def _retry(self, id: str, only_failed: bool, submitted_by: str) -> Outcome:
+        with self._database.exclusive("retry"):  # between the search for a retry and its insertion
+            with self._database.read() as c:
+                row = store.find(c, id)
+                retry = store.retry_of(c, id)
+                total, done, failed = store.counts(c, id)
+            if State(row.state) not in FINAL:
+                raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
+            if retry is not None:
+                reason = f"it has been retried already, as {retry}; retry that, or this one by itself"
+                return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=retry)
+            if only_failed and done == total and not failed:
+                reason = "all its tasks are ok; with `only_failed` false, all are repeated"
+                return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
+            new = self._simulations.retry(id, only_failed, submitted_by=submitted_by)
+        return Outcome(id=id, status=Status.DONE, result=new.id)
+
+
+def _why_not_cancelled(state: State, outcome: str | None) -> str | None:
+    """Return why there is nothing to cancel; None if there is."""
+    if state in FINAL:
+        return f"it has {state} already" if state is not State.CANCELLED else "it is cancelled already"
+    if state is State.CANCELLING:
+        return "it is being cancelled already"
+    return f"its end is decided: {outcome}" if outcome is not None else None

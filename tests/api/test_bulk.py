@@ -1,0 +1,140 @@
+"""Routes that change many simulations: cancellation and retry by ids or filters, with an outcome for each."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from core.services.platform import Platform
+from errors import StoreUnavailable
+from tests.api.answers import problem
+from tests.api.conftest import LeasingWorker, Submit
+
+MISSING = "0" * 26
+
+
+def change(client: FlaskClient, what: str, **body: Any) -> dict[str, Any]:
+    response = client.post(f"/v1/simulations/{what}", json=body)
+    assert response.status_code == 200, response.data
+    document: dict[str, Any] = response.json
+    statuses = [item["status"] for item in document["items"]]
+    assert {name: document[name] for name in ("done", "skipped", "failed")} == {
+        name: statuses.count(name) for name in ("done", "skipped", "failed")
+    }
+    return document
+
+
+def outcomes(document: dict[str, Any]) -> dict[str, str]:
+    return {item["id"]: item["status"] for item in document["items"]}
+
+
+def test_each_simulation_has_its_own_outcome_of_a_cancellation(
+    client: FlaskClient, submit: Submit, finished: str
+) -> None:
+    queued = submit().json["id"]
+    document = change(client, "cancel", ids=[queued, finished, MISSING, queued])
+    assert outcomes(document) == {queued: "done", finished: "skipped", MISSING: "failed"}
+    done, skipped, failed = document["items"]
+    assert done["simulation"]["state"] == "cancelled" and done["reason"] is done["problem"] is None
+    assert skipped["reason"] == "it has succeeded already" and skipped["simulation"]["id"] == finished
+    assert failed["problem"]["type"] == "/problems/unknown-simulation" and failed["problem"]["status"] == 404
+    assert failed["simulation"] is None
+
+
+def test_a_repeated_cancellation_changes_nothing(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    queued, running = submit().json["id"], submit().json["id"]
+    launch = worker.launch(running)
+    worker.report(launch, lease := worker.lease(launch), 0, lease.start + 1)
+    first = change(client, "cancel", ids=[queued, running])
+    assert outcomes(first) == {queued: "done", running: "done"}
+    second = change(client, "cancel", ids=[queued, running])
+    assert [item["reason"] for item in second["items"]] == ["it is cancelled already", "it is being cancelled already"]
+
+
+def test_a_filter_cancels_what_has_not_ended_page_by_page(client: FlaskClient, submit: Submit, finished: str) -> None:
+    ids = [submit(labels={"team": "a"}).json["id"] for _ in range(3)]
+    other = submit(labels={"team": "b"}).json["id"]
+    filter = {"label": ["team=a"]}
+    first = change(client, "cancel", filter=filter, limit=2)
+    assert outcomes(first) == {ids[2]: "done", ids[1]: "done"} and first["next"] == ids[1]
+    second = change(client, "cancel", filter=filter | {"after": first["next"]}, limit=2)
+    assert outcomes(second) == {ids[0]: "done"} and second["next"] is None
+    assert change(client, "cancel", filter=filter)["items"] == []
+    assert client.get(f"/v1/simulations/{other}").json["state"] == "queued"
+    assert outcomes(change(client, "cancel", filter={"state": ["succeeded"]})) == {finished: "skipped"}
+
+
+def test_a_repeated_retry_creates_no_second_simulation(
+    client: FlaskClient, submit: Submit, finished: str, platform: Platform
+) -> None:
+    queued = submit().json["id"]
+    first = change(client, "retry", ids=[finished, queued])
+    assert outcomes(first) == {finished: "done", queued: "failed"}
+    retry = first["items"][0]["simulation"]
+    assert retry["retry_of"] == finished and retry["submitted_by"] == "127.0.0.1"
+    assert first["items"][1]["problem"]["type"] == "/problems/not-finished"
+    second = change(client, "retry", ids=[finished])
+    assert outcomes(second) == {finished: "skipped"} and second["items"][0]["simulation"]["id"] == retry["id"]
+    client.post(f"/v1/simulations/{retry['id']}/cancel")
+    platform.finalization.collect(retry["id"])
+    assert client.delete(f"/v1/simulations/{retry['id']}").status_code == 204
+    assert outcomes(change(client, "retry", ids=[finished])) == {finished: "done"}
+
+
+def test_a_retry_by_filter_takes_those_that_did_not_succeed(client: FlaskClient, submit: Submit, finished: str) -> None:
+    cancelled = submit().json["id"]
+    client.post(f"/v1/simulations/{cancelled}/cancel")
+    assert outcomes(change(client, "retry", filter={"dataset": "noop"})) == {cancelled: "done"}
+    assert outcomes(change(client, "retry", filter={"dataset": "noop"})) == {cancelled: "skipped"}
+
+
+def test_a_simulation_whose_tasks_are_all_ok_is_only_repeated_as_a_whole(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
+    id = submit(tasks=6).json["id"]  # every seventh task fails
+    worker.run_to_end(id)
+    assert outcomes(change(client, "retry", ids=[id])) == {id: "skipped"}
+    assert outcomes(change(client, "retry", ids=[id], only_failed=False)) == {id: "done"}
+
+
+def test_once_a_store_does_not_answer_the_rest_is_not_tried(
+    client: FlaskClient, submit: Submit, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [submit().json["id"] for _ in range(3)]
+    begin, tried = platform.simulations.begin_cancelling, []
+
+    def fail(id: str) -> None:
+        tried.append(id)
+        if id == ids[1]:
+            raise StoreUnavailable("The database does not answer.")
+        begin(id)
+
+    monkeypatch.setattr(type(platform.simulations), "begin_cancelling", lambda _, id: fail(id))
+    document = change(client, "cancel", ids=ids)
+    assert outcomes(document) == {ids[0]: "done", ids[1]: "failed", ids[2]: "failed"} and tried == ids[:2]
+
+
+@pytest.mark.parametrize(
+    ("body", "fragment"),
+    [
+        ({}, "ids"),
+        ({"ids": []}, "ids"),
+        ({"ids": [MISSING] * 501}, "ids"),
+        ({"ids": ["short"]}, "ids"),
+        ({"ids": [MISSING], "filter": {"state": ["queued"]}}, "either"),
+        ({"filter": {}}, "at least one filter"),
+        ({"filter": {"state": ["lost"]}}, "state"),
+        ({"filter": {"colour": "red"}}, "colour"),
+        ({"filter": {"state": ["queued"]}, "limit": 501}, "limit"),
+    ],
+)
+@pytest.mark.parametrize("what", ["cancel", "retry"])
+def test_an_invalid_request_changes_nothing(
+    client: FlaskClient, submit: Submit, what: str, body: dict[str, Any], fragment: str
+) -> None:
+    id = submit().json["id"]
+    assert fragment in problem(client.post(f"/v1/simulations/{what}", json=body), 422, "invalid")["detail"]
+    assert client.get(f"/v1/simulations/{id}").json["state"] == "queued"
+    problem(client.post(f"/v1/simulations/{what}", data="x"), 415, "unsupported-media-type")
