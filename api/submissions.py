@@ -157,6 +157,7 @@ def first_answer(simulation: Simulation) -> Simulation:
         attempt=1,
         tasks=Tasks(total=simulation.tasks.total),
         metrics={},
+        score=None,
         approximate=True,
         reason=None,
         executor=None,

@@ -231,6 +231,10 @@ class SummarySchema(Open):
     sweep = fields.Dict(
         metadata={"description": "`rows`: the statistics by combination; `complete`: whether these are all."}
     )
+    score_series = fields.Dict(
+        allow_none=True,
+        metadata={"description": "`metric`, `mean` and `series` of the score, as `score` of a simulation."},
+    )
     columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
 
 

@@ -20,6 +20,7 @@ from api.schemas.fields import (
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.problems import ProblemSchema
 from api.schemas.results import SIMULATION_ID
+from core.domain.score_series import PARTS
 from core.domain.states import State
 from core.services.simulations.bulk import Status
 
@@ -64,6 +65,23 @@ class TasksSchema(Open):
     total = fields.Integer(required=True, metadata={"description": "Number of tasks."})
     done = fields.Integer(required=True, metadata={"description": "Number of tasks with a result."})
     failed = fields.Integer(required=True, metadata={"description": "Number of tasks whose result is not `ok`."})
+
+
+class ScoreSchema(Open):
+    """The score of a simulation's dataset, of the tasks that are `ok`."""
+
+    metric = fields.String(required=True, metadata={"description": "Name of the metric."})
+    mean = fields.Float(required=True, metadata={"description": "Its mean over all these tasks."})
+    series = fields.List(
+        fields.Float(),
+        required=True,
+        validate=validate.Length(max=PARTS),
+        metadata={
+            "description": "Means over consecutive parts of the tasks: equal parts in order of task after the end, "
+            "results in order of arrival while it runs.",
+            "example": [0.91, 0.87, 0.93],
+        },
+    )
 
 
 class LinkField(fields.String):
@@ -115,6 +133,12 @@ class SimulationSchema(Open):
         },
     )
     approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
+    score = fields.Nested(
+        ScoreSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Null without a score so far, and for simulations that an earlier version has ended."},
+    )
     reason = fields.String(
         required=True,
         allow_none=True,

@@ -87,6 +87,7 @@ class Tasks:
 class Simulation:
     """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
 
+    ``score``: metric, mean and series (core/domain/score_series.py); None: no score so far.
     ``submitted_by``: the caller (core/domain/callers.py); None: not recorded.
     """
 
@@ -113,6 +114,7 @@ class Simulation:
     executor: str | None = None
     retry_of: str | None = None
     submitted_by: str | None = None
+    score: Mapping[str, Any] | None = None
     dry_run: bool = False
 
     @property

@@ -76,3 +76,30 @@ def test_the_next_page_has_the_same_filters(client: FlaskClient, submit: Submit)
     assert [item["id"] for item in first.json["items"]] == [ids[2], ids[1]]
     link = first.headers["Link"].partition(">")[0].removeprefix("<")
     assert [item["id"] for item in client.get(link).json["items"]] == [ids[0]]
+
+
+def test_a_row_has_the_series_of_its_score_while_it_runs_and_after_its_end(
+    client: FlaskClient, model: str, worker: LeasingWorker
+) -> None:
+    document = {"dataset": "cartpole", "runtime": "python", "model": model, "scenarios": {"range": [0, 48]}}
+    id = client.post("/v1/simulations", json=document).json["id"]
+    assert listed_item(client)["score"] is None
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    count = lease.stop - lease.start
+    worker.report(launch, lease, lease.start, lease.stop, sketch={"return": [count, 12.0 * count, 0.0, 0.0, 23.0]})
+    dispatch = worker.dispatch
+    snapshot = dispatch.snapshot()
+    dispatch.tick(list(snapshot.active.values()), snapshot.now)
+    score = listed_item(client)["score"]
+    assert (score["metric"], score["mean"]) == ("return", 12.0) and set(score["series"]) == {12.0}
+    worker.finish(launch)
+    score = listed_item(client)["score"]
+    pairs = [[task / 2 for task in (part, part + 1) if task % 7 != 6] for part in range(0, 48, 2)]
+    assert score["series"] == [sum(pair) / len(pair) for pair in pairs] and score["metric"] == "return"
+    assert client.get(f"/v1/simulations/{id}/summary").json["score_series"] == score
+
+
+def listed_item(client: FlaskClient) -> dict[str, Any]:
+    [item] = client.get("/v1/simulations").json["items"]
+    return dict(item)

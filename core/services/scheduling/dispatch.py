@@ -14,8 +14,10 @@ from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
+from core.domain.score_series import score_metric
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
+from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
@@ -401,7 +403,10 @@ class Dispatch:
             unnumbered = results.unnumbered(c, stage)
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
-        progress = self._progress.setdefault(simulation.id, Progress(simulation.id))
+        progress = self._progress.get(simulation.id)
+        if progress is None:
+            metric = score_metric(played(simulation.provenance["dataset"]).definition)
+            progress = self._progress[simulation.id] = Progress(simulation.id, metric)
         before = progress.arrived
         while True:
             with self._database.read() as c:
@@ -415,7 +420,7 @@ class Dispatch:
         body = progress.describe(total, now - simulation.started_at if simulation.started_at else 0.0)
 
         def write(c: Connection) -> None:
-            simulations.set_progress(c, simulation.id, body)
+            simulations.set_progress(c, simulation.id, {**body, "score": progress.score()})
             simulations.say(c, simulation.id, "progress", body, self._database.now(c))
 
         self._write(write, durable=False)

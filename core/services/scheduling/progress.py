@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from core.domain.score_series import ArrivalSeries
 from core.domain.statistics import merged, sketched
 from core.store.leases import Segment
 
@@ -10,16 +11,18 @@ from core.store.leases import Segment
 class Progress:
     """Sums over the segments of one simulation that have arrived; a restarted dispatcher starts from zero.
 
+    ``metric``: the score of its dataset, None if it has none.
     Results that a retry inherited lie in objects of another simulation: they count as done but not towards the rate.
     """
 
-    def __init__(self, simulation: str | None = None) -> None:
+    def __init__(self, simulation: str | None = None, metric: str | None = None) -> None:
         self.arrived = 0
         self._own = "" if simulation is None else f"results/{simulation}/"
         self._done = 0
         self._played = 0
         self._failed = 0
         self._sums: dict[str, list[float]] = {}
+        self._scores = ArrivalSeries(metric)
 
     def add(self, page: list[tuple[int, Segment]]) -> None:
         """Add segments with their arrival numbers."""
@@ -29,7 +32,10 @@ class Progress:
             if segment.object.startswith(self._own):
                 self._played += segment.stop - segment.start
             self._failed += segment.failed
-        merged((json.loads(segment.sketch) for _, segment in page if segment.sketch), self._sums)
+        sketches = [json.loads(segment.sketch) for _, segment in page if segment.sketch]
+        merged(sketches, self._sums)
+        for sketch in sketches:
+            self._scores.add(sketch)
 
     def describe(self, total: int, seconds: float) -> dict[str, Any]:
         """Return the event's body; rate in tasks a second, ETA in seconds."""
@@ -42,3 +48,7 @@ class Progress:
             "eta": (total - self._done) / rate if rate else None,
             "metrics": sketched(self._sums),
         }
+
+    def score(self) -> dict[str, Any] | None:
+        """Return the series of the score, in order of arrival; None without a score."""
+        return self._scores.described()

@@ -11,10 +11,11 @@ import msgspec
 
 
 class Headline(msgspec.Struct):
-    """Counts of the tasks, and statistics of the metrics."""
+    """Counts of the tasks, statistics of the metrics, and the series of the score, which older summaries lack."""
 
     tasks: dict[str, int]
     metrics: dict[str, Any]
+    score_series: dict[str, Any] | None = None
 
 
 _decoder = msgspec.json.Decoder(Headline)
@@ -22,7 +23,7 @@ _decoder = msgspec.json.Decoder(Headline)
 
 def summary_columns(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns that hold a summary."""
-    headline = {name: summary[name] for name in Headline.__struct_fields__}
+    headline = {name: summary.get(name) for name in Headline.__struct_fields__}
     return {"summary": json.dumps(summary), "headline": json.dumps(headline)}
 
 

@@ -302,6 +302,7 @@ class Simulations:
             tasks=tasks,
             metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
             approximate=summary is None,
+            score=summary.score_series if summary is not None else progress.get("score"),
             reason=reason,
             position=position,
             next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,

@@ -14,6 +14,7 @@ import msgspec
 from core.domain.outcomes import ErrorTally
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
+from core.domain.score_series import TaskSeries, score_metric
 from core.domain.worst_tasks import Score, WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
@@ -22,18 +23,16 @@ from runtimes.harness.evaluator.tasks import TaskPlan
 _result_decoder = msgspec.json.Decoder(TaskResult)
 
 
-def summarize(
-    results: Results, row: Any, bodies: Iterable[bytes], total: int | None = None
-) -> tuple[dict[str, Any], ErrorTally]:
+def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -> tuple[dict[str, Any], ErrorTally]:
     """Summarize result lines; return the summary, with the archive's description, and the errors of tasks.
 
-    ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of tasks, if not all have
-    a result.
+    ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of its tasks.
     """
     provenance = json.loads(row.provenance)
     definition = played(provenance["dataset"]).definition
     tally = tally_of(provenance)
     worst = WorstTasks(Score.of(definition))
+    scores = TaskSeries(score_metric(definition), total)
     errors = ErrorTally()
     digest = hashlib.sha256()
     crc = size = 0
@@ -45,6 +44,7 @@ def summarize(
                 task_results = list(map(_result_decoder.decode, block))
                 tally.add(task_results)
                 worst.add(task_results)
+                scores.add(task_results)
                 for result in task_results:
                     if result.status != "ok":
                         errors.add(result.status, result.error)
@@ -52,8 +52,8 @@ def summarize(
                 digest.update(b"".join([line[: line.rindex(b',"timing":')] + b"}\n" for line in block]))
     summary = tally.summary() | {"worst": worst.described(), "results_digest": "sha256:" + digest.hexdigest()}
     summary["score"] = definition.get("score")
-    if total is not None:
-        summary["tasks"]["total"] = total
+    summary["score_series"] = scores.described()
+    summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, size, crc)}, errors
 
 
@@ -95,6 +95,7 @@ def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]
     summary |= {
         "results_digest": "sha256:" + hashlib.sha256().hexdigest(),
         "score": played(provenance["dataset"]).definition.get("score"),
+        "score_series": None,
     }
     summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, 0, 0, ())}
