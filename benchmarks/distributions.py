@@ -37,6 +37,7 @@ REQUESTS = {
     "by_category": "dependence?metric=score&parameter=street",
     "by_number": "dependence?metric=score&parameter=start.pos",
     "heat_map": "dependence?metric=failed&parameter=street&parameter=event",
+    "worst": "worst?limit=50",
 }
 
 
@@ -149,14 +150,15 @@ def section(figures: dict[str, Any]) -> str:
         ]
         for tasks, values in figures["sizes"].items()
     ]
-    head = ("results", "first request, processor", "more memory", "distributions", "by street", "by start", "heat map")
+    first = ("results", "first request, processor", "more memory")
+    head = (*first, "distributions", "by street", "by start", "heat map", "50 worst")
     return (
         "A running simulation of `car_street` with invented results of nine metrics and an outcome, through the WSGI\n"
         "application of one process. *First*: `/distributions` when nothing is in memory: all results are read and\n"
         f"parsed. Before that, its last results arrive, up to {figures['arriving']:,} before each of {ROUNDS} rounds\n"
         "of requests: `/distributions`, which reads them, and `/dependence` of a metric on a category, on a number\n"
-        "(bins, quartiles and points) and on two categories. *More memory*: the peak of the resident size above the\n"
-        "size before.\n\n" + table(head, rows)
+        "(bins, quartiles and points) and on two categories, and `/worst?limit=50`. *More memory*: the peak of the\n"
+        "resident size above the size before.\n\n" + table(head, rows)
     )
 
 

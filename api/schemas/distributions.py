@@ -45,7 +45,7 @@ class DistributionSchema(Open):
     )
     edges = fields.List(
         fields.Float(),
-        metadata={"description": "Edges of the bins, ascending; a bin includes its lower edge. Empty without values."},
+        metadata={"description": "Edges of the bins, ascending; a bin includes its lower edge, the last bin both."},
     )
     counts = fields.List(fields.Integer(), metadata={"description": "Number of tasks in each bin."})
     mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without values."})

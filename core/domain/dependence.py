@@ -110,7 +110,8 @@ def statistics_by_group(axis: Axis, tasks: NDArray[Any], values: Floats) -> list
     np.minimum.at(lows, codes, values)
     np.maximum.at(highs, codes, values)
     rate = bool(((values == 0) | (values == 1)).all())
-    quartiles = _quartiles(codes, values, tasks, groups)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quartiles = _quartiles(codes, values, tasks, groups)
     bootstrap = not rate and len(values) <= BOOTSTRAPPED
     documents = []
     for code in range(groups):
@@ -121,13 +122,14 @@ def statistics_by_group(axis: Axis, tasks: NDArray[Any], values: Floats) -> list
             if rate:
                 low, high = wilson(round(mean * count), count)
             elif bootstrap:
-                low, high = mean_interval(values[codes == code])
+                with np.errstate(over="ignore", invalid="ignore"):
+                    low, high = mean_interval(values[codes == code])
             else:
                 low, high = normal_interval(count, mean, float(m2[code]))
             statistics = {"mean": mean, "low": low, "high": high, "min": lows[code], "max": highs[code]}
         names = ("mean", "low", "high", "min", "max")
         document |= {name: finite(statistics.get(name)) for name in names}
-        documents.append(document | dict(zip(("p25", "p50", "p75"), quartiles[code], strict=True)))
+        documents.append(document | dict(zip(("p25", "p50", "p75"), map(finite, quartiles[code]), strict=True)))
     return documents
 
 
@@ -141,8 +143,9 @@ def _quartiles(codes: Codes, values: Floats, tasks: NDArray[Any], groups: int) -
     return [np.quantile(part, (0.25, 0.5, 0.75)).tolist() if len(part) else [None] * 3 for part in parts]
 
 
-def outcomes_by_group(axis: Axis, rows: TableRows, texts: TextValues) -> list[dict[str, Any]]:
-    """Return each group with its count and the number of ``ok`` tasks by value of a text metric."""
+def outcomes_by_group(axis: Axis, rows: TableRows, metric: str) -> list[dict[str, Any]]:
+    """Return each group with its count and the number of ``ok`` tasks by value of a metric with texts."""
+    texts = rows.texts.get(metric) or TextValues(np.full(len(rows.tasks), -1, np.int16), ())
     codes = axis.codes(rows.tasks)
     present = (codes >= 0) & (texts.codes >= 0)
     kinds = len(texts.names)

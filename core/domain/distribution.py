@@ -101,6 +101,8 @@ class RunningDistributions:
                 document = {"kind": "category"}
             document |= {"count": count + in_all, "values": {value: n for value, n in values.items() if n}}
             count += in_all
+        elif not count and name == self._failure.get("metric"):  # its outcomes are texts
+            document = {"kind": "category", "count": 0, "values": {}}
         document["missing"] = ok - count
         worst = self._worst.get(name)
         if worst is not None:

@@ -40,7 +40,8 @@ class ValueRange:
         """Return the edges of at most ``most`` bins, ascending; none without values.
 
         0 and 1 have two bins; whole numbers in a short range a bin each, with the number in its middle; other values
-        bins whose edges are multiples of 1, 2 or 5 times a power of ten. A bin includes its lower edge only.
+        bins whose edges are multiples of 1, 2 or 5 times a power of ten. A bin includes its lower edge, and the last
+        bin its upper edge as well.
         """
         if self.low > self.high:
             return []
@@ -62,11 +63,18 @@ def _round_edges(low: float, high: float, most: int, least: float) -> list[float
     while True:
         for factor in _WIDTHS:
             rounded = _multiple(factor, exponent)
-            first, last = math.floor(low / rounded), math.floor(high / rounded) + 1
-            if rounded >= width and last - first <= most:
+            if rounded < width:
+                continue
+            first = math.floor(low / rounded)
+            if _multiple(first * factor, exponent) > low:  # the division was rounded
+                first -= 1
+            last = max(math.ceil(high / rounded), first + 1)
+            if _multiple(last * factor, exponent) < high:
+                last += 1
+            if last - first <= most:
                 edges = [_multiple(number * factor, exponent) for number in range(first, last + 1)]
                 ascends = all(edge < following for edge, following in pairwise(edges))
-                return edges if ascends and edges[0] <= low and high < edges[-1] else []
+                return edges if ascends and edges[0] <= low and high <= edges[-1] else []
         exponent += 1
         if exponent > 300:
             return []
@@ -113,7 +121,8 @@ class RunningHistogram:
         if not len(new):
             return
         self.range.add(new)
-        self.total += float(new.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.total += float(new.sum())
         edges = self.range.edges()
         if edges == self.edges:
             self.counts += counted(edges, new)

@@ -17,12 +17,6 @@ from core.domain.result_columns import TaskResult
 PARTS = 24
 
 
-def score_metric(definition: Mapping[str, Any]) -> str | None:
-    """Return the metric that is the score of a dataset, None if it has none."""
-    name = (definition.get("score") or {}).get("metric")
-    return str(name) if name is not None else None
-
-
 class TaskSeries:
     """Series of a simulation with ``total`` tasks; results may be added in any order. Tasks without a score count not.
 

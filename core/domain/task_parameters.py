@@ -31,8 +31,8 @@ NAMED, COMPARED = 20, 1000
 class Parameter:
     """A parameter. ``source``: `scenario` or `sweep`. ``kind``: `number` or `category`.
 
-    The value of a task is ``table[task // stride % len(table)]``: a number, NaN for none; or a position in ``labels``,
-    -1 for none. ``values`` are the different numbers, ascending, or the labels in order of appearance.
+    The value of a task is ``table[task // stride % len(table)]``: a number, NaN for none; or a position in ``values``,
+    -1 for none. ``values``: the different numbers, ascending, or the categories in order of appearance.
     """
 
     name: str

@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
+from core.services.simulations.result_tables import ResultTables
 from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
@@ -335,6 +336,26 @@ def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     worker.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204
     assert client.get(f"/v1/simulations/{sent.json['id']}/summary").json["tasks"]["total"] == 5
+
+
+def test_fields_of_scenarios_are_parameters_until_their_dataset_is_deleted(
+    client: FlaskClient, platform: Platform, register: Register, worker: LeasingWorker
+) -> None:
+    lines = b"".join(b'{"lanes": %d, "options": {"config": {"duration": 20}}}\n' % lanes for lanes in (4, 2, 3))
+    register("wide", {"dataset.json": json.dumps(MINE | {"extends": "highway"}).encode(), "lines.ndjson": lines})
+    client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
+    submission = {"dataset": "wide", "runtime": "python", "model": "m", "sweep": {"latency_steps": [0, 1]}}
+    id = client.post("/v1/simulations", json=submission).json["id"]
+    worker.run_to_end(id)
+    path = f"/v1/simulations/{id}/parameters"
+    listed = {parameter["name"]: parameter["values"] for parameter in client.get(path).json["parameters"]}
+    assert listed == {"lanes": [2, 3, 4], "options.config.duration": [20], "params.latency_steps": [0, 1]}
+    groups = client.get(f"/v1/simulations/{id}/dependence?metric=steps&parameter=lanes").json["groups"]
+    assert [(group["value"], group["min"], group["max"]) for group in groups] == [(2, 1, 4), (3, 2, 5), (4, 0, 3)]
+    assert client.delete("/v1/datasets/wide").status_code == 204
+    specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
+    parameters = ResultTables(platform.database, platform.results, specs).parameters(id)
+    assert list(parameters) == ["params.latency_steps"]
 
 
 def test_blank_lines_are_not_scenarios(client: FlaskClient, register: Register) -> None:

@@ -117,13 +117,19 @@ def test_results_are_read_once(
 def test_a_table_that_could_not_be_read_is_read_again(
     client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(*_: Any) -> bytes:
-        raise NotFound("The results are damaged.")
+    read, bodies = platform.results.segment_bytes, []
+
+    def damaged(*segment: Any) -> bytes:
+        if bodies:
+            raise NotFound("The results are damaged.")
+        bodies.append(read(*segment))
+        return bodies[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(platform.results, "segment_bytes", missing)
+        patch.setattr(platform.results, "segment_bytes", damaged)
         problem(client.get(f"/v1/simulations/{finished}/distributions"), 404, "not-found")
-    assert distributions(client, finished)["read"] == 20
+    document = distributions(client, finished)
+    assert document["read"] == sum(document["statuses"].values()) == 20
 
 
 # -- parameters and dependence

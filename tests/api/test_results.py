@@ -41,6 +41,14 @@ def test_results_are_in_task_order(client: FlaskClient, finished: str) -> None:
     assert [result["task"] for result in lines_of(rest.data)] == [17, 18, 19]
 
 
+def test_lines_of_chosen_tasks_are_read(platform: Platform, submit: Submit, worker: LeasingWorker) -> None:
+    id = submit(tasks=40).json["id"]
+    worker.run_to_end(id)
+    tasks = [0, 1, 9, 25, 26, 39, 40]
+    chosen = b"".join(platform.results.lines_of(id, tasks))
+    assert [result["task"] for result in lines_of(chosen)] == tasks[:-1]  # there is no task 40
+
+
 def test_present_results_are_served_before_the_end(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     id = submit().json["id"]
     launch = worker.launch(id)

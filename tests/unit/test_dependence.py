@@ -159,6 +159,12 @@ def test_groups_have_the_statistics_of_their_tasks(
             assert group["mean"] is None and group["p25"] is None
 
 
+def test_statistics_beyond_every_float_are_null() -> None:
+    rows = rows_of([("ok", {"m": number}) for number in (1.7e308, 1.7e308, -1.7e308, 1.7e308)])
+    [group] = statistics_by_group(axis_of(parameter(["only"])), rows.tasks, metric_values("m", rows, {}, {}))
+    assert (group["mean"], group["min"], group["max"]) == (None, -1.7e308, 1.7e308)
+
+
 def test_a_rate_has_the_interval_of_wilson() -> None:
     rows = rows_of([("ok", {"hit": number % 4 == 0}) for number in range(100)])
     values = metric_values("hit", rows, {}, {})
@@ -173,7 +179,7 @@ def test_a_number_with_many_values_is_divided_into_bins() -> None:
     rows = rows_of([("ok", {"m": task}) for task in range(1000)])
     groups = statistics_by_group(axis, rows.tasks, metric_values("m", rows, {}, {}))
     assert sum(group["count"] for group in groups) == 1000
-    assert all(group["from"] <= group["mean"] / 7 < group["to"] for group in groups if group["count"])
+    assert all(group["from"] <= group["mean"] / 7 <= group["to"] for group in groups if group["count"])
 
 
 def test_values_beyond_the_limit_are_one_group() -> None:
@@ -194,11 +200,12 @@ def test_failures_depend_on_a_parameter_like_a_metric() -> None:
 
 def test_a_metric_of_texts_has_counts_by_group() -> None:
     rows = rows_of([("ok", {"outcome": "arrived"}), ("ok", {"outcome": "fell"}), ("crashed", {"outcome": "x"})] * 2)
-    groups = outcomes_by_group(axis_of(parameter(["a", "a", "b"])), rows, rows.texts["outcome"])
+    groups = outcomes_by_group(axis_of(parameter(["a", "a", "b"])), rows, "outcome")
     assert groups == [
         {"value": "a", "count": 4, "values": {"arrived": 2, "fell": 2}},
         {"value": "b", "count": 0, "values": {}},
     ]
+    assert outcomes_by_group(axis_of(parameter(["a"])), rows, "kind") == [{"value": "a", "count": 0, "values": {}}]
 
 
 # -- points and cells

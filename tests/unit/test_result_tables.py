@@ -74,6 +74,7 @@ def test_distributions_that_were_updated_with_each_batch_are_those_of_all_result
     for metric in (*document["metrics"].values(), *expected["metrics"].values()):
         metric.pop("mean", None)  # sums of floats depend on their order
     assert document == expected
+    assert document["metrics"]["outcome"]["kind"] == "category"  # also before its first text
     assert document["statuses"] == Counter(status for status, _ in results)
     ok = [metrics for status, metrics in results if status == "ok"]
     for name, metric in document["metrics"].items():

@@ -14,8 +14,8 @@ from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
-from core.domain.score_series import score_metric
 from core.domain.states import LIVE, State
+from core.domain.worst_tasks import Score
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked
@@ -405,7 +405,7 @@ class Dispatch:
             self._write(lambda c: results.number(c, stage), durable=False)
         progress = self._progress.get(simulation.id)
         if progress is None:
-            metric = score_metric(played(simulation.provenance["dataset"]).definition)
+            metric = Score.of(played(simulation.provenance["dataset"]).definition).metric
             progress = self._progress[simulation.id] = Progress(simulation.id, metric)
         before = progress.arrived
         while True:

@@ -15,7 +15,7 @@ from core.domain.dependence import (
 from core.domain.distribution import FAILED
 from core.domain.near_names import near_names, suggestion
 from core.domain.result_table import TableRows
-from core.domain.task_parameters import NAMED, find_parameter
+from core.domain.task_parameters import NAMED, Parameter, find_parameter
 from core.services.simulations.result_tables import ResultTables, SimulationTable
 from core.store import simulations
 from core.store.database import Database
@@ -52,38 +52,41 @@ class Distributions:
         parameters = [find_parameter(known, name) for name in names]
         if len({parameter.name for parameter in parameters}) < len(parameters):
             raise Invalid(f"`parameter` names {parameters[0].name} twice; name two different ones, or one.")
-        with self._tables.current(id) as table:
-            rows = table.table.rows()
-            coverage = table.coverage()
-        kind = _kind_of(metric, table, rows)
-        document = {"metric": metric, "kind": kind} | coverage
-        if kind == "category":
-            if len(parameters) > 1:
-                raise Invalid(
-                    f"The metric {metric} has texts, and a heat map has means of numbers. Leave out one `parameter`,"
-                    f" or take `metric={FAILED}`."
-                )
-            axis = axis_of(parameters[0])
-            texts = rows.texts.get(metric)
-            groups = outcomes_by_group(axis, rows, texts) if texts is not None else []
-            return document | {"parameters": [axis.described()], "groups": groups}
+        with self._tables.current(id) as table:  # also for the arithmetic, whose arrays are as large as the table
+            return table.coverage() | _dependence(table, table.table.rows(), metric, parameters)
+
+
+def _dependence(
+    table: SimulationTable, rows: TableRows, metric: str, parameters: Sequence[Parameter]
+) -> dict[str, Any]:
+    kind = _kind_of(metric, table, rows)
+    document: dict[str, Any] = {"metric": metric, "kind": kind}
+    if kind == "category" and len(parameters) > 1:
+        raise Invalid(
+            f"The metric {metric} has texts, and a heat map has means of numbers. Leave out one `parameter`, or take"
+            f" `metric={FAILED}`."
+        )
+    if len(parameters) > 1:
+        first, second = (axis_of(parameter, VALUES_OF_AXIS) for parameter in parameters)
+        document["parameters"] = [first.described(), second.described()]
         values = metric_values(metric, rows, table.worst, table.failure)
-        if len(parameters) > 1:
-            first, second = (axis_of(parameter, VALUES_OF_AXIS) for parameter in parameters)
-            document["parameters"] = [first.described(), second.described()]
-            return document | heat_map(first, second, rows.tasks, values)
-        axis = axis_of(parameters[0])
-        document |= {"parameters": [axis.described()], "groups": statistics_by_group(axis, rows.tasks, values)}
-        if axis.parameter.kind == "number":
-            document["points"] = points(axis.parameter, rows, values)
-        return document
+        return document | heat_map(first, second, rows.tasks, values)
+    axis = axis_of(parameters[0])
+    document["parameters"] = [axis.described()]
+    if kind == "category":
+        return document | {"groups": outcomes_by_group(axis, rows, metric)}
+    values = metric_values(metric, rows, table.worst, table.failure)
+    document["groups"] = statistics_by_group(axis, rows.tasks, values)
+    if axis.parameter.kind == "number":
+        document["points"] = points(axis.parameter, rows, values)
+    return document
 
 
 def _kind_of(metric: str, table: SimulationTable, rows: TableRows) -> str:
     """Return whether a metric has numbers or texts. Raise Invalid with the nearest names for an unknown metric."""
     if metric in rows.numbers:
         return "number"
-    if metric in rows.texts:
+    if metric in rows.texts or metric == table.failure.get("metric"):
         return "category"
     known = [*dict.fromkeys((*table.worst, *rows.numbers, *rows.texts, FAILED))]
     if metric in known:

@@ -50,6 +50,11 @@ class SimulationTable:
         """Return how many results an answer covers, and whether no further result will arrive."""
         return {"read": self.table.read, "sampled": len(self.table), "complete": self.complete}
 
+    def empty(self) -> None:
+        """Forget the results, so that all are read again."""
+        self.table, self.distributions = ResultTable(), RunningDistributions(self.worst, self.failure)
+        self.after, self.complete = 0, False
+
     def measure(self) -> None:
         """Set ``size``, which other threads read without the lock."""
         parameters = (self.parameters or {}).values()
@@ -90,8 +95,8 @@ class ResultTables:
         with table.lock:
             try:
                 self._extend(id, table)
-            except BaseException:  # a part of a segment may have been added
-                self._forget(id)
+            except BaseException:  # a part of the results may have been added, and other requests wait for the table
+                table.empty()
                 raise
             table.measure()
             self._shrink(id)
@@ -134,6 +139,7 @@ class ResultTables:
             with self._database.read() as c:
                 news = store.news(c, id, table.stage, table.after)
             if news is None:
+                self._forget(id)
                 raise UnknownSimulation()
             if news.state in FINAL and not table.table.read:  # none were added in order of arrival
                 for body in self._results.stage_lines(table.stage, 0, None):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -128,6 +128,21 @@ class Results:
                     yield body
             if len(page) < SEGMENTS:
                 return
+
+    def lines_of(self, id: str, tasks: Iterable[int]) -> Iterator[bytes]:
+        """Yield the present result lines of these tasks, which ascend. A segment is read once, for all of its tasks."""
+        stage = self._stage(id)
+        start = stop = 0
+        lines: list[bytes] = []
+        for task in tasks:
+            if task >= stop:
+                with self._database.read() as c:
+                    page = store.segments_in(c, stage, after=store.covering(c, stage, task), limit=1)
+                for segment in page:
+                    start, stop = segment.start, segment.stop
+                    lines = self.segment_bytes(stage, segment).splitlines(keepends=True)
+            if start <= task < stop:
+                yield lines[task - start]
 
     def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.

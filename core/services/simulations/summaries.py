@@ -14,7 +14,7 @@ import msgspec
 from core.domain.outcomes import ErrorTally
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.score_series import TaskSeries, score_metric
+from core.domain.score_series import TaskSeries
 from core.domain.worst_tasks import Score, WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
@@ -31,8 +31,8 @@ def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -
     provenance = json.loads(row.provenance)
     definition = played(provenance["dataset"]).definition
     tally = tally_of(provenance)
-    worst = WorstTasks(Score.of(definition))
-    scores = TaskSeries(score_metric(definition), total)
+    score = Score.of(definition)
+    worst, scores = WorstTasks(score), TaskSeries(score.metric, total)
     errors = ErrorTally()
     digest = hashlib.sha256()
     crc = size = 0

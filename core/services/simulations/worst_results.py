@@ -12,7 +12,7 @@ from core.domain.worst_tasks import Score, worst_rows
 from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 
-_result_decoder = msgspec.json.Decoder(TaskResult)
+_decode = msgspec.json.Decoder(TaskResult).decode
 
 
 class WorstResults:
@@ -31,16 +31,16 @@ class WorstResults:
         parameters = [(find_parameter(known, name), value) for name, value in groups]
         with self._tables.current(id) as table:
             rows = table.table.rows()
+            chosen = np.ones(len(rows.tasks), np.bool_)
+            for parameter, value in parameters:
+                chosen &= parameter.having(rows.tasks, value)
+            score = Score.of(table.definition)
+            tasks = worst_rows(rows, chosen, score, most)
             coverage = table.coverage()
-        chosen = np.ones(len(rows.tasks), np.bool_)
-        for parameter, value in parameters:
-            chosen &= parameter.having(rows.tasks, value)
-        score = Score.of(table.definition)
-        results = (self._result(id, task) for task in worst_rows(rows, chosen, score, most))
-        items = [score.described(result) | {"metrics": result.metrics} for result in results if result is not None]
+        results = {result.task: result for result in map(_decode, self._results.lines_of(id, sorted(tasks)))}
+        items = [
+            score.described(results[task]) | {"metrics": results[task].metrics}
+            for task in tasks
+            if task in results  # else it was deleted in the meantime
+        ]
         return coverage | {"items": items}
-
-    def _result(self, id: str, task: int) -> TaskResult | None:
-        """Return the result of a task; None if it was deleted in the meantime."""
-        line = b"".join(self._results.lines(id, task, task + 1))
-        return _result_decoder.decode(line) if line else None
