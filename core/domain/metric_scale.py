@@ -1,0 +1,132 @@
+"""Scale of a comparison: how two values of a metric become a bounded difference, positive if the first is better.
+
+A test that holds at any time and for any distribution needs bounded differences. Where they come from, in this order:
+
+- **declared**: the dataset declares `low` and `high` of the metric; a difference is within the width between them.
+- **clipped**: the request names a bound; larger differences are clipped to it on both sides. The verdict is about the
+  mean of clipped differences, with its full error rate, and the message says so.
+- **sign**: otherwise only the sign of a difference counts, 1, 0 or -1. The verdict is about wins minus losses, as a
+  share of the pairs, and needs no bound of the metric.
+
+A bound that is taken from the values seen so far would not keep the error rate: the next value may exceed it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class ScaleKind(StrEnum):
+    """Origin of the bound of the differences."""
+
+    DECLARED = "declared"
+    CLIPPED = "clipped"
+    SIGN = "sign"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricScale:
+    """Scale of one metric. ``bound``: differences lie in [-bound, bound], in ``unit``.
+
+    ``low`` and ``high``: declared bounds; values beyond are clipped. ``worst``: the value of a task that is not ``ok``;
+    without it, such a task is worse than every value by as much as the bound allows.
+    """
+
+    kind: ScaleKind
+    bound: float
+    unit: str
+    higher_is_better: bool
+    low: float = -math.inf
+    high: float = math.inf
+    worst: float | None = None
+
+    @classmethod
+    def of(cls, metric: Mapping[str, Any], bound: float | None = None) -> Self:
+        """Return the scale of a metric of a dataset's definition; ``bound``: of the differences, from the request.
+
+        Raise ValueError if the definition does not say whether higher or lower is better, or for a bound that is not a
+        number above 0. A declared ``worst`` outside of `low` and `high` widens them.
+        """
+        name, better = metric["name"], metric.get("better")
+        if better not in ("higher", "lower"):
+            raise ValueError(f"The dataset does not declare whether a higher or a lower `{name}` is better.")
+        if bound is not None and not (math.isfinite(bound) and bound > 0):
+            raise ValueError(f"The bound of the differences of `{name}` is a number above 0, not {bound}.")
+        low, high, worst = (metric.get(key) for key in ("low", "high", "worst"))
+        higher = better == "higher"
+        unit = metric.get("unit") or ""
+        if low is not None and high is not None:
+            worst = (low if higher else high) if worst is None else worst
+            low, high = min(low, worst), max(high, worst)
+            width = float(high - low)
+            if width > 0 and (bound is None or bound >= width):
+                return cls(
+                    kind=ScaleKind.DECLARED,
+                    bound=width,
+                    unit=unit,
+                    higher_is_better=higher,
+                    low=float(low),
+                    high=float(high),
+                    worst=float(worst),
+                )
+        kind = ScaleKind.SIGN if bound is None else ScaleKind.CLIPPED
+        return cls(
+            kind=kind,
+            bound=1.0 if bound is None else float(bound),
+            unit=unit if kind is ScaleKind.CLIPPED else "",
+            higher_is_better=higher,
+            worst=None if worst is None else float(worst),
+        )
+
+    def differences(self, first: Floats, second: Floats) -> tuple[Floats, int]:
+        """Return the differences of pairs, positive where the first model is better, and how many were clipped.
+
+        NaN is a task that is not ``ok``, or one without a number: the worst value, so that failing never is an
+        advantage; two of them are equal. Shapes: (n,) each.
+        """
+        failed = np.isnan(first), np.isnan(second)
+        values, cut = [], np.zeros(len(first), np.bool_)
+        for played, missing in zip((first, second), failed, strict=True):
+            value = np.where(missing, 0.0 if self.worst is None else self.worst, played)
+            bounded = np.clip(value, self.low, self.high)
+            cut |= bounded != value
+            values.append(bounded if self.higher_is_better else -bounded)
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = np.where(values[0] == values[1], 0.0, values[0] - values[1])
+        if self.worst is None:
+            difference = np.where(failed[0], np.where(failed[1], 0.0, -math.inf), difference)
+            difference = np.where(failed[1] & ~failed[0], math.inf, difference)
+        if self.kind is ScaleKind.SIGN:
+            return np.sign(difference), 0
+        if self.kind is ScaleKind.CLIPPED:
+            cut = np.isfinite(difference) & (np.abs(difference) > self.bound)
+        return np.clip(difference, -self.bound, self.bound), int(cut.sum())
+
+    def message(self, clipped: int = 0) -> str | None:
+        """Return what a reader of the verdict has to know of the scale; None if the values were compared as they are.
+
+        ``clipped``: number of pairs whose difference was.
+        """
+        if self.kind is ScaleKind.SIGN:
+            return (
+                "The dataset declares no bounds of this metric, so the test counts in how many scenarios each model is"
+                " the better. To compare means, name a `bound` of the differences."
+            )
+        if self.kind is ScaleKind.CLIPPED:
+            unit = f" {self.unit}" if self.unit else ""
+            return (
+                f"Differences beyond {self.bound:g}{unit} count as {self.bound:g}{unit}: {clipped} of the pairs so far."
+                " The verdict is about the mean of these differences."
+            )
+        if clipped:
+            return (
+                f"Values outside of {self.low:g} to {self.high:g}, which the dataset declares, were clipped: {clipped}."
+            )
+        return None
