@@ -1,0 +1,71 @@
+"""Smallest difference that would have been shown: its power, simulated, and its limits."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core.domain.sequential_test import Plan, SequentialTest
+from core.domain.smallest_difference import smallest_difference
+
+Floats = NDArray[np.float64]
+
+
+def state(std: float, count: int, pairs: int | None = None) -> SequentialTest:
+    """Return the state after differences of mean 0 and this deviation, of a bound of 1."""
+    return replace(SequentialTest(plan=Plan(bound=1.0, pairs=pairs)), count=count, squares=std * std * (count - 1))
+
+
+def binary(rng: np.random.Generator, mean: float, std: float, shape: tuple[int, int]) -> Floats:
+    unequal = std * std + mean * mean
+    values = rng.random(shape)
+    return np.where(values < (unequal + mean) / 2, 1.0, np.where(values < unequal, -1.0, 0.0))
+
+
+def normal(rng: np.random.Generator, mean: float, std: float, shape: tuple[int, int]) -> Floats:
+    return rng.normal(mean, std, shape).clip(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "std", "count", "pairs"),
+    [
+        (normal, 0.2, 288, None),
+        (normal, 0.05, 288, None),
+        (normal, 0.3, 48, None),
+        (binary, math.sqrt(0.3), 288, None),
+        (binary, math.sqrt(0.5), 48, None),
+        (binary, math.sqrt(0.05), 500, None),
+        (normal, 0.2, 144, 288),
+        (binary, math.sqrt(0.3), 144, 288),
+        (binary, math.sqrt(0.3), 30, 48),
+    ],
+)
+def test_the_smallest_difference_is_shown_with_80_to_95_percent_power(
+    distribution: object, std: float, count: int, pairs: int | None
+) -> None:
+    smallest = smallest_difference(state(std, count, pairs))
+    assert smallest is not None and callable(distribution)
+    repetitions, rng = 500, np.random.default_rng(3)
+    differences = distribution(rng, smallest, std, (repetitions, pairs or count))
+    plan = Plan(bound=1.0, pairs=pairs, resolution=0)
+    shown = [SequentialTest(plan=plan).extend(row[:count]).log_evidence[0] >= plan.log_threshold for row in differences]
+    assert 0.77 <= np.mean(shown) <= 0.96  # a deviation is 0.02
+
+
+def test_more_pairs_show_smaller_differences_and_a_higher_threshold_only_larger() -> None:
+    few, many = smallest_difference(state(0.2, 50)), smallest_difference(state(0.2, 500))
+    stricter = smallest_difference(state(0.2, 500), log_threshold=8.0)
+    assert few is not None and many is not None and stricter is not None
+    assert many < stricter < few
+
+
+def test_pairs_of_a_list_show_more_than_the_same_pairs_of_a_population() -> None:
+    of_population, of_list = smallest_difference(state(0.2, 200)), smallest_difference(state(0.2, 200, pairs=288))
+    assert of_population is not None and of_list is not None and of_list < of_population
+
+
+def test_a_few_pairs_show_no_difference_at_all_and_a_complete_list_any() -> None:
+    assert smallest_difference(state(0.2, 1)) is None and smallest_difference(state(0.5, 5)) is None
+    assert smallest_difference(SequentialTest(plan=Plan(bound=1.0, pairs=2)).extend([0.1, 0.0])) == 0.0
