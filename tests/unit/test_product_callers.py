@@ -29,8 +29,17 @@ CALLERS = (*PRODUCT, "scripts")
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
 #: Names that Python itself calls: `__getattr__` of a module, for a missing attribute.
 HOOKS = {"__getattr__"}
-#: Entry points of the statistics that decide between models; the resource that calls them follows.
-AWAITED = {"batch_sizes", "group_sentence", "group_verdicts", "play_order", "saving"}
+#: Entry points of the statistics that decide between models and explain failures; the resources that call them follow.
+AWAITED = {
+    "batch_sizes",
+    "failure_sensitivities",
+    "group_sentence",
+    "group_verdicts",
+    "metric_sensitivities",
+    "play_order",
+    "saving",
+    "worst_combinations",
+}
 
 
 def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:

@@ -1,0 +1,112 @@
+"""Columns of parameters: values of any JSON kind as numbers or as levels, in bins of their own kind.
+
+A column of nothing but numbers has an order; texts, booleans, lists and mixtures are levels. None and NaN are missing.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+#: Most levels that are distinguished: the most frequent, and OTHERS for the rest.
+LEVELS = 50
+OTHERS = "(others)"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A numeric parameter; NaN is missing. ``order``: that of the values, missing last."""
+
+    values: Floats
+    order: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A parameter with levels. ``codes``: positions in ``names``, -1 for missing; the most frequent level first."""
+
+    codes: Codes
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A parameter in few bins. ``codes``: positions in ``labels``, -1 for missing.
+
+    ``edges``: the least and the largest value in each bin of numbers; empty for levels.
+    """
+
+    codes: Codes
+    labels: tuple[str, ...]
+    edges: tuple[tuple[float, float], ...] = ()
+
+
+#: Values of a parameter, one for each result, or the column of them, which several tables can share.
+Values = Sequence[Any] | NDArray[Any] | Numbers | Levels
+
+
+def column_of(values: Values) -> Numbers | Levels:
+    """Return a parameter's column; a column is returned as it is."""
+    if isinstance(values, Numbers | Levels):
+        return values
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        return numbers(values.astype(np.float64))
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    kinds = set(map(type, listed))
+    if kinds <= {int, float}:
+        return numbers(np.array(listed, np.float64))
+    if kinds <= {int, float, type(None)} and len(kinds) > 1:
+        return numbers(np.array([math.nan if value is None else value for value in listed]))
+    return _levels([str(value) if isinstance(value, list | dict) else value for value in listed])
+
+
+def numbers(values: Floats) -> Numbers:
+    """Return the column of numbers."""
+    return Numbers(values, np.argsort(values))
+
+
+def _levels(values: Sequence[Any]) -> Levels:
+    counts = Counter(values)
+    counts.pop(None, None)
+    frequent = [value for value, _ in counts.most_common()]
+    kept = frequent if len(frequent) <= LEVELS else frequent[: LEVELS - 1]
+    names = tuple(map(_name, kept)) + ((OTHERS,) if len(frequent) > len(kept) else ())
+    codes = {value: min(code, len(kept)) for code, value in enumerate(frequent)} | {None: -1}
+    return Levels(np.fromiter(map(codes.__getitem__, values), np.int64, len(values)), names)
+
+
+def _name(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def binned(column: Numbers | Levels, most: int) -> Bins:
+    """Return a column in at most ``most`` bins: each distinct number or quantiles of about equal counts; levels.
+
+    Of levels, the most frequent have bins, and the rest is in one together.
+    """
+    if isinstance(column, Levels):
+        if len(column.names) <= most:
+            return Bins(column.codes, column.names)
+        return Bins(np.minimum(column.codes, most - 1), (*column.names[: most - 1], OTHERS))
+    ordered = column.values[column.order]
+    ordered = ordered[: int(np.searchsorted(ordered, math.nan))]  # NaN sorts last
+    if not len(ordered):
+        return Bins(np.full(len(column.values), -1), ())
+    firsts = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+    if len(firsts) > most:  # quantiles that are distinct
+        firsts = np.unique(np.concatenate((ordered[:1], ordered[np.arange(1, most) * len(ordered) // most])))
+    starts = np.searchsorted(ordered, firsts)
+    ends = np.append(starts[1:], len(ordered)) - 1
+    # in the order of the values the bins are runs, which no search of each value has to determine
+    codes = np.full(len(column.values), -1)
+    codes[column.order[: len(ordered)]] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(ordered)))
+    edges = tuple((float(ordered[start]), float(ordered[end])) for start, end in zip(starts, ends, strict=True))
+    labels = tuple(f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in edges)
+    return Bins(codes, labels, edges)

@@ -1,0 +1,176 @@
+"""Sensitivity to parameters: columns of any kind, effects, bins, worst combinations."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.domain.intervals import wilson
+from core.domain.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of
+from core.domain.sensitivity import BINS, EffectKind, failure_sensitivities, metric_sensitivities
+from core.domain.worst_combinations import FEWEST, worst_combinations
+
+Columns = dict[str, Any]
+
+
+def street(count: int = 2000, seed: int = 1) -> tuple[Columns, np.ndarray]:
+    """Return parameters, and failures that depend on the speed, on rain, and on ramps at night."""
+    rng = np.random.default_rng(seed)
+    columns: Columns = {
+        "speed": rng.uniform(5, 30, count),
+        "weather": [("sun", "fog", "rain")[at] for at in rng.integers(0, 3, count)],
+        "night": (rng.random(count) < 0.5).tolist(),
+        "street": [("grid", "ramp", "town", "farm")[at] for at in rng.integers(0, 4, count)],
+        "noise": rng.normal(size=count).tolist(),
+    }
+    rain = np.array(columns["weather"]) == "rain"
+    dark_ramp = (np.array(columns["street"]) == "ramp") & np.array(columns["night"])
+    probability = 0.02 + 0.3 * (columns["speed"] > 22) + 0.1 * rain + 0.5 * dark_ramp
+    return columns, rng.random(count) < probability
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2.5, None], Numbers),
+        (np.array([1, 2]), Numbers),
+        (["a", None], Levels),
+        ([True, False], Levels),
+        (np.array([True, False]), Levels),
+        ([1, "1"], Levels),
+        ([[1, 2], [1, 3]], Levels),
+        ([None, None], Levels),
+    ],
+)
+def test_only_columns_of_nothing_but_numbers_are_numbers(values: Any, kind: type) -> None:
+    assert isinstance(column_of(values), kind)
+    assert column_of(column_of(values)).__class__ is kind
+
+
+def test_rare_levels_count_together() -> None:
+    column = column_of([f"level {at % 90}" for at in range(900)] + [None])
+    assert isinstance(column, Levels) and len(column.names) == LEVELS and column.names[-1] == OTHERS
+    assert column.codes[-1] == -1 and np.bincount(column.codes[:-1]).tolist() == [10] * (LEVELS - 1) + [410]
+
+
+@given(st.lists(st.one_of(st.integers(-4, 4), st.floats(-9, 9), st.none()), min_size=1), st.integers(2, 9))
+def test_bins_of_numbers_are_disjoint_and_ordered_and_contain_every_number(values: list[Any], most: int) -> None:
+    column = column_of([*values, 1.5])
+    assert isinstance(column, Numbers)
+    bins = binned(column, most)
+    assert len(bins.labels) == len(bins.edges) <= most
+    assert all(before[1] < after[0] for before, after in zip(bins.edges, bins.edges[1:], strict=False))
+    for value, code in zip(column.values.tolist(), bins.codes.tolist(), strict=True):
+        assert (code == -1) == (value != value)
+        if code >= 0:
+            assert bins.edges[code][0] <= value <= bins.edges[code][1]
+
+
+def test_many_different_numbers_are_in_bins_of_equal_counts() -> None:
+    bins = binned(column_of(np.random.default_rng(2).normal(size=800)), 8)
+    assert np.bincount(bins.codes).tolist() == [100] * 8
+
+
+def test_the_parameters_that_cause_failures_come_before_the_others() -> None:
+    columns, failed = street()
+    found = failure_sensitivities(columns, failed)
+    assert [item.parameter for item in found][:3] == ["speed", "street", "night"]
+    assert found[-1].parameter == "noise" and found[-1].effect.low < 0 < found[-1].effect.high
+    by_name = {item.parameter: item for item in found}
+    assert by_name["speed"].kind is EffectKind.RANK_BISERIAL and by_name["speed"].effect.low > 0.2
+    assert (by_name["street"].kind, by_name["street"].level) == (EffectKind.RATE_DIFFERENCE, "ramp")
+    assert by_name["night"].level in ("true", "false") and by_name["weather"].level == "rain"
+
+
+def test_bins_have_failure_rates_with_wilsons_intervals() -> None:
+    columns, failed = street()
+    (weather,) = failure_sensitivities({"weather": columns["weather"]}, failed)
+    rain = next(item for item in weather.bins if item.label == "rain")
+    in_rain = np.array(columns["weather"]) == "rain"
+    assert (rain.count, rain.value) == (in_rain.sum(), failed[in_rain].mean())
+    assert (rain.low, rain.high) == wilson(int(failed[in_rain].sum()), int(in_rain.sum()))
+    (speed,) = failure_sensitivities({"speed": columns["speed"]}, failed)
+    assert len(speed.bins) == BINS and speed.bins[0].least == columns["speed"].min()
+
+
+def test_an_effect_that_is_not_monotone_has_an_association() -> None:
+    gap = np.linspace(-1, 1, 1000)
+    (found,) = failure_sensitivities({"gap": gap}, np.abs(gap) > 0.8)
+    assert abs(found.effect.value) < 0.01 and found.association > 0.8
+
+
+def test_parameters_without_two_values_or_two_outcomes_are_left_out() -> None:
+    assert failure_sensitivities({"a": [1, 1, 1], "b": [None] * 3, "c": ["x"] * 3}, [True, False, True]) == []
+    assert failure_sensitivities({"a": [1, 2, 3]}, [True] * 3) == [] == failure_sensitivities({"a": []}, [])
+    assert failure_sensitivities({"rare": ["x", "y", "y"]}, [True, False, True]) == []  # below five results each
+    assert metric_sensitivities({"a": [1, 1, 1, 1, 1]}, [1.0, 2, 3, 4, 5]) == []
+
+
+def test_results_without_the_parameter_are_counted_and_change_nothing() -> None:
+    columns, failed = street(400)
+    (whole,) = failure_sensitivities({"speed": columns["speed"]}, failed)
+    (with_missing,) = failure_sensitivities(
+        {"speed": [*columns["speed"].tolist(), None, None]}, [*failed.tolist(), True, False]
+    )
+    assert with_missing.missing == 2
+    assert (with_missing.effect, with_missing.bins) == (whole.effect, whole.bins)
+
+
+def test_a_metric_has_correlations_and_shares_of_its_variance() -> None:
+    columns, _ = street()
+    metric = columns["speed"] + 10.0 * np.array(columns["night"]) + np.random.default_rng(3).normal(0, 3, 2000)
+    metric[:5] = np.nan
+    found = metric_sensitivities(columns | {"none": [None] * 2000}, metric)
+    assert [item.parameter for item in found][:2] == ["speed", "night"]
+    speed, night = found[:2]
+    assert speed.kind is EffectKind.SPEARMAN and 0.6 < speed.effect.low < speed.effect.high < 0.95
+    assert night.kind is EffectKind.EPSILON_SQUARED and 0.2 < night.effect.low < night.effect.high < 0.4
+    dark = next(item for item in night.bins if item.label == "true")
+    assert dark.value == pytest.approx(metric[5:][np.array(columns["night"])[5:]].mean()) and dark.low < dark.value
+
+
+def test_the_worst_combination_is_the_one_that_causes_failures() -> None:
+    columns, failed = street()
+    worst = worst_combinations(columns, failed)
+    assert worst[0].values == {"night": "true", "street": "ramp"} and len(worst) == 20
+    chosen = np.array(columns["night"]) & (np.array(columns["street"]) == "ramp")
+    assert (worst[0].count, worst[0].failures) == (chosen.sum(), failed[chosen].sum())
+    assert (worst[0].low, worst[0].high) == wilson(worst[0].failures, worst[0].count)
+    assert [item.low for item in worst] == sorted((item.low for item in worst), reverse=True)
+
+
+def counted(columns: Columns, failed: np.ndarray, fewest: int) -> dict[tuple[tuple[str, str], ...], tuple[int, int]]:
+    """Return counts and failures of all values and pairs, one by one."""
+    tables = {name: binned(column_of(values), 5) for name, values in columns.items()}
+    members = {
+        (name, label): table.codes == at
+        for name, table in tables.items()
+        for at, label in enumerate(table.labels)
+        if label != OTHERS and len(table.labels) > 1
+    }
+    sets = {(key,): rows for key, rows in members.items()}
+    for first, rows in members.items():
+        for second, others in members.items():
+            both = rows & others
+            if list(columns).index(first[0]) < list(columns).index(second[0]) and both.sum() < min(
+                rows.sum(), others.sum()
+            ):
+                sets[first, second] = both
+    counts = {key: (int(rows.sum()), int((rows & failed).sum())) for key, rows in sets.items()}
+    return {key: (count, failures) for key, (count, failures) in counts.items() if count >= fewest and failures}
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 65, 300])
+def test_the_table_has_every_value_and_pair_with_enough_results(count: int) -> None:
+    columns, failed = street(count, seed=count)
+    columns["speed"] = [None if at % 7 == 0 else value for at, value in enumerate(columns["speed"])]
+    rows = worst_combinations(columns, failed, rows=10_000)
+    expected = counted(columns, failed, FEWEST)
+    assert {tuple(row.values.items()): (row.count, row.failures) for row in rows} == expected
+
+
+def test_without_failures_or_parameters_no_combination_is_bad() -> None:
+    columns, failed = street(50)
+    assert worst_combinations(columns, np.zeros(50, np.bool_)) == [] == worst_combinations({}, failed)
