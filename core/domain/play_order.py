@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 #: Pairs of the first batch, growth from batch to batch, and most pairs of a batch.
-FIRST, GROWTH, LARGEST = 16, 1.5, 1024
+FIRST, GROWTH, LARGEST = 16, 1.3, 1024
 
 
 def play_order(seed: int, scenarios: Sequence[str]) -> list[int]:
@@ -36,8 +36,9 @@ def play_order(seed: int, scenarios: Sequence[str]) -> list[int]:
 def batch_sizes(pairs: int, *, first: int = FIRST, growth: float = GROWTH, largest: int = LARGEST) -> Iterator[int]:
     """Yield the sizes of the batches after which the test is looked at, ``pairs`` in all.
 
-    Each batch is about ``growth`` - 1 times everything before it, so that the number of looks grows with the logarithm
-    of ``pairs`` and at most that share is played in vain after the deciding pair; the error rate does not depend on it.
+    Each batch is ``growth`` - 1 times everything before it, between ``first`` and ``largest``: the number of looks
+    grows with the logarithm of ``pairs``, and little is played after the deciding pair. The error rate does not depend
+    on it.
     """
     played = 0
     while played < pairs:

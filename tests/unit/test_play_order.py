@@ -57,4 +57,4 @@ def test_batches_add_up_and_grow_to_their_limit(pairs: int) -> None:
 
 
 def test_few_looks_are_needed() -> None:
-    assert len(list(batch_sizes(288))) == 8 and len(list(batch_sizes(2000))) == 13
+    assert len(list(batch_sizes(288))) == 10 and len(list(batch_sizes(2000))) == 18

@@ -21,6 +21,7 @@ PRODUCT = (
     "kube",
     "runtimes",
     "server",
+    "web",
     "workers",
 )
 #: Scripts of the Makefile, the demo and the generators of pages are callers too.
