@@ -51,7 +51,13 @@ def trace(*steps: tuple[float, ...]) -> bytes:
 def test_a_street_is_replayed_and_has_a_scene() -> None:
     replay = replay_job.make(worker_spec("car_street"), play_document("car_street"), 3, trace(*[(1.0, 0.0)] * 20))
     assert len(replay["frames"]) >= 20
-    assert replay["scene"]["lanes"]
+    assert replay["scene"]["lanes"] and replay["scene"]["kind"] == "street"
+    first, *_, last = replay["frames"]
+    assert first["action"] is None and last["action"] == [1.0, 0.0]
+    assert [signal["name"] for signal in replay["scene"]["action"]] == ["accel", "lane"]
+    assert len(last["observation"]) == len(replay["scene"]["observation"]) == 16
+    own_speed = next(car["speed"] for car in last["vehicles"] if car["id"] == "ego")
+    assert last["observation"][0] == pytest.approx(own_speed, abs=0.01)
 
 
 def test_two_replays_are_identical() -> None:

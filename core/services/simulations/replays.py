@@ -83,16 +83,21 @@ class Replays:
 
     def _result_of(self, id: str, task: int) -> Download:
         """Return a task's result as a replay without frames. Raise UnknownArtifact if the task has no result yet."""
-        with self._database.read() as c:
-            provenance = json.loads(simulations.find(c, id).provenance)
-        metrics = list(played(provenance["dataset"]).definition["metrics"])
+        metrics = self._metrics(id)
         document = self._titled({"scene": {"kind": "result", "metrics": metrics}, "frames": [], "dt": None}, id, task)
         etag = hashlib.sha256(document).hexdigest()[:32]
         return Download(len(document), "application/json", f'"{etag}"', lambda a, b: iter((document[a:b],)))
 
+    def _metrics(self, id: str) -> list[Any]:
+        """Return the metrics that a simulation's dataset declares, with titles, units and ranges."""
+        with self._database.read() as c:
+            provenance = json.loads(simulations.find(c, id).provenance)
+        return list(played(provenance["dataset"]).definition["metrics"])
+
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
-        """Store a replay. Idempotent."""
-        self._store.put(_key(id, task), (self._titled(replay, id, task),))
+        """Store a replay, with the metrics that its dataset declares. Idempotent."""
+        described = dict(replay) | {"metrics": self._metrics(id)}
+        self._store.put(_key(id, task), (self._titled(described, id, task),))
         self._notifier.publish(id)
 
     def _titled(self, replay: Mapping[str, Any], id: str, task: int) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Interface, Metric, Scenario, SimulatorBroken
+from ..base import Interface, Metric, Scenario, SimulatorBroken, signals_frame, signals_scene
 from ..direct_exchange import Exchange, Pause
 from . import replay_frames
 from .compiled_library import ENDED, EVENT, GOES_ON, STEP_FAILED, library
@@ -40,6 +40,8 @@ class SumoSimulator:
     """Runs the scenarios of a SUMO dataset."""
 
     reward: float | None = None
+    #: The last action; None before the first step of a scenario.
+    _action: NDArray[Any] | None
 
     def __init__(self, dataset: Path, definition: Mapping[str, Any], *, compiled: bool = True) -> None:
         """``compiled``: use the compiled step where it is built; results do not depend on it."""
@@ -74,6 +76,7 @@ class SumoSimulator:
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[np.float32], bool]:
         """Apply an action for 0.1 s; return the observation and whether the scenario has ended."""
+        self._action = action
         try:
             return self._advance(float(action[0]), float(action[1]))
         except sumo.FatalTraCIError as error:
@@ -81,6 +84,7 @@ class SumoSimulator:
 
     def _reset(self, scenario: Scenario) -> NDArray[np.float32]:
         spec = scenario.spec
+        self._action = None
         conflict_map, compiled_street = self._street(spec["street"])
         self.street: Street = conflict_map.street
         load(options(self._network(spec["street"]), self._folder / "types.add.xml", scenario.seed))
@@ -251,16 +255,20 @@ class SumoSimulator:
         ) | {"event_met": int(self._event.triggered)}
 
     def scene(self) -> dict[str, Any]:
-        """Return the street's static shapes for a replay."""
-        return replay_frames.scene(self._scenery)
+        """Return the street's static shapes for a replay, and the names and units of observations and actions."""
+        return signals_scene(self.interface) | replay_frames.scene(self._scenery)
 
     def frame(self) -> dict[str, Any]:
         """Return the current state for a replay."""
-        return replay_frames.frame(self._scenery, self._traffic.persons) | {
-            "time": round(self._step.now, 1),
-            "limit": round(self._step.limit, 2),
-            "outcome": self._step.outcome,
-        }
+        return (
+            signals_frame(self._step.observation, self._action)
+            | replay_frames.frame(self._scenery, self._traffic.persons)
+            | {
+                "time": round(self._step.now, 1),
+                "limit": round(self._step.limit, 2),
+                "outcome": self._step.outcome,
+            }
+        )
 
     def close(self) -> None:
         """End the SUMO simulation."""
