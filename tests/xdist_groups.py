@@ -34,6 +34,7 @@ GROUPS: Mapping[str, str] = {
     "tests/web/test_browser.py": "web",
     "tests/web/test_pages.py": "web",
     "tests/web/test_simulation_page.py": "web",
+    "tests/web/test_replay_player.py": "web",
 }
 
 

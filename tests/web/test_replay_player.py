@@ -1,0 +1,690 @@
+"""The replay player in Chromium: scenes, time, events, keys, signals, comparisons, problems, accessibility, widths."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Response
+from playwright.sync_api import BrowserContext, Page
+
+from tests.browser import (
+    Errors,
+    StaticSite,
+    accessibility_violations,
+    screenshot_folder,
+    scrolls_sideways,
+    static_site,
+)
+from tests.waiting import until
+from web import replay_bundle
+
+ROOT = Path(__file__).parents[2]
+REPLAYS = Path(__file__).parent / "replays"
+#: Recorded replays with a scene that is drawn, one of each kind of world.
+STAGED = ("street_collision", "street_arrival", "highway", "cartpole", "simple_tag", "connect_four", "half_cheetah")
+EGO = (0, 166, 166)
+#: Colour of the outline of a collision.
+SPARK = "255,209,102"
+PAGE_STYLE = "body { margin: 0 } main { padding: 12px } .dark { --bg: #101418; --fg: #e8edf2; --muted: #9aa7b3 }"
+#: The colours of a canvas: how many differ, and how many pixels have the colour of the model's vehicle.
+COLOURS = """
+canvas => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const counts = new Map();
+  for (let at = 0; at < data.length; at += 4) {
+    const colour = `${data[at]},${data[at + 1]},${data[at + 2]}`;
+    counts.set(colour, (counts.get(colour) ?? 0) + 1);
+  }
+  return Object.fromEntries([...counts].filter(([, count]) => count > 20));
+}
+"""
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """Return a recorded replay."""
+    document: dict[str, Any] = json.loads((REPLAYS / f"{name}.json").read_text())
+    return document
+
+
+def answer(document: Any, status: int = 200, **headers: str) -> Response:
+    """Return a response with JSON."""
+    return Response(json.dumps(document), status, headers, mimetype="application/json")
+
+
+def html(body: str, attributes: str = "") -> str:
+    return (
+        f'<!doctype html><html lang="en"{attributes}><head><meta charset="utf-8"><title>Replay</title>'
+        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/page.css">'
+        '<link rel="stylesheet" href="/static/replay/replay.css">'
+        f'<script type="module" src="/static/replay/replay.js"></script></head><body><main><h1>Task</h1>{body}</main>'
+        "</body></html>"
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StaticSite]:
+    with static_site(ROOT / "web" / "static") as site:
+        yield site
+
+
+@pytest.fixture
+def site(server: StaticSite) -> StaticSite:
+    server.pages.clear()
+    server.responses.clear()
+    server.requests.clear()
+    server.responses["/page.css"] = [Response(PAGE_STYLE, mimetype="text/css")]
+    return server
+
+
+@pytest.fixture
+def still(page: Page) -> Page:
+    """The page of a user who prefers reduced motion: nothing plays by itself."""
+    page.emulate_media(reduced_motion="reduce")
+    return page
+
+
+def show(page: Page, site: StaticSite, document: dict[str, Any], attributes: str = "", body: str = "") -> None:
+    """Open a page with the player of a document, and wait until it is drawn."""
+    site.responses["/replay"] = [answer(document)]
+    site.pages["/page"] = html(body or '<replay-player src="/replay"></replay-player>', attributes)
+    page.goto(f"{site.origin}/page")
+    page.locator(".replay").wait_for()
+
+
+def compare(page: Page, site: StaticSite, documents: Sequence[dict[str, Any]]) -> None:
+    """Open a page with the comparison of two documents, and wait until it is drawn."""
+    for side, document in zip(("left", "right"), documents, strict=True):
+        site.responses[f"/{side}"] = [answer(document)]
+    element = '<replay-compare left="/left" right="/right" left-label="idm" right-label="brake"></replay-compare>'
+    site.pages["/page"] = html(element)
+    page.goto(f"{site.origin}/page")
+    page.locator(".replay").wait_for()
+
+
+def time_of(page: Page) -> float:
+    """Return the time of the clock in seconds."""
+    return float(page.evaluate("document.querySelector('replay-player, replay-compare').clock.time"))
+
+
+def seek(page: Page, seconds: float) -> None:
+    """Set the clock and wait until that time is drawn."""
+    page.evaluate("time => document.querySelector('replay-player, replay-compare').clock.seek(time)", seconds)
+    drawn(page)
+
+
+def drawn(page: Page) -> None:
+    """Wait until what was requested is drawn."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def colours(page: Page, number: int = 0) -> dict[str, int]:
+    """Return the number of pixels of each colour of a stage's canvas."""
+    counts: dict[str, int] = page.locator(".replay-canvas").nth(number).evaluate(COLOURS)
+    return counts
+
+
+def keep_picture(page: Page, name: str) -> None:
+    """Keep a screenshot if WEB_SCREENSHOTS names a folder."""
+    if (folder := screenshot_folder()) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+def ego_centre(page: Page) -> list[float]:
+    """Return the mean position of the pixels that have the colour of the model's vehicle."""
+    place: list[float] = page.locator(".replay-canvas").evaluate(
+        """(canvas, ego) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          let [x, y, count] = [0, 0, 0];
+          for (let at = 0; at < data.length; at += 4) {
+            if (ego.some((value, channel) => data[at + channel] !== value)) continue;
+            x += (at / 4) % canvas.width;
+            y += Math.floor(at / 4 / canvas.width);
+            count += 1;
+          }
+          return [x / count, y / count];
+        }""",
+        list(EGO),
+    )
+    return place
+
+
+# -- scenes
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", STAGED)
+def test_a_scene_is_drawn(site: StaticSite, still: Page, name: str, scheme: Any) -> None:
+    still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    show(still, site, recorded(name))
+    seek(still, 1.0)
+    assert len(colours(still)) >= 4, "the canvas has few colours"
+    keep_picture(still, f"{name}-{scheme}")
+
+
+@pytest.mark.parametrize("name", ["street_collision", "street_arrival", "highway", "cartpole", "simple_tag"])
+def test_a_scene_changes_with_time_and_has_the_models_own_colour(site: StaticSite, still: Page, name: str) -> None:
+    show(still, site, recorded(name))
+    first = still.locator(".replay-canvas").evaluate("canvas => canvas.toDataURL()")
+    assert colours(still).get(",".join(map(str, EGO)), 0) > 20
+    seek(still, 1.0)
+    assert still.locator(".replay-canvas").evaluate("canvas => canvas.toDataURL()") != first
+
+
+def test_signals_alone_are_charts(site: StaticSite, still: Page) -> None:
+    document = recorded("half_cheetah")
+    document["scene"] = document["scene"] | {"kind": "signals"}
+    show(still, site, document)
+    assert still.locator(".replay-canvas").count() == 0
+    charts = still.locator(".replay-chart")
+    assert charts.count() == 12 and len(charts.first.evaluate(COLOURS)) >= 2
+    keep_picture(still, "signals")
+
+
+def test_a_task_without_a_trace_has_its_metrics_and_their_ranges(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("result"))
+    row = still.get_by_role("row", name="Sum of the observation")
+    assert row.get_by_text("1.784").is_visible() and row.get_by_text("0 to 4").is_visible()
+    assert still.get_by_role("button", name="Play").count() == 0
+
+
+def test_a_street_has_speed_limit_brake_and_the_names_of_its_events(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    seek(still, 6.0)
+    assert still.locator(".replay-speed").text_content() == "55"
+    assert still.get_by_role("img", name="limit 50 km/h").is_visible()
+    assert still.locator(".replay-limit.replay-exceeded").count() == 1
+    events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
+    assert events == ["4.3 sAbove the limit", "7.2 sCollision with pedestrian p4", "7.2 sEnd: collision"]
+
+
+def test_a_street_of_an_older_server_has_the_signals_of_its_car(site: StaticSite, still: Page) -> None:
+    document = recorded("street_collision")
+    for member in ("observation", "action"):
+        del document["scene"][member]
+    show(still, site, document)
+    assert still.locator(".replay-signal-name").all_text_contents() == ["speed", "acceleration"]
+
+
+def test_a_model_that_leaves_the_street_is_followed_to_its_last_place(site: StaticSite, still: Page) -> None:
+    document = recorded("street_arrival")
+    for frame in document["frames"][50:]:
+        frame["vehicles"] = [car for car in frame["vehicles"] if car["id"] != frame["ego"]]
+    show(still, site, document)
+    seek(still, 8.0)
+    assert still.locator(".replay-speed").text_content() == "–" and len(colours(still)) >= 4
+
+
+def test_positions_are_between_those_of_two_frames(site: StaticSite, still: Page) -> None:
+    document = recorded("cartpole")
+    document["dt"] = 1.0
+    for frame, left in zip(document["frames"][:2], (-1.0, 1.0), strict=True):
+        frame["drawing"]["at"]["pole"] = [left, 0.5, left, 1.2]
+    show(still, site, document | {"frames": document["frames"][:2]})
+    ends = []
+    for time in (0.0, 0.5, 1.0):
+        seek(still, time)
+        ends.append(ego_centre(still)[0])
+    assert ends[1] == pytest.approx((ends[0] + ends[2]) / 2, abs=2) and ends[2] > ends[0] + 50
+
+
+# -- time
+
+
+def test_keys_move_time(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    still.get_by_role("button", name="Play").focus()
+    for key, time in [
+        ("ArrowRight", 0.1),
+        ("ArrowRight", 0.2),
+        ("ArrowLeft", 0.1),
+        ("End", 7.2),
+        ("ArrowRight", 7.2),
+        ("Home", 0.0),
+        ("ArrowLeft", 0.0),
+        ("Shift+ArrowRight", 4.3),
+        ("Shift+ArrowRight", 7.2),
+        ("Shift+ArrowLeft", 4.3),
+        ("Shift+ArrowLeft", 0.0),
+    ]:
+        still.keyboard.press(key)
+        assert time_of(still) == pytest.approx(time), key
+
+
+def test_space_plays_and_pauses_and_the_end_is_reached(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    still.get_by_role("combobox", name="Speed").select_option("8")
+    still.get_by_label("Time").focus()
+    still.keyboard.press("Space")
+    still.get_by_role("button", name="Pause").wait_for()
+    still.keyboard.press("Space")
+    still.get_by_role("button", name="Play").wait_for()
+    assert 0 < time_of(still) < 7.2
+    still.keyboard.press("Space")
+    until(lambda: time_of(still) == pytest.approx(7.2), message=lambda: f"the clock is at {time_of(still)}")
+    still.get_by_role("button", name="Play").click()  # from the start again
+    still.get_by_role("button", name="Pause").click()
+    assert time_of(still) < 7.2
+
+
+def test_the_slider_is_moved_by_pointer_and_says_where_it_is(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    slider = still.get_by_role("slider", name="Time")
+    box = slider.bounding_box()
+    assert box is not None
+    slider.click(position={"x": box["width"] / 2, "y": 8})
+    drawn(still)
+    assert time_of(still) == pytest.approx(3.6, abs=0.1)
+    assert (
+        slider.get_attribute("aria-valuetext")
+        == f"{time_of(still):.1f} s of 7.2 s, frame {int(time_of(still) * 10)} of 72"
+    )
+
+
+def test_an_event_is_a_mark_on_the_slider_and_a_button_that_leads_to_it(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    marks = still.locator(".replay-mark")
+    assert marks.count() == 3 and SPARK not in colours(still)
+    still.get_by_role("button", name="Collision with pedestrian p4").click()
+    drawn(still)
+    assert time_of(still) == pytest.approx(7.2)
+    assert SPARK in colours(still), "the collision is not drawn"
+    places = [mark.evaluate("mark => parseFloat(mark.style.left)") for mark in marks.all()]
+    assert places == pytest.approx([4.3 / 7.2 * 100, 100, 100])
+
+
+def test_a_replay_plays_by_itself_and_not_where_motion_is_unwanted(
+    site: StaticSite, page: Page, context: BrowserContext
+) -> None:
+    show(page, site, recorded("street_collision"))
+    page.get_by_role("button", name="Pause").wait_for()
+    calm = context.new_page()
+    calm.emulate_media(reduced_motion="reduce")
+    show(calm, site, recorded("street_collision"))
+    until(lambda: time_of(page) > 0.5, message="the replay does not play by itself")
+    assert time_of(calm) == 0 and calm.get_by_role("button", name="Play").is_visible()
+
+
+def test_frames_of_uneven_times_are_shown_at_their_times(site: StaticSite, still: Page) -> None:
+    document = recorded("street_collision")
+    document["frames"] = document["frames"][:3]
+    for frame, time in zip(document["frames"], (5.0, 5.1, 9.0), strict=True):
+        frame["time"] = time
+    show(still, site, document)
+    still.get_by_role("button", name="One frame on").click(click_count=2)
+    assert time_of(still) == pytest.approx(4.0)
+
+
+def test_ten_thousand_frames_are_drawn_smoothly(site: StaticSite, still: Page) -> None:
+    document = recorded("street_arrival")
+    frames = document["frames"]
+    document["frames"] = [frames[number % len(frames)] | {"time": number / 10} for number in range(10_000)]
+    show(still, site, document)
+    milliseconds, added = still.evaluate(
+        """async () => {
+          const { clock } = document.querySelector("replay-player");
+          const elements = () => document.querySelectorAll("replay-player *").length;
+          const first = elements();
+          const begun = performance.now();
+          for (let picture = 0; picture < 60; picture += 1) {
+            clock.seek((picture / 60) * clock.duration);
+            await new Promise(requestAnimationFrame);
+          }
+          return [(performance.now() - begun) / 60, elements() - first];
+        }"""
+    )
+    assert milliseconds < 100, f"a picture takes {milliseconds:.0f} ms"
+    assert added == 0, "pictures add elements to the page"
+
+
+# -- camera
+
+
+def test_the_camera_follows_or_shows_the_whole_street(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+    follow = still.get_by_role("button", name="Follow")
+    assert follow.get_attribute("aria-pressed") == "true"
+    near = colours(still)[",".join(map(str, EGO))]
+    follow.focus()
+    still.keyboard.press("f")
+    drawn(still)
+    assert follow.get_attribute("aria-pressed") == "false"
+    assert colours(still).get(",".join(map(str, EGO)), 0) < near
+    keep_picture(still, "street_whole")
+
+
+def test_keys_buttons_and_the_wheel_zoom(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+
+    def size() -> int:
+        drawn(still)
+        return colours(still)[",".join(map(str, EGO))]
+
+    whole = size()
+    still.get_by_role("button", name="Zoom in").click()
+    closer = size()
+    still.keyboard.press("+")
+    closest = size()
+    assert whole < closer < closest
+    still.keyboard.press("-")
+    assert size() == closer
+    still.keyboard.press("0")
+    assert size() == whole
+    still.locator(".replay-canvas").hover()
+    still.mouse.wheel(0, -400)
+    until(lambda: size() > whole, message="the wheel does not zoom")
+
+
+def test_a_wheel_scrolls_the_page_where_the_player_has_no_focus(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+    still.set_viewport_size({"width": 900, "height": 400})
+    drawn(still)
+    still.locator(".replay-canvas").hover(position={"x": 300, "y": 100})
+    still.mouse.wheel(0, 200)
+    until(lambda: still.evaluate("scrollY") > 0, message="the page does not scroll")
+
+
+# -- signals
+
+
+def test_the_first_signals_that_change_are_shown_and_others_are_chosen(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("connect_four"))
+    names = still.locator(".replay-signal-name")
+    assert "reward" in names.all_text_contents() and names.count() < 12
+    still.get_by_text("Choose,").click()
+    still.get_by_label("Filter signals").fill("row_1_column_2")
+    assert still.locator(".replay-choices label:visible").count() == 2
+    still.get_by_label("own_row_1_column_2").check()
+    assert "own_row_1_column_2" in names.all_text_contents()
+    still.get_by_role("button", name="None").click()
+    assert "own_row_1_column_2" not in names.all_text_contents() and "reward" in names.all_text_contents()
+
+
+def test_the_list_of_signals_closes_by_escape_and_by_work_elsewhere(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("connect_four"))
+    summary, choices = still.get_by_text("Choose,"), still.get_by_label("Filter signals")
+    summary.click()
+    choices.focus()
+    still.keyboard.press("Escape")
+    assert not choices.is_visible() and summary.evaluate("node => node === document.activeElement")
+    summary.click()
+    still.get_by_role("button", name="Next event").click()
+    assert not choices.is_visible()
+
+
+def test_of_a_hundred_signals_twelve_are_shown(site: StaticSite, still: Page) -> None:
+    document = recorded("simple_tag")
+    described = [{"name": f"sensor_{number}", "unit": "m", "low": None, "high": None} for number in range(100)]
+    document["scene"]["observation"] = described
+    for step, frame in enumerate(document["frames"]):
+        frame["observation"] = [step * number / 7 for number in range(100)]
+    show(still, site, document)
+    assert still.locator(".replay-chart").count() == 12
+    still.get_by_text("Choose,").click()
+    still.get_by_role("button", name="All").click()
+    assert still.locator(".replay-chart").count() == 106
+
+
+def test_values_and_units_are_those_of_the_present_frame(site: StaticSite, still: Page) -> None:
+    document = recorded("cartpole")
+    show(still, site, document)
+    seek(still, 100 * document["dt"])
+    row = still.locator(".replay-signal", has_text="position")
+    value = row.locator(".replay-value").text_content()
+    assert value is not None and float(value) == pytest.approx(document["frames"][100]["observation"][0], rel=1e-3)
+    assert row.locator("small").text_content() == "m"
+
+
+def test_a_click_on_a_chart_goes_to_its_time(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    chart = still.locator(".replay-chart").first
+    box = chart.bounding_box()
+    assert box is not None
+    chart.click(position={"x": box["width"] / 4, "y": 10})
+    assert time_of(still) == pytest.approx(1.8, abs=0.1)
+
+
+# -- comparisons
+
+
+def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSite, still: Page) -> None:
+    compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
+    assert still.locator(".replay-canvas").count() == 2 and still.get_by_role("slider").count() == 1
+    still.get_by_role("button", name="Play").focus()
+    still.keyboard.press("End")
+    drawn(still)
+    assert time_of(still) == pytest.approx(10.9)
+    events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
+    assert "7.2 sbrake: End: collision" in events and "10.9 sidm: End: arrived" in events
+    keep_picture(still, "comparison")
+
+
+def test_a_comparison_has_the_differences_of_metrics_and_both_lines_in_a_chart(site: StaticSite, still: Page) -> None:
+    compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
+    row = still.get_by_role("row", name="Route completion")
+    assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "−78.01 %"]
+    assert row.locator(".replay-worse").count() == 1
+    assert still.locator(".replay-signal", has_text="speed").first.locator(".replay-value").count() == 2
+    assert still.get_by_text("different scenarios").count() == 0
+
+
+def test_replays_of_different_scenarios_are_named_as_such(site: StaticSite, still: Page) -> None:
+    other = recorded("street_collision")
+    other["result"]["scenario"]["index"] = 7
+    compare(still, site, [recorded("street_arrival"), other])
+    assert still.get_by_text("These tasks are of different scenarios").is_visible()
+
+
+def test_results_without_traces_are_compared_as_well(site: StaticSite, still: Page) -> None:
+    other = recorded("result")
+    other["result"]["metrics"]["echo"] = 2.0
+    compare(still, site, [recorded("result"), other])
+    assert still.get_by_role("row", name="Sum of the observation").get_by_text("+0.2157").is_visible()
+
+
+# -- requests
+
+
+def test_a_replay_that_is_computed_is_requested_again(site: StaticSite, still: Page) -> None:
+    waiting = Response(status=202, headers={"Retry-After": "1"})
+    site.responses["/replay"] = [waiting, answer(recorded("simple_tag"))]
+    site.pages["/page"] = html('<replay-player src="/replay"></replay-player>')
+    still.goto(f"{site.origin}/page")
+    still.get_by_text("simulated again from the recorded actions").wait_for()
+    still.locator(".replay").wait_for()
+    assert site.requests.count("/replay") == 2
+
+
+def test_a_problem_is_shown_with_its_next_step_and_can_be_tried_again(
+    site: StaticSite, still: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("404")
+    problem = {
+        "title": "No replay",
+        "detail": "The simulator failed. The log of the jobs role has its error.",
+        "status": 404,
+    }
+    refused = answer(problem, 404)
+    refused.mimetype = "application/problem+json"
+    site.responses["/replay"] = [refused, answer(recorded("simple_tag"))]
+    site.pages["/page"] = html('<replay-player src="/replay"></replay-player>')
+    still.goto(f"{site.origin}/page")
+    alert = still.get_by_role("alert")
+    assert alert.get_by_text("No replay").is_visible() and alert.get_by_text("log of the jobs role").is_visible()
+    assert accessibility_violations(still) == []
+    alert.get_by_role("button", name="Try again").click()
+    still.locator(".replay").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"scene": {"kind": "hologram"}, "frames": [{}]}, "unknown kind hologram"),
+        ({"frames": []}, "The document is no replay"),
+        ({"scene": {"kind": "street"}, "frames": []}, "has no frames"),
+        ({"scene": {"kind": "drawing"}, "frames": [{}]}, "cannot be drawn"),
+    ],
+    ids=["unknown", "empty", "frames", "malformed"],
+)
+def test_a_document_that_cannot_be_drawn_is_named_in_words(
+    site: StaticSite, still: Page, document: dict[str, Any], text: str
+) -> None:
+    site.responses["/replay"] = [answer(document)]
+    site.pages["/page"] = html('<replay-player src="/replay"></replay-player>')
+    still.goto(f"{site.origin}/page")
+    assert still.get_by_role("alert").get_by_text(text).is_visible()
+
+
+def test_names_of_users_are_text(site: StaticSite, still: Page) -> None:
+    document = recorded("result") | {"title": "<img src=x onerror=alert(1)>", "outcome": "<b>good</b>"}
+    document["result"]["metrics"] = {"<i>evil</i>": "<script>alert(1)</script>"}
+    show(still, site, document)
+    assert still.get_by_role("heading", name="<img src=x").is_visible()
+    assert still.locator("replay-player img, replay-player b, replay-player script").count() == 0
+
+
+def test_a_player_that_leaves_the_page_stops_and_one_that_returns_plays_on(site: StaticSite, page: Page) -> None:
+    show(page, site, recorded("street_collision"))
+    page.get_by_role("button", name="Pause").wait_for()
+    page.evaluate("window.kept = document.querySelector('replay-player'); kept.remove()")
+    assert page.evaluate("kept.clock") is None
+    page.evaluate("document.querySelector('main').append(kept)")
+    page.get_by_role("button", name="Pause").wait_for()
+    assert site.requests.count("/replay") == 1
+
+
+# -- appearance
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_player_has_no_violation_of_accessibility(site: StaticSite, still: Page, scheme: Any) -> None:
+    still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    show(still, site, recorded("street_collision"))
+    seek(still, 6.0)
+    still.get_by_text("Result and metrics").click()
+    still.get_by_text("Choose,").click()
+    assert accessibility_violations(still) == []
+    compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
+    assert accessibility_violations(still) == []
+
+
+def test_readers_meet_title_picture_controls_events_signals_and_result_in_this_order(
+    site: StaticSite, still: Page
+) -> None:
+    show(still, site, recorded("street_collision"))
+    order = still.evaluate(
+        """[...document.querySelectorAll("h2, canvas[role=img], [aria-label=Camera], [aria-label=Playback],"
+          + "[aria-label=Events], [aria-label=Signals], details.replay-details")]
+          .map(node => node.getAttribute("aria-label") ?? node.tagName)"""
+    )
+    assert order == [
+        "H2",
+        "Street from above: crosswalk-sparse-none-mixed-1, outcome collision",
+        "Camera",
+        "Playback",
+        "Events",
+        "Signals",
+        "DETAILS",
+    ]
+    focused = []
+    for _ in range(12):
+        still.keyboard.press("Tab")
+        focused.append(still.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert focused[:10] == [
+        "Follow",
+        "Zoom in",
+        "Zoom out",
+        "Reset zoom",
+        "Time",
+        "Play",
+        "One frame back",
+        "One frame on",
+        "Previous event",
+        "Next event",
+    ]
+
+
+@pytest.mark.parametrize("name", [*STAGED, "result"])
+def test_a_narrow_window_does_not_scroll_sideways(site: StaticSite, still: Page, name: str) -> None:
+    still.set_viewport_size({"width": 360, "height": 740})
+    show(still, site, recorded(name))
+    if name != "result":
+        still.get_by_text("Result and metrics").click()
+        still.get_by_text("Choose,").click()
+    drawn(still)
+    assert not scrolls_sideways(still)
+    keep_picture(still, f"{name}-360")
+
+
+def test_a_narrow_comparison_does_not_scroll_sideways(site: StaticSite, still: Page) -> None:
+    still.set_viewport_size({"width": 360, "height": 740})
+    compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
+    assert not scrolls_sideways(still)
+
+
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_a_canvas_has_a_pixel_for_each_of_the_screen(site: StaticSite, still: Page, ratio: int) -> None:
+    browser = still.context.browser
+    assert browser is not None
+    with browser.new_context(
+        viewport={"width": 3840 // ratio, "height": 2160 // ratio}, device_scale_factor=ratio, reduced_motion="reduce"
+    ) as sharp:
+        page = sharp.new_page()
+        show(page, site, recorded("street_collision"))
+        drawn(page)
+        width, shown = page.locator(".replay-canvas").evaluate("canvas => [canvas.width, canvas.clientWidth]")
+        assert width == pytest.approx(shown * ratio, abs=ratio) and width > 2000
+        keep_picture(page, f"street-4k-{ratio}")
+
+
+def test_the_pages_own_colours_decide_between_light_and_dark(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_collision"))
+    light = colours(still)
+    still.evaluate("document.documentElement.className = 'dark'")
+    drawn(still)
+    dark = colours(still)
+    assert "228,233,223" in light and "228,233,223" not in dark and "27,33,36" in dark
+
+
+# -- in a report
+
+
+def test_the_bundle_shows_inline_documents_without_a_server(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    inline = json.dumps(recorded("street_collision")).replace("<", "\\u003c")
+    document = f'<script type="application/json">{inline}</script>'
+    body = f"<replay-player>{document}</replay-player><replay-compare></replay-compare>"
+    page.set_content(
+        f'<!doctype html><html lang="en"><head><title>Report</title><style>{replay_bundle.style()}</style></head>'
+        f"<body>{body}<script>{replay_bundle.script()}</script></body></html>"
+    )
+    page.locator("replay-player .replay").wait_for()
+    assert colours(page).get(",".join(map(str, EGO)), 0) > 20
+    page.evaluate(
+        """() => {
+          const [first] = document.querySelectorAll("replay-player");
+          document.querySelector("replay-compare").documents = [first.document, first.document];
+        }"""
+    )
+    page.locator("replay-compare .replay").wait_for()
+    assert page.locator("replay-compare .replay-canvas").count() == 2
+
+
+def test_every_module_is_in_the_bundle_and_no_import_is_left() -> None:
+    text = replay_bundle.script()
+    assert "import" not in {line.split(" ", 1)[0] for line in text.splitlines()}
+    assert "export" not in {line.split(" ", 1)[0] for line in text.splitlines()}
+    for module in replay_bundle.FOLDER.glob("*.js"):
+        assert module.read_text().splitlines()[0] in text, f"{module.name} is imported by no module"
+
+
+@pytest.mark.parametrize(
+    "text", ['import x from "./y.js";', "export default 1;", 'const x = await import("./y.js");', "// </script>"]
+)
+def test_a_module_that_cannot_be_joined_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "replay.js").write_text(text + "\n")
+    monkeypatch.setattr(replay_bundle, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"joined|ends its element"):
+        replay_bundle.script()

@@ -1,0 +1,375 @@
+// Street from above: lanes, crossings and lights, vehicles, pedestrians, the path of the model's car, collisions.
+
+import { between } from "./timeline.js";
+import { drawScaleBar } from "./camera.js";
+
+/** Metres around the car that the camera shows when it follows it. */
+const FOLLOWED = { width: 110, height: 62 };
+/** Metres of ground around a street that is shown whole. */
+const MARGIN = 12;
+/** Pixels: the least length of a car and radius of a person, so that they can be seen in a whole town. */
+const LEAST_CAR = 12;
+const LEAST_PERSON = 3;
+/** Metres ahead of the car up to which a light is named, and from the middle of its lane. */
+const LIGHT_AHEAD = 80;
+const LIGHT_BESIDE = 2;
+/** Metres between two frames beyond which a vehicle was put elsewhere: no position between them is true. */
+const FARTHEST_STEP = 25;
+/** The most points of the path that has been driven. */
+const MOST_POINTS = 2000;
+
+export class StreetScene {
+  constructor(replay, times) {
+    this._frames = replay.frames;
+    this._times = times;
+    this._scene = replay.scene;
+    this._byId = new WeakMap();
+    this._paths = staticPaths(replay.scene);
+    this._trace = this._traceOf();
+    this._way = line(this._trace);
+    this.follows = this._trace.length > 0;
+    this.extent = FOLLOWED;
+    this.bounds = this._boundsOf();
+    this._crash = this._crashOf();
+  }
+
+  /** Return the centre of the model's car, or its last one if it has left the street. */
+  focus(time) {
+    const { index, next, share } = between(this._times, time);
+    const from = this._trace[index];
+    const to = this._trace[next];
+    return { x: from.x + (to.x - from.x) * share, y: from.y + (to.y - from.y) * share };
+  }
+
+  /** Return what the panel of the car shows at a time: speeds in m/s, distances in metres. */
+  readings(time) {
+    const { index, next, share } = between(this._times, time);
+    const frame = this._frames[index];
+    const car = this._actor(frame, "vehicles", frame.ego);
+    const following = this._actor(this._frames[next], "vehicles", frame.ego) ?? car;
+    return {
+      speed: car ? car.speed + (following.speed - car.speed) * share : null,
+      limit: frame.limit ?? null,
+      brake: Boolean(car?.brake),
+      light: car ? this._lightAhead(frame, car) : null,
+    };
+  }
+
+  draw(context, view, time, palette, ratio) {
+    view.applyPixels(context, ratio);
+    context.fillStyle = palette.scene.ground;
+    context.fillRect(0, 0, view.width, view.height);
+    view.applyWorld(context, ratio);
+    this._drawRoads(context, view, palette);
+    const { index, next, share } = between(this._times, time);
+    this._drawTrace(context, view, time, index, palette);
+    this._drawStops(context, view, this._frames[index], palette);
+    this._drawPeople(context, view, index, next, share, palette);
+    this._drawCars(context, view, index, next, share, palette);
+    view.applyPixels(context, ratio);
+    if (this._crash && time >= this._crash.time - 1e-6) drawBurst(context, view, this._crash, palette);
+    drawScaleBar(context, view, "m", palette);
+  }
+
+  _drawRoads(context, view, palette) {
+    const { pavements, junctions, lanes, edges, dividers, crossings } = this._paths;
+    const colours = palette.scene;
+    const thin = Math.max(0.13, 0.8 / view.scale);
+    context.lineCap = "butt";
+    context.lineJoin = "round";
+    for (const [width, path] of pavements) stroke(context, path, colours.pavement, width + 0.6);
+    context.fillStyle = colours.junction;
+    context.fill(junctions);
+    for (const [width, path] of lanes) stroke(context, path, colours.asphalt, width + 0.1);
+    if (view.scale > 0.8) {
+      stroke(context, edges, colours.paint, thin);
+      context.setLineDash([3, 4.5]);
+      stroke(context, dividers, colours.paint, thin);
+    }
+    context.setLineDash([0.55, 0.55]);
+    for (const [width, path] of crossings) stroke(context, path, colours.paint, width);
+    context.setLineDash([]);
+  }
+
+  /** Draw the whole path of the model's car faintly, and the part that it has driven strongly. */
+  _drawTrace(context, view, time, index, palette) {
+    if (this._trace.length === 0) return;
+    context.lineCap = context.lineJoin = "round";
+    context.globalAlpha = 0.3;
+    context.setLineDash([5 / view.scale, 5 / view.scale]);
+    stroke(context, this._way, palette.scene.trace, 2 / view.scale);
+    context.setLineDash([]);
+    context.globalAlpha = 0.85;
+    context.beginPath();
+    const stride = Math.ceil(this._trace.length / MOST_POINTS);
+    for (let at = 0; at <= index; at += stride) context.lineTo(this._trace[at].x, this._trace[at].y);
+    const here = this.focus(time);
+    context.lineTo(here.x, here.y);
+    context.strokeStyle = palette.scene.trace;
+    context.lineWidth = Math.max(0.4, 2.5 / view.scale);
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  /** Draw the stop lines; a line with a traffic light has the colour of the light. */
+  _drawStops(context, view, frame, palette) {
+    context.lineCap = "butt";
+    for (const stop of this._paths.stops) {
+      if (stop.x < view.left - 5 || stop.x > view.right + 5 || stop.y < view.bottom - 5 || stop.y > view.top + 5) continue;
+      const state = stop.light === null ? null : frame.lights?.[stop.lane];
+      const colour = palette.scene.lights[state] ?? palette.scene.paint;
+      if (state === null) context.setLineDash([0.5, 0.4]);
+      stroke(context, stop.path, colour, Math.max(state === null ? 0.35 : 0.6, state === null ? 0 : 3 / view.scale));
+      context.setLineDash([]);
+    }
+  }
+
+  _drawPeople(context, view, index, next, share, palette) {
+    const radius = Math.max(0.5, LEAST_PERSON / view.scale);
+    context.lineWidth = 1.2 / view.scale;
+    context.strokeStyle = palette.scene.white;
+    for (const person of this._frames[index].pedestrians ?? []) {
+      const { x, y } = moved(person, this._actor(this._frames[next], "pedestrians", person.id), share);
+      context.fillStyle = person.id === "late" ? palette.scene.vehicles.actor : palette.scene.person;
+      context.beginPath();
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fill();
+      context.stroke();
+    }
+  }
+
+  _drawCars(context, view, index, next, share, palette) {
+    const frame = this._frames[index];
+    let own = null;
+    for (const car of frame.vehicles ?? []) {
+      const place = moved(car, this._actor(this._frames[next], "vehicles", car.id), share);
+      if (car.id === frame.ego) own = [car, place];
+      else drawCar(context, view, car, place, palette, false);
+    }
+    if (own) drawCar(context, view, own[0], own[1], palette, true);
+  }
+
+  _actor(frame, kind, id) {
+    let known = this._byId.get(frame);
+    if (!known) {
+      known = new Map();
+      for (const name of ["vehicles", "pedestrians"]) {
+        for (const actor of frame[name] ?? []) known.set(`${name} ${actor.id}`, actor);
+      }
+      this._byId.set(frame, known);
+    }
+    return known.get(`${kind} ${id}`);
+  }
+
+  _lightAhead(frame, car) {
+    const [forwardX, forwardY] = heading(car.angle);
+    let nearest = null;
+    for (const stop of this._paths.stops) {
+      const state = stop.light === null ? undefined : frame.lights?.[stop.lane];
+      if (state === undefined) continue;
+      const ahead = (stop.x - car.x) * forwardX + (stop.y - car.y) * forwardY;
+      const beside = Math.abs((stop.x - car.x) * forwardY - (stop.y - car.y) * forwardX);
+      const isSameWay = stop.ux * forwardX + stop.uy * forwardY > 0.8;
+      if (!isSameWay || beside > LIGHT_BESIDE || ahead < 0 || ahead > LIGHT_AHEAD) continue;
+      if (nearest === null || ahead < nearest.distance) nearest = { state, distance: ahead };
+    }
+    return nearest;
+  }
+
+  /** Return the centre of the model's car in each frame; of frames without it, that of the frame before. */
+  _traceOf() {
+    const known = this._frames.map((frame) => {
+      const car = (frame.vehicles ?? []).find((vehicle) => vehicle.id === frame.ego);
+      return car ? centre(car, car) : null;
+    });
+    let last = known.find((place) => place !== null);
+    if (!last) return [];
+    return known.map((place) => (last = place ?? last));
+  }
+
+  _boundsOf() {
+    const points = [...this._scene.lanes.flatMap((lane) => lane.shape), ...this._scene.junctions.flat()];
+    const box = { left: Infinity, bottom: Infinity, right: -Infinity, top: -Infinity };
+    for (const [x, y] of points.length > 0 ? points : [[0, 0]]) {
+      box.left = Math.min(box.left, x - MARGIN);
+      box.right = Math.max(box.right, x + MARGIN);
+      box.bottom = Math.min(box.bottom, y - MARGIN);
+      box.top = Math.max(box.top, y + MARGIN);
+    }
+    return box;
+  }
+
+  /** Return place and time of the first collision: half way between the car and what it met. */
+  _crashOf() {
+    const index = this._frames.findIndex((frame) => (frame.collisions ?? []).length > 0);
+    if (index < 0 || this._trace.length === 0) return null;
+    const frame = this._frames[index];
+    const other = frame.collisions[0].with;
+    const vehicle = this._actor(frame, "vehicles", other);
+    const person = this._actor(frame, "pedestrians", other);
+    const own = this._trace[index];
+    const met = vehicle ? centre(vehicle, vehicle) : (person ?? own);
+    return { time: this._times[index], x: (own.x + met.x) / 2, y: (own.y + met.y) / 2 };
+  }
+}
+
+/** Return the paths of what does not move, in metres, by width where widths differ. */
+function staticPaths(scene) {
+  const edges = new Path2D();
+  const dividers = new Path2D();
+  for (const lane of scene.lanes) {
+    const half = lane.width / 2;
+    if (lane.rank === 0) edges.addPath(line(beside(lane.shape, -half + 0.15)));
+    (lane.rank + 1 < lane.count ? dividers : edges).addPath(line(beside(lane.shape, half)));
+  }
+  const junctions = new Path2D();
+  for (const shape of scene.junctions) {
+    const outline = line(shape);
+    outline.closePath();
+    junctions.addPath(outline);
+  }
+  return {
+    edges,
+    dividers,
+    junctions,
+    lanes: byWidth(scene.lanes),
+    pavements: byWidth(scene.pavements ?? []),
+    crossings: byWidth(scene.crossings ?? []),
+    stops: (scene.stops ?? []).map(stopLine),
+  };
+}
+
+/** Return a stop line across its lane, and the direction of traffic before it. */
+function stopLine(stop) {
+  const [[fromX, fromY], [x, y]] = stop.at;
+  const length = Math.hypot(x - fromX, y - fromY) || 1;
+  const [ux, uy] = [(x - fromX) / length, (y - fromY) / length];
+  const half = stop.width / 2 - 0.2;
+  const path = line([
+    [x - uy * half - ux * 0.4, y + ux * half - uy * 0.4],
+    [x + uy * half - ux * 0.4, y - ux * half - uy * 0.4],
+  ]);
+  return { lane: stop.lane, light: stop.light, x, y, ux, uy, path };
+}
+
+function byWidth(strips) {
+  const paths = new Map();
+  for (const strip of strips) {
+    if (!paths.has(strip.width)) paths.set(strip.width, new Path2D());
+    paths.get(strip.width).addPath(line(strip.shape));
+  }
+  return paths;
+}
+
+function line(points) {
+  const path = new Path2D();
+  points.forEach((point, index) => {
+    const [x, y] = Array.isArray(point) ? point : [point.x, point.y];
+    if (index === 0) path.moveTo(x, y);
+    else path.lineTo(x, y);
+  });
+  return path;
+}
+
+/** Return a polyline at a distance in metres, to the left if positive. */
+function beside(shape, offset) {
+  return shape.map(([x, y], index) => {
+    const before = shape[Math.max(0, index - 1)];
+    const after = shape[Math.min(shape.length - 1, index + 1)];
+    const [dx, dy] = [after[0] - before[0], after[1] - before[1]];
+    const length = Math.hypot(dx, dy) || 1;
+    return [x - (dy / length) * offset, y + (dx / length) * offset];
+  });
+}
+
+function stroke(context, path, colour, width) {
+  context.strokeStyle = colour;
+  context.lineWidth = width;
+  context.stroke(path);
+}
+
+/** Return the unit vector of a compass angle in degrees. */
+function heading(angle) {
+  const turn = (angle * Math.PI) / 180;
+  return [Math.sin(turn), Math.cos(turn)];
+}
+
+/** Return the centre of a vehicle whose front bumper is at a place; SUMO's position is that of the bumper. */
+function centre(car, place) {
+  const [forwardX, forwardY] = heading(place.angle);
+  return { x: place.x - (forwardX * car.length) / 2, y: place.y - (forwardY * car.length) / 2 };
+}
+
+/** Return position and angle between two frames; those of the first if the actor is not in the second. */
+function moved(actor, following, share) {
+  if (!following || share === 0) return actor;
+  const [dx, dy] = [following.x - actor.x, following.y - actor.y];
+  if (Math.hypot(dx, dy) > FARTHEST_STEP) return actor;
+  const turn = ((((following.angle ?? 0) - (actor.angle ?? 0) + 540) % 360) - 180) * share;
+  return { x: actor.x + dx * share, y: actor.y + dy * share, angle: (actor.angle ?? 0) + turn };
+}
+
+function drawCar(context, view, car, place, palette, isOwn) {
+  const middle = centre(car, place);
+  const reach = car.length + 20 / view.scale;
+  if (middle.x < view.left - reach || middle.x > view.right + reach) return;
+  if (middle.y < view.bottom - reach || middle.y > view.top + reach) return;
+  const colours = palette.scene;
+  const grown = Math.max(1, LEAST_CAR / (car.length * view.scale));
+  const [length, width] = [car.length * grown, car.width * grown];
+  context.save();
+  context.translate(middle.x, middle.y);
+  if (isOwn) drawHalo(context, view, length, colours);
+  context.rotate((-place.angle * Math.PI) / 180);
+  context.fillStyle = isOwn ? colours.ego : (colours.vehicles[car.kind] ?? colours.vehicles.normal);
+  context.strokeStyle = isOwn ? colours.white : colours.outline;
+  context.lineWidth = (isOwn ? 1.8 : 0.8) / view.scale;
+  context.beginPath();
+  context.roundRect(-width / 2, -length / 2, width, length, width * 0.28);
+  context.fill();
+  context.stroke();
+  context.fillStyle = colours.glass;
+  context.globalAlpha = 0.72;
+  context.fillRect(-width * 0.37, length * 0.14, width * 0.74, Math.min(length * 0.16, 1 * grown));
+  context.globalAlpha = 1;
+  if (car.brake) {
+    context.fillStyle = colours.brake;
+    for (const side of [-width / 2, width / 2 - width * 0.34]) {
+      context.fillRect(side, -length / 2 - 0.1 * grown, width * 0.34, 0.55 * grown);
+    }
+  }
+  context.restore();
+}
+
+function drawHalo(context, view, length, colours) {
+  const radius = Math.max(length * 0.8, 13 / view.scale);
+  context.beginPath();
+  context.arc(0, 0, radius, 0, 2 * Math.PI);
+  context.fillStyle = context.strokeStyle = colours.halo;
+  context.globalAlpha = 0.18;
+  context.fill();
+  context.globalAlpha = 0.8;
+  context.lineWidth = 1.5 / view.scale;
+  context.stroke();
+  context.globalAlpha = 1;
+}
+
+/** Draw the mark of a collision, in pixels. */
+function drawBurst(context, view, place, palette) {
+  const [x, y] = [view.px(place.x), view.py(place.y)];
+  context.beginPath();
+  for (let corner = 0; corner < 16; corner += 1) {
+    const radius = corner % 2 === 0 ? 20 : 9;
+    const turn = (corner * Math.PI) / 8;
+    context.lineTo(x + radius * Math.cos(turn), y + radius * Math.sin(turn));
+  }
+  context.closePath();
+  context.fillStyle = palette.scene.alarm;
+  context.strokeStyle = palette.scene.spark;
+  context.lineWidth = 2;
+  context.lineJoin = "round";
+  context.globalAlpha = 0.75;
+  context.fill();
+  context.globalAlpha = 1;
+  context.stroke();
+}
