@@ -42,6 +42,24 @@ canvas => {
 """
 
 
+#: Median milliseconds in which a picture of 60 is drawn, and the elements that were added meanwhile.
+MEASURE = """
+async () => {
+  const { clock } = document.querySelector("replay-player");
+  const elements = () => document.querySelectorAll("replay-player *").length;
+  const first = elements();
+  const durations = [];
+  for (let picture = 0; picture < 60; picture += 1) {
+    const begun = performance.now();
+    clock.seek((picture / 60) * clock.duration);
+    await new Promise(requestAnimationFrame);
+    durations.push(performance.now() - begun);
+  }
+  return [durations.sort((one, other) => one - other)[30], elements() - first];
+}
+"""
+
+
 def recorded(name: str) -> dict[str, Any]:
     """Return a recorded replay."""
     document: dict[str, Any] = json.loads((REPLAYS / f"{name}.json").read_text())
@@ -255,15 +273,21 @@ def test_keys_move_time(site: StaticSite, still: Page) -> None:
 
 def test_space_plays_and_pauses_and_the_end_is_reached(site: StaticSite, still: Page) -> None:
     show(still, site, recorded("street_collision"))
-    still.get_by_role("combobox", name="Speed").select_option("8")
+    speed = still.get_by_role("combobox", name="Speed")
+    speed.select_option("0.25")
     still.get_by_label("Time").focus()
     still.keyboard.press("Space")
     still.get_by_role("button", name="Pause").wait_for()
+    until(lambda: time_of(still) > 0, message="the clock does not run")
     still.keyboard.press("Space")
     still.get_by_role("button", name="Play").wait_for()
-    assert 0 < time_of(still) < 7.2
-    still.keyboard.press("Space")
+    paused = time_of(still)
+    assert 0 < paused < 7.2
+    speed.select_option("8")
+    still.get_by_role("button", name="Play").click()
     until(lambda: time_of(still) == pytest.approx(7.2), message=lambda: f"the clock is at {time_of(still)}")
+    still.get_by_role("button", name="Play").wait_for()
+    speed.select_option("0.25")
     still.get_by_role("button", name="Play").click()  # from the start again
     still.get_by_role("button", name="Pause").click()
     assert time_of(still) < 7.2
@@ -317,26 +341,17 @@ def test_frames_of_uneven_times_are_shown_at_their_times(site: StaticSite, still
     assert time_of(still) == pytest.approx(4.0)
 
 
-def test_ten_thousand_frames_are_drawn_smoothly(site: StaticSite, still: Page) -> None:
+def test_a_picture_of_ten_thousand_frames_takes_no_longer_than_of_a_hundred(site: StaticSite, still: Page) -> None:
     document = recorded("street_arrival")
     frames = document["frames"]
-    document["frames"] = [frames[number % len(frames)] | {"time": number / 10} for number in range(10_000)]
-    show(still, site, document)
-    milliseconds, added = still.evaluate(
-        """async () => {
-          const { clock } = document.querySelector("replay-player");
-          const elements = () => document.querySelectorAll("replay-player *").length;
-          const first = elements();
-          const begun = performance.now();
-          for (let picture = 0; picture < 60; picture += 1) {
-            clock.seek((picture / 60) * clock.duration);
-            await new Promise(requestAnimationFrame);
-          }
-          return [(performance.now() - begun) / 60, elements() - first];
-        }"""
-    )
-    assert milliseconds < 100, f"a picture takes {milliseconds:.0f} ms"
-    assert added == 0, "pictures add elements to the page"
+    many = [frames[number % len(frames)] | {"time": number / 10} for number in range(10_000)]
+    pictures = []
+    for shown in (frames[:100], many):
+        show(still, site, document | {"frames": shown})
+        milliseconds, added = still.evaluate(MEASURE)
+        assert added == 0, "pictures add elements to the page"
+        pictures.append(milliseconds)
+    assert pictures[1] < 2 * pictures[0] + 20, f"{pictures[1]:.1f} ms for a picture, {pictures[0]:.1f} ms of 100 frames"
 
 
 # -- camera
@@ -375,6 +390,31 @@ def test_keys_buttons_and_the_wheel_zoom(site: StaticSite, still: Page) -> None:
     still.locator(".replay-canvas").hover()
     still.mouse.wheel(0, -400)
     until(lambda: size() > whole, message="the wheel does not zoom")
+
+
+def test_after_a_click_on_the_picture_its_keys_and_the_wheel_are_the_players(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+    still.locator(".replay-canvas").click(position={"x": 400, "y": 60})
+    still.keyboard.press("ArrowRight")
+    assert time_of(still) == pytest.approx(0.1)
+    before = still.locator(".replay-canvas").evaluate("canvas => canvas.toDataURL()")
+    still.mouse.wheel(0, -400)
+    drawn(still)
+    assert still.locator(".replay-canvas").evaluate("canvas => canvas.toDataURL()") != before
+
+
+def test_a_drag_moves_the_picture_and_a_double_click_moves_it_back(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+    first = ego_centre(still)
+    still.mouse.move(600, 300)
+    still.mouse.down()
+    still.mouse.move(700, 260, steps=4)
+    still.mouse.up()
+    drawn(still)
+    assert ego_centre(still) == pytest.approx([first[0] + 100, first[1] - 40], abs=3)
+    still.locator(".replay-canvas").dblclick(position={"x": 400, "y": 60})
+    drawn(still)
+    assert ego_centre(still) == pytest.approx(first, abs=3)
 
 
 def test_a_wheel_scrolls_the_page_where_the_player_has_no_focus(site: StaticSite, still: Page) -> None:

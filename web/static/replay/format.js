@@ -1,11 +1,11 @@
 // Text of numbers, times and names, as all parts of a replay show them.
 
-/** Return a number with four significant digits, without trailing zeros. */
-export function figure(value) {
+/** Return a number with so many significant digits, without trailing zeros. */
+export function figure(value, digits = 4) {
   if (typeof value !== "number" || !Number.isFinite(value)) return String(value ?? "–");
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace("e+", "e");
-  return String(Number(value.toPrecision(4)));
+  return String(Number(value.toPrecision(digits)));
 }
 
 /** Return a number with its unit; a unit may be empty. */

@@ -168,7 +168,7 @@ class SignalRow {
         { class: "replay-signal-text" },
         element("span", { class: "replay-signal-name", title: this.title }, signal.name),
         element("span", { class: "replay-values" }, ...this._values, element("small", {}, unitText(signal.unit))),
-        element("span", { class: "replay-range" }, low === high ? "constant" : `${figure(low)} … ${figure(high)}`),
+        element("span", { class: "replay-range" }, low === high ? "constant" : `${figure(low, 3)} … ${figure(high, 3)}`),
       ),
       this.canvas,
     );

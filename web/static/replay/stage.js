@@ -29,7 +29,7 @@ export class Stage {
     this._palette = null;
     this._last = { time: null };
     this._pointers = new Map();
-    this.canvas = element("canvas", { class: "replay-canvas", role: "img", "aria-label": label });
+    this.canvas = element("canvas", { class: "replay-canvas", role: "img", "aria-label": label, tabindex: -1 });
     this._hud = replay.scene.kind === "street" ? new CarPanel() : null;
     this.element = element("div", { class: "replay-stage" }, this.canvas, this._buttons());
     if (this._hud) this.element.append(this._hud.element);
@@ -108,6 +108,7 @@ export class Stage {
   _listen() {
     this.canvas.addEventListener("wheel", (event) => this._wheel(event), { passive: false });
     this.canvas.addEventListener("pointerdown", (event) => {
+      this.canvas.focus({ preventScroll: true }); // keys and the wheel are the player's from now on
       this.canvas.setPointerCapture(event.pointerId);
       this._pointers.set(event.pointerId, event);
     });

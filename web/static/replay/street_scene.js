@@ -15,18 +15,20 @@ const LIGHT_AHEAD = 80;
 const LIGHT_BESIDE = 2;
 /** Metres between two frames beyond which a vehicle was put elsewhere: no position between them is true. */
 const FARTHEST_STEP = 25;
-/** The most points of the path that has been driven. */
-const MOST_POINTS = 2000;
+/** Pixels between two points of the path that are drawn, and the most points before and after the present. */
+const LEAST_STEP = 3;
+const MOST_POINTS = 1000;
+/** Frames whose vehicles and pedestrians are kept by id. */
+const KEPT_FRAMES = 4;
 
 export class StreetScene {
   constructor(replay, times) {
     this._frames = replay.frames;
     this._times = times;
     this._scene = replay.scene;
-    this._byId = new WeakMap();
+    this._known = [];
     this._paths = staticPaths(replay.scene);
     this._trace = this._traceOf();
-    this._way = line(this._trace);
     this.follows = this._trace.length > 0;
     this.extent = FOLLOWED;
     this.bounds = this._boundsOf();
@@ -91,24 +93,38 @@ export class StreetScene {
     context.setLineDash([]);
   }
 
-  /** Draw the whole path of the model's car faintly, and the part that it has driven strongly. */
+  /** Draw the path of the model's car: faintly what it is still to drive, strongly what it has driven. */
   _drawTrace(context, view, time, index, palette) {
     if (this._trace.length === 0) return;
-    context.lineCap = context.lineJoin = "round";
-    context.globalAlpha = 0.3;
-    context.setLineDash([5 / view.scale, 5 / view.scale]);
-    stroke(context, this._way, palette.scene.trace, 2 / view.scale);
-    context.setLineDash([]);
-    context.globalAlpha = 0.85;
-    context.beginPath();
-    const stride = Math.ceil(this._trace.length / MOST_POINTS);
-    for (let at = 0; at <= index; at += stride) context.lineTo(this._trace[at].x, this._trace[at].y);
     const here = this.focus(time);
-    context.lineTo(here.x, here.y);
+    context.lineCap = context.lineJoin = "round";
     context.strokeStyle = palette.scene.trace;
-    context.lineWidth = Math.max(0.4, 2.5 / view.scale);
-    context.stroke();
+    context.globalAlpha = 0.3;
+    this._strokePart(context, view, index + 1, 1, here, 2 / view.scale);
+    context.globalAlpha = 0.85;
+    this._strokePart(context, view, index, -1, here, Math.max(0.4, 2.5 / view.scale));
     context.globalAlpha = 1;
+  }
+
+  /** Stroke the path from a place over the frames from `first` on, later (1) or earlier ones (-1), where it is in view. */
+  _strokePart(context, view, first, direction, here, width) {
+    const apart = LEAST_STEP / view.scale;
+    const reach = width + FARTHEST_STEP;
+    let [x, y] = [here.x, here.y];
+    context.beginPath();
+    context.moveTo(x, y);
+    let points = 0;
+    for (let at = first; at in this._trace && points < MOST_POINTS; at += direction) {
+      const place = this._trace[at];
+      if (Math.abs(place.x - x) + Math.abs(place.y - y) < apart) continue;
+      [x, y] = [place.x, place.y];
+      const isNear = x > view.left - reach && x < view.right + reach && y > view.bottom - reach && y < view.top + reach;
+      if (isNear) context.lineTo(x, y);
+      else context.moveTo(x, y);
+      if (isNear) points += 1;
+    }
+    context.lineWidth = width;
+    context.stroke();
   }
 
   /** Draw the stop lines; a line with a traffic light has the colour of the light. */
@@ -149,16 +165,14 @@ export class StreetScene {
     if (own) drawCar(context, view, own[0], own[1], palette, true);
   }
 
+  /** Return a vehicle or a pedestrian of a frame. The frames that were asked for last are kept by id. */
   _actor(frame, kind, id) {
-    let known = this._byId.get(frame);
+    let known = this._known.find((candidate) => candidate.frame === frame);
     if (!known) {
-      known = new Map();
-      for (const name of ["vehicles", "pedestrians"]) {
-        for (const actor of frame[name] ?? []) known.set(`${name} ${actor.id}`, actor);
-      }
-      this._byId.set(frame, known);
+      known = { frame, vehicles: byId(frame.vehicles), pedestrians: byId(frame.pedestrians) };
+      this._known = [known, ...this._known.slice(0, KEPT_FRAMES - 1)];
     }
-    return known.get(`${kind} ${id}`);
+    return known[kind].get(id);
   }
 
   _lightAhead(frame, car) {
@@ -250,6 +264,10 @@ function stopLine(stop) {
     [x + uy * half - ux * 0.4, y - ux * half - uy * 0.4],
   ]);
   return { lane: stop.lane, light: stop.light, x, y, ux, uy, path };
+}
+
+function byId(actors) {
+  return new Map((actors ?? []).map((actor) => [actor.id, actor]));
 }
 
 function byWidth(strips) {
