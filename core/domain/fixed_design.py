@@ -40,8 +40,8 @@ def fixed_power(pairs: int, difference: float, std: float, *, error_rate: float 
 class Saving:
     """Pairs that a comparison played of those it could have played, beside the fixed design.
 
-    ``needed``: pairs of the fixed design for the difference and the deviation that were observed, which nobody knew
-    before; None if no difference was observed. ``fixed_power``: that of all pairs, for the same difference.
+    ``needed``: pairs of the fixed design for the difference and the deviation that were observed, which are
+    unknown before; None if no difference was observed. ``fixed_power``: that of all pairs, for the same difference.
     """
 
     played: int
@@ -56,7 +56,7 @@ class Saving:
 
 
 def saving(*, played: int, pairs: int, mean: float, std: float, error_rate: float = 0.05) -> Saving:
-    """Return what a comparison saved that stopped after ``played`` of ``pairs`` pairs with this mean difference."""
+    """Return the saving of a comparison that stopped after ``played`` of ``pairs`` pairs with this mean difference."""
     needed = pairs_needed(mean, std, error_rate=error_rate)
     power = fixed_power(pairs, mean, std, error_rate=error_rate)
     return Saving(played=played, pairs=pairs, needed=needed, fixed_power=power)

@@ -1,8 +1,9 @@
 """Scale of a comparison: how two values of a metric become a bounded difference, positive if the first is better.
 
-A test that holds at any time and for any distribution needs bounded differences. Where they come from, in this order:
+A test that holds at any time and for any distribution needs bounded differences. The first of these that applies:
 
-- **declared**: the dataset declares `low` and `high` of the metric; a difference is within the width between them.
+- **declared**: the dataset declares `low` and `high` of the metric, and the request no narrower bound; a difference is
+  within the width between them.
 - **clipped**: the request names a bound; larger differences are clipped to it on both sides. The verdict is about the
   mean of clipped differences, with its full error rate, and the message says so.
 - **sign**: otherwise only the sign of a difference counts, 1, 0 or -1. The verdict is about wins minus losses, as a
@@ -110,9 +111,9 @@ class MetricScale:
         return np.clip(difference, -self.bound, self.bound), int(cut.sum())
 
     def message(self, clipped: int = 0) -> str | None:
-        """Return what a reader of the verdict has to know of the scale; None if the values were compared as they are.
+        """Return the note on the scale that belongs to each verdict; None if the values were compared as they are.
 
-        ``clipped``: number of pairs whose difference was.
+        ``clipped``: number of pairs with a clipped value or difference.
         """
         if self.kind is ScaleKind.SIGN:
             return (

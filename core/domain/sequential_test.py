@@ -34,14 +34,14 @@ ROUNDING = 1e-12
 
 
 class Design(StrEnum):
-    """What the verdict is about."""
+    """Subject of the verdict: what the mean difference is a mean of."""
 
     POPULATION = "population"  # the pairs are a random sample; the claim is about the mean of all there could be
     LIST = "list"  # the pairs are drawn from a finite list in random order; the claim is about the list's mean
 
 
 class Decision(StrEnum):
-    """What the differences, first model against second, have shown; a positive difference is better."""
+    """Result of a test of the first model against the second; a positive difference is better."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -50,10 +50,11 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What is fixed before the first pair. ``bound``: differences lie in [-bound, bound], in the metric's unit.
+    """Settings that are fixed before the first pair.
 
-    ``pairs``: length of the list; None for a population. ``error_rate``: of both sides together. ``resolution``: means
-    of the grid on each side of 0, closer to each other near 0; with none the test has no interval.
+    ``bound``: differences lie in [-bound, bound], in the metric's unit. ``pairs``: length of the list; None for a
+    population. ``error_rate``: of both sides together. ``resolution``: means of the grid on each side of 0, closer to
+    each other near 0; with none the test has no interval.
     """
 
     bound: float

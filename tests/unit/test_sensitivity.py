@@ -75,10 +75,10 @@ def test_many_different_numbers_are_in_bins_of_equal_counts() -> None:
 
 def test_the_parameters_that_cause_failures_come_before_the_others() -> None:
     columns, failed = street()
-    found = failure_sensitivities(columns, failed)
-    assert [item.parameter for item in found][:3] == ["speed", "street", "night"]
-    assert found[-1].parameter == "noise" and found[-1].effect.low < 0 < found[-1].effect.high
-    by_name = {item.parameter: item for item in found}
+    ranked = failure_sensitivities(columns, failed)
+    assert [item.parameter for item in ranked][:3] == ["speed", "street", "night"]
+    assert ranked[-1].parameter == "noise" and ranked[-1].effect.low < 0 < ranked[-1].effect.high
+    by_name = {item.parameter: item for item in ranked}
     assert by_name["speed"].kind is EffectKind.RANK_BISERIAL and by_name["speed"].effect.low > 0.2
     assert (by_name["street"].kind, by_name["street"].level) == (EffectKind.RATE_DIFFERENCE, "ramp")
     assert by_name["night"].level in ("true", "false") and by_name["weather"].level == "rain"
@@ -97,8 +97,8 @@ def test_bins_have_failure_rates_with_wilsons_intervals() -> None:
 
 def test_an_effect_that_is_not_monotone_has_an_association() -> None:
     gap = np.linspace(-1, 1, 1000)
-    (found,) = failure_sensitivities({"gap": gap}, np.abs(gap) > 0.8)
-    assert abs(found.effect.value) < 0.01 and found.association > 0.8
+    (single,) = failure_sensitivities({"gap": gap}, np.abs(gap) > 0.8)
+    assert abs(single.effect.value) < 0.01 and single.association > 0.8
 
 
 def test_parameters_without_two_values_or_two_outcomes_are_left_out() -> None:
@@ -122,9 +122,9 @@ def test_a_metric_has_correlations_and_shares_of_its_variance() -> None:
     columns, _ = street()
     metric = columns["speed"] + 10.0 * np.array(columns["night"]) + np.random.default_rng(3).normal(0, 3, 2000)
     metric[:5] = np.nan
-    found = metric_sensitivities(columns | {"none": [None] * 2000}, metric)
-    assert [item.parameter for item in found][:2] == ["speed", "night"]
-    speed, night = found[:2]
+    ranked = metric_sensitivities(columns | {"none": [None] * 2000}, metric)
+    assert [item.parameter for item in ranked][:2] == ["speed", "night"]
+    speed, night = ranked[:2]
     assert speed.kind is EffectKind.SPEARMAN and 0.6 < speed.effect.low < speed.effect.high < 0.95
     assert night.kind is EffectKind.EPSILON_SQUARED and 0.2 < night.effect.low < night.effect.high < 0.4
     dark = next(item for item in night.bins if item.label == "true")
