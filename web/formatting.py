@@ -1,7 +1,7 @@
 """Text of values on pages: numbers, shares, durations, sizes and times; the filters of the templates."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -89,6 +89,21 @@ def elapsed(begun: str | None, ended: str | None) -> float | None:
     return ((moment(ended) if ended else datetime.now(UTC)) - moment(begun)).total_seconds()
 
 
+def sparkline(series: Sequence[float], width: int = 96, height: int = 22) -> str:
+    """Return the points of an SVG polyline through a series, the least value at the bottom."""
+    low, high = min(series), max(series)
+    step = (width - 2) / max(1, len(series) - 1)
+    span = high - low
+
+    def place(value: float) -> float:
+        return height / 2 if span == 0 else 1 + (height - 2) * (high - value) / span
+
+    points = [(1 + at * step, place(value)) for at, value in enumerate(series)]
+    if len(points) == 1:
+        points.append((width - 1, points[0][1]))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
 def short(text: str, length: int = 10) -> str:
     """Shorten an id or a digest."""
     return text.removeprefix("sha256:")[:length]
@@ -102,4 +117,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "utc": utc,
     "ago": ago,
     "short": short,
+    "sparkline": sparkline,
 }

@@ -69,3 +69,11 @@ def test_a_size_has_a_binary_unit(count: int, text: str) -> None:
 )
 def test_pages_have_paths_of_their_own(path: str, expected: bool) -> None:
     assert is_page(path) is expected
+
+
+def test_a_sparkline_has_its_least_value_at_the_bottom() -> None:
+    assert formatting.sparkline([0.0, 10.0, 5.0], 102, 22) == "1.0,21.0 51.0,1.0 101.0,11.0"
+
+
+def test_a_sparkline_of_a_constant_is_a_line_in_the_middle() -> None:
+    assert formatting.sparkline([7.0], 102, 22) == "1.0,11.0 101.0,11.0"

@@ -164,3 +164,29 @@ def test_a_session_does_not_begin_with_a_page_of_another_server(guarded_origin: 
     body = {"token": TOKEN, "next": address}
     answer = httpx.post(f"{guarded_origin}/sign-in", data=body, headers={"Origin": guarded_origin})
     assert answer.status_code == 303 and answer.headers["Location"] == "/simulations"
+
+
+def test_chosen_simulations_are_cancelled_together(page: Page, origin: str, application: Flask) -> None:
+    ids = submitted(application, 3)
+    application.test_client().post(f"/v1/simulations/{ids[0]}/cancel")
+    page.goto(origin)
+    page.get_by_label("all on this page").check()
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")  # what is chosen stays chosen
+    page.get_by_role("button", name="Cancel the chosen").click()
+    expect(page.get_by_role("status")).to_contain_text("2 of 3 are cancelled. 1 not:")
+    for id in ids:
+        expect(page.locator(f"#row-{id}")).to_contain_text("cancelled")
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("status")).to_be_empty()
+
+
+def test_chosen_simulations_are_repeated_together(page: Page, origin: str, application: Flask) -> None:
+    ids = submitted(application, 2)
+    for id in ids:
+        application.test_client().post(f"/v1/simulations/{id}/cancel")
+    page.goto(origin)
+    for id in ids:
+        page.locator(f"#row-{id}").get_by_role("checkbox").check()
+    page.get_by_role("button", name="Repeat the chosen").click()
+    expect(page.get_by_role("status")).to_contain_text("2 of 2 are repeated")
+    expect(page.locator("#rows tbody tr")).to_have_count(4)

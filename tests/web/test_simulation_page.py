@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
@@ -209,3 +210,17 @@ def test_pages_of_a_simulation_fit_a_narrow_window(page: Page, origin: str, fini
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{origin}/simulations/{finished}{path}")
     assert not scrolls_sideways(page)
+
+
+def test_a_replay_is_kept_as_a_file_that_needs_no_server(
+    page: Page, origin: str, finished: str, tmp_path: Path, page_errors: Errors
+) -> None:
+    page.goto(f"{origin}/simulations/{finished}/tasks/6")
+    expect(page.locator("replay-player")).to_contain_text("Steps")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Download this replay").click()
+    path = tmp_path / started.value.suggested_filename
+    started.value.save_as(path)
+    page.goto(path.as_uri())
+    expect(page.get_by_role("heading", level=1)).to_have_text("s6")
+    expect(page.locator("replay-player")).to_contain_text("the model raised")

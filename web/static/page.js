@@ -9,8 +9,11 @@ function refresh() {
   }
 }
 
-/** Show a message to the reader; an empty one removes the last. */
+let unreachable = false; // whether the last message is about the server
+
+/** Show a message about the server to the reader; an empty one removes it. */
 function announce(text) {
+  unreachable = text !== "";
   const messages = document.getElementById("messages");
   if (messages.textContent !== text) messages.textContent = text;
 }
@@ -24,7 +27,7 @@ document.body.addEventListener("htmx:responseError", (event) => {
   announce(`The server answered ${event.detail.xhr.status}. Reload the page to see why.`);
 });
 document.body.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful) announce("");
+  if (event.detail.successful && event.detail.target?.id !== "messages" && unreachable) announce("");
 });
 
 // Event streams are closed while the page is hidden: a browser opens six connections to a host, for all of its tabs.
@@ -39,8 +42,20 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// A part that is loaded again must not close what the reader has opened, and elements of scripts own what is in them.
+// A part that is loaded again must neither close what the reader has opened nor undo what is chosen, and elements of
+// scripts own what is in them.
 Object.assign(Idiomorph.defaults.callbacks, {
-  beforeAttributeUpdated: (name, element) => !(name === "open" && element.tagName === "DETAILS"),
+  beforeAttributeUpdated: (name, element) => !(name === "open" && element.tagName === "DETAILS") && name !== "checked",
   beforeNodeMorphed: (element) => !element.localName?.includes("-"),
+});
+
+// A checkbox with data-picks="NAME" chooses all checkboxes with that name.
+document.addEventListener("change", ({ target }) => {
+  if (!target.dataset?.picks) return;
+  for (const box of document.getElementsByName(target.dataset.picks)) box.checked = target.checked;
+});
+
+// A message stays until it is closed or another one follows.
+document.addEventListener("click", ({ target }) => {
+  if (target.matches?.("[data-dismiss]")) document.getElementById("messages").replaceChildren();
 });

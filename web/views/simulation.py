@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request, url_for
+from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from web import snippets
+from web import replay_bundle, snippets
 from web.api_client import Refused, api
 from web.states import STATES
 from web.task_request import task_request
@@ -203,6 +204,21 @@ def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None)
             raise
         return None
     return items[0] if items else None
+
+
+@blueprint.get("/tasks/<int:task>/replay.html")
+def replay_file(id: str, task: int) -> FlaskResponse:
+    """Return a task's replay as one HTML file that needs no server."""
+    answer = api().send("GET", f"/v1/simulations/{id}/tasks/{task}/replay", headers={"Accept": "application/json"})
+    if answer.status_code == 202:  # it is being made
+        waiting = render_template("reload.html", address=request.path, seconds=2)
+        return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
+    replay = answer.json()
+    page = render_template(
+        "replay-file.html", replay=replay, script=replay_bundle.script(), style=replay_bundle.style(), id=id, task=task
+    )
+    name = f"replay-{id}-{task}.html"
+    return FlaskResponse(page, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 @blueprint.post("/tasks/<int:task>/again")

@@ -1,12 +1,14 @@
 """The list of simulations: live, searched, filtered and paged by the API's cursor."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, Response, redirect, render_template, request
+from werkzeug.wrappers import Response as AnyResponse
 
-from web.api_client import api
+from web.api_client import Refused, api
 
 blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
 
@@ -14,6 +16,8 @@ blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
 FILTERS = ("q", "dataset", "dataset_version", "dataset_digest", "runtime", "model", "model_digest", "submitted_by")
 REPEATED = ("state", "label")
 PAGE = 50
+#: What an action on the chosen simulations has done to them.
+DONE: Mapping[str, str] = {"cancel": "are cancelled", "retry": "are repeated as new simulations"}
 
 
 def query() -> dict[str, Any]:
@@ -51,6 +55,35 @@ def index() -> str:
     if request.headers.get("HX-Target") == "rows":
         return render_template("simulations/rows.html", **shown)
     return render_template("simulations/list.html", **shown, **choices())
+
+
+@blueprint.post("/bulk")
+def bulk() -> AnyResponse:
+    """Cancel or repeat the chosen simulations; say what was done, and what was not and why."""
+    ids, action = request.form.getlist("ids"), request.form.get("action", "")
+    if action not in DONE:
+        raise Refused(422, {"title": "Unknown action", "detail": f"An action is one of {', '.join(DONE)}."})
+    if not ids:
+        message = "No simulation is chosen."
+    else:
+        items = api().post(f"/v1/simulations/{action}", {"ids": ids}).json()["items"]
+        message = outcome(items, DONE[action])
+    if not request.headers.get("HX-Request"):
+        return redirect(own_address(request.form.get("here", "")), 303)
+    return Response(render_template("message.html", message=message), headers={"HX-Trigger": "refresh"})
+
+
+def outcome(items: Sequence[Mapping[str, Any]], done: str) -> str:
+    """Return in words what was done to the chosen simulations."""
+    reasons = Counter(item.get("reason") or item["problem"]["detail"] for item in items if item["status"] != "done")
+    count = len(items) - reasons.total()
+    sentences = [f"{count} of {len(items)} {done}.", *(f"{number} not: {text}" for text, number in reasons.items())]
+    return " ".join(sentences)
+
+
+def own_address(text: str) -> str:
+    """Return an address of the list, whatever a form says."""
+    return text if text.partition("?")[0] == "/simulations" else "/simulations"
 
 
 def choices() -> dict[str, Any]:
