@@ -8,6 +8,7 @@ from flask import Response, request
 
 from api.context import context, services
 from core.domain.records import Event
+from core.services.simulations.list_changes import Changes
 from errors import PlatformError, TooManyStreams
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,17 @@ def encode_events(events: Iterable[Event | None]) -> Iterator[bytes]:
         else:
             body = {"at": event.at, **event.body}
             yield frame(msgspec.json.encode(body, enc_hook=str), event=event.type, id=event.seq)
+
+
+def encode_changes(changes: Iterable[Changes | None]) -> Iterator[bytes]:
+    """Encode changes of the list as server-sent events; the id is the time until which they were read."""
+    yield b"retry: %d\n\n" % RECONNECT_DELAY
+    for change in changes:
+        if change is None:
+            yield b": heartbeat\n\n"
+        else:
+            body = {"ids": change.ids, "all": change.all}
+            yield frame(msgspec.json.encode(body), event="changes", id=change.until)
 
 
 def mark_incomplete(lines: Iterable[bytes]) -> Iterator[bytes]:

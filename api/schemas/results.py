@@ -136,6 +136,12 @@ class EventsHeaders(Headers):
     last_event_id = _last_event_id("Number of the last event received; takes precedence over `after`.")
 
 
+class ChangesHeaders(Headers):
+    """Headers of a reconnecting stream of changes."""
+
+    last_event_id = _last_event_id("Id of the last event received: changes since then are sent first.")
+
+
 class RangeHeaders(Headers):
     """Headers of range and conditional requests."""
 

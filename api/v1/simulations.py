@@ -6,12 +6,12 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import Blueprint, Success, header
+from api.blueprint import TEXT, Blueprint, Success, header
 from api.body import json_body
-from api.context import caller, services
+from api.context import caller, context, services
 from api.paging import LINK, page
 from api.problems import invalid
-from api.schemas.results import ComparisonQuery, ComparisonSchema, SummarySchema
+from api.schemas.results import ChangesHeaders, ComparisonQuery, ComparisonSchema, SummarySchema
 from api.schemas.simulations import (
     CountsSchema,
     ListingQuery,
@@ -23,6 +23,7 @@ from api.schemas.simulations import (
 )
 from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
 from api.simulation_filters import listing_of
+from api.streams import SSE, encode_changes, require_free_stream, stream
 from api.submissions import created, receive, submit
 from core.domain.records import Simulation
 from core.domain.states import State
@@ -164,6 +165,27 @@ class CountsView(MethodView):
         """Count simulations by state"""
         numbers = services().simulations.count(listing_of(query))
         return {"total": sum(numbers.values()), "states": {state.value: numbers.get(state, 0) for state in State}}
+
+
+@blueprint.at("/changes")
+class ChangesView(MethodView):
+    """Changes of the list."""
+
+    @blueprint.takes(ChangesHeaders, location="headers")
+    @blueprint.operation(
+        "watch_simulations",
+        Success(description="Ids of simulations that have changed; the stream does not end.", media={SSE: TEXT}),
+        errors=[TooManyStreams],
+    )
+    def get(self, headers: dict[str, Any]) -> Response:
+        """Stream which simulations change, as server-sent events
+
+        Events `changes` have `ids` of simulations that were submitted, have changed or were deleted, at most one event
+        each second; if `all` is true, others may have changed too. The first event is sent at once: read the list then.
+        """
+        require_free_stream()
+        changes = services().list_changes.follow(headers.get("last_event_id"), context().heartbeat)
+        return stream(encode_changes(changes), SSE)
 
 
 @blueprint.at("/<id:id>")

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 Versions = Callable[[Connection, Sequence[str]], Mapping[str, int]]
 #: Ids per query.
 BATCH = 500
+#: Stands for all simulations where an id of one is watched; a change of any wakes its waiters at the next poll.
+LIST = "list"
 
 
 @dataclass(slots=True, eq=False)
@@ -163,5 +165,10 @@ class ChangeNotifier:
 
 
 def simulation_waiters(changes: ChangeNotifier, *, slots: int) -> Waiters:
-    """Make the waiters of simulations, for streams: at most ``slots`` of them."""
-    return changes.waiters(simulations.versions, slots=slots, full=lambda: TooManyStreams(retry_after=5))
+    """Make the waiters of simulations, for streams: at most ``slots`` of them. LIST stands for all simulations."""
+    return changes.waiters(_versions, slots=slots, full=lambda: TooManyStreams(retry_after=5))
+
+
+def _versions(c: Connection, ids: Sequence[str]) -> Mapping[str, int]:
+    versions = simulations.versions(c, ids)
+    return versions | {LIST: int(simulations.last_change(c) * 1e6)} if LIST in ids else versions

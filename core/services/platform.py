@@ -25,6 +25,7 @@ from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.distributions import Distributions
 from core.services.simulations.finalization import Finalization
+from core.services.simulations.list_changes import ListChanges
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.model_origins import ModelOrigins
 from core.services.simulations.replays import Replays
@@ -65,6 +66,7 @@ class Platform:
     models: Models
     simulations: Simulations
     bulk: Bulk
+    list_changes: ListChanges
     model_imports: ModelImports
     run_logging: RunLogging
     results: Results
@@ -169,6 +171,7 @@ def build(
         models=models,
         simulations=simulations,
         bulk=Bulk(database, simulations),
+        list_changes=ListChanges(database, changes),
         model_imports=imports,
         run_logging=RunLogging(database, notifier, origins),
         results=results,

@@ -12,7 +12,7 @@ from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store.tables import events, idempotency, simulations, stages
 from errors import Conflict, IllegalTransition, UnknownSimulation
 
-_NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
+_NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
 _CLAIM = text(
     "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
@@ -23,6 +23,11 @@ _CLAIM_DELETED = text(
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
 )
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
+_LAST_CHANGE = text("SELECT max(changed_at) FROM simulations WHERE changed_at IS NOT NULL")
+_CHANGED_SINCE = text(
+    "SELECT id, changed_at FROM simulations WHERE changed_at > :moment AND dry_run=0"
+    " ORDER BY changed_at DESC LIMIT :most"
+)
 _UNENDED = sorted(UNENDED)
 _ADMITTED = sorted(ADMITTED)
 _CONCLUDE = text(
@@ -187,6 +192,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
         changes["reason"] = _storable(reason)
     if following in FINAL:
         changes = {"ended_at": now} | changes
+    changes["changed_at"] = now
     values = {f"new_{name}": value for name, value in (changes | {"state": following.value}).items()}
     moving = _moving(frozenset(changes), again=following is State.QUEUED)
     seq = c.scalar(moving, values | {"simulation": id, "current": current.value})
@@ -272,7 +278,7 @@ def _storable(reason: str) -> str:
 
 def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
     """Insert an event; the simulation's row numbers it in the same transaction, so that events appear in order."""
-    seq = c.scalar(_NEXT_EVENT, {"i": id})
+    seq = c.scalar(_NEXT_EVENT, {"i": id, "now": now})
     if seq is None:
         raise UnknownSimulation()
     _insert_event(c, id, int(seq), type, body, now)
@@ -392,7 +398,7 @@ def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
 
 def delete(c: Connection, id: str, now: float) -> None:
     """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
-    values = {"deleted_at": now, "claim": None, "claim_until": 0.0}
+    values = {"deleted_at": now, "changed_at": now, "claim": None, "claim_until": 0.0}
     c.execute(update(simulations).where(simulations.c.id == id).values(**values))
 
 
@@ -430,3 +436,17 @@ def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
     if not ids:
         return {}
     return {id: seq for id, seq in c.execute(_VERSIONS, {"ids": ids})}
+
+
+def last_change(c: Connection) -> float:
+    """Return when the simulation changed that changed last; 0 if none has."""
+    return float(c.scalar(_LAST_CHANGE) or 0.0)
+
+
+def changed_since(c: Connection, moment: float, limit: int) -> list[tuple[str, float]]:
+    """Return (id, time of the newest change) of the simulations that changed after a time, the newest changes first.
+
+    With those that are deleted, as long as their rows exist. A change may become visible a little after others with a
+    later time: its transaction was longer.
+    """
+    return [(id, at) for id, at in c.execute(_CHANGED_SINCE, {"moment": moment, "most": limit})]

@@ -133,12 +133,14 @@ simulations = Table(
     Column("dataset_digest", Text, nullable=False, server_default=""),
     Column("submitted_by", Text, nullable=False, server_default=""),  # see core/domain/callers.py
     Column("search", Text, nullable=False, server_default=""),  # see core/domain/listing.py
+    Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
     Index("simulations_state", "state", "id"),
     Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
     Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
     Index("simulations_refused", "id", **_where("state = 'queued' AND outcome IS NOT NULL")),
     Index("simulations_claimed", "id", **_where("claim IS NOT NULL")),
+    Index("simulations_changed", "changed_at", "id", **_where("changed_at IS NOT NULL")),
     Index("simulations_retries", "retry_of", "id", **_where("retry_of IS NOT NULL")),
     Index("simulations_listed", *LISTED, **_where(LISTED_ROWS)),  # see core/store/listing.py
     Index("simulations_counted", "state", **_where(LISTED_ROWS)),

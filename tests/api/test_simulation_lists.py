@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.services.platform import Platform
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
 
@@ -103,3 +104,26 @@ def test_a_row_has_the_series_of_its_score_while_it_runs_and_after_its_end(
 def listed_item(client: FlaskClient) -> dict[str, Any]:
     [item] = client.get("/v1/simulations").json["items"]
     return dict(item)
+
+
+def test_changes_of_the_list_are_streamed(client: FlaskClient, submit: Submit, platform: Platform) -> None:
+    response = client.get("/v1/simulations/changes", buffered=False)
+    assert response.status_code == 200 and response.content_type == "text/event-stream"
+    pieces = iter(response.response)
+    assert next(pieces) == b"retry: 2000\n\n"
+    assert b'event: changes\ndata: {"ids":[],"all":false}\n\n' in next(pieces) and platform.changes.waiting == 1
+    id = submit().json["id"]
+    assert f'data: {{"ids":["{id}"],"all":false}}'.encode() in next(pieces)
+    response.close()
+    assert platform.changes.waiting == 0
+
+
+def test_streams_of_changes_count_among_the_bounded_streams(client: FlaskClient) -> None:
+    streams = [client.get("/v1/simulations/changes", buffered=False) for _ in range(4)]
+    for stream in streams:
+        _, _ = next(iter(stream.response)), next(iter(stream.response))
+    problem(client.get("/v1/simulations/changes"), 503, "too-many-streams")
+    for stream in streams:
+        stream.close()
+    assert client.head("/v1/simulations/changes").status_code == 200
+    problem(client.get("/v1/simulations/changes", headers={"Last-Event-ID": "x"}), 422, "invalid")

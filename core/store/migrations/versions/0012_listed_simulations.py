@@ -1,4 +1,4 @@
-"""Lists of simulations are filtered and searched by indexes; simulations record who submitted them."""
+"""Lists of simulations: indexes of filters and of changes, a text to search, and the caller who submitted each."""
 
 import json
 
@@ -28,6 +28,7 @@ _FILL = sa.text("UPDATE simulations SET dataset_version=:version, dataset_digest
 def upgrade() -> None:
     for name in ("dataset_version", "dataset_digest", "submitted_by", "search"):
         op.add_column("simulations", sa.Column(name, sa.Text, nullable=False, server_default=""))
+    op.add_column("simulations", sa.Column("changed_at", sa.Float(53)))
     op.add_column("simulations", sa.Column("headline", sa.Text))
     connection = op.get_bind()
     after = ""
@@ -38,10 +39,11 @@ def upgrade() -> None:
     indexes = {"listed": LISTED, "counted": ("state",)} | {name: (name, "id", "state") for name in FILTERED}
     for name, columns in indexes.items():
         op.create_index(f"simulations_{name}", "simulations", columns, sqlite_where=where, postgresql_where=where)
-    retries = sa.text("retry_of IS NOT NULL")
-    op.create_index(
-        "simulations_retries", "simulations", ["retry_of", "id"], sqlite_where=retries, postgresql_where=retries
-    )
+    for name, column in (("changed", "changed_at"), ("retries", "retry_of")):
+        present = sa.text(f"{column} IS NOT NULL")
+        op.create_index(
+            f"simulations_{name}", "simulations", [column, "id"], sqlite_where=present, postgresql_where=present
+        )
 
 
 def _filled(row: sa.Row[tuple[str, str, str, str, str, str]]) -> dict[str, str]:
