@@ -35,7 +35,7 @@ from tests.postgres import own_postgres
 SIZE, TASKS, STEP = 100_000, 288, 1000
 DATASETS, MODELS, CALLERS = 20, 200, 30
 #: Summaries with groups.
-WHOLE = 10_000
+WHOLE = 2_000
 #: Segments of a simulation that runs, and the numbers of simulations that run and that are queued.
 SEGMENTS, RUNNING, QUEUED = 200, 40, 5000
 REQUESTS = 30

@@ -27,6 +27,8 @@ _EQUAL: Mapping[str, str] = {
 }
 #: What an id may begin with (core/domain/ids.py): other words need not be compared with ids.
 _ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
+#: Characters with a meaning in a pattern of GLOB, and how each stands for itself.
+_GLOB, _ESCAPED = re.compile(r"([*?[])"), r"[\1]"
 #: A summary is read only where the row has no headline: it may be a hundred times larger.
 _ROWS: Select[Any] = select(
     *(column for column in simulations.c if column.name != "summary"),
@@ -95,7 +97,6 @@ def _has_own_index(listing: Listing) -> bool:
 
 def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
     """Return the conditions of a listing besides its states, and their values."""
-    position = "instr" if c.dialect.name == "sqlite" else "strpos"
     conditions: list[str] = []
     values: dict[str, Any] = {}
     for column, member in _EQUAL.items():
@@ -106,18 +107,32 @@ def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, A
                 equal = f"id IN (SELECT id FROM simulations WHERE {equal} AND {LISTED_ROWS})"
             conditions.append(equal)
     for number, word in enumerate(listing.words):
-        values[f"word{number}"] = word
-        condition = f"{position}(search, :word{number}) > 0"
+        values[f"word{number}"] = _pattern(c, word)
+        condition = _contains(c, "search", f"word{number}")
         if _ID_PREFIX.fullmatch(word):
-            condition = f"({condition} OR substr(id, 1, {len(word)}) = :word{number})"
+            values[f"prefix{number}"] = word
+            condition = f"({condition} OR substr(id, 1, {len(word)}) = :prefix{number})"
         conditions.append(condition)
     for number, (name, value) in enumerate(listing.labels):
         # Labels are stored with sorted keys and without spaces, so a pair is a substring.
         pair = json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        values |= {f"line{number}": label_line(name, value), f"pair{number}": pair, "cut": CUT}
+        line = _pattern(c, label_line(name, value))
+        values |= {f"line{number}": line, f"pair{number}": _pattern(c, pair), "cut": CUT}
         conditions.append(
-            f"({position}(search, :line{number}) > 0 OR (substr(search, 1, 1) = :cut AND EXISTS("
+            f"({_contains(c, 'search', f'line{number}')} OR (substr(search, 1, 1) = :cut AND EXISTS("
             f"SELECT 1 FROM simulations whole WHERE whole.id = simulations.id"
-            f" AND {position}(whole.labels, :pair{number}) > 0)))"
+            f" AND {_contains(c, 'whole.labels', f'pair{number}')})))"
         )
     return conditions, values
+
+
+def _contains(c: Connection, column: str, parameter: str) -> str:
+    """Return the condition that a column contains the text of a ``_pattern``, case included.
+
+    SQLite's GLOB skips to the next candidate several times faster than its instr() does.
+    """
+    return f"{column} GLOB :{parameter}" if c.dialect.name == "sqlite" else f"strpos({column}, :{parameter}) > 0"
+
+
+def _pattern(c: Connection, text: str) -> str:
+    return f"*{_GLOB.sub(_ESCAPED, text)}*" if c.dialect.name == "sqlite" else text

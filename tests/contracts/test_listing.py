@@ -23,7 +23,8 @@ from tests.databases import postgres_url
 
 DIGESTS = [f"sha256:{number:064x}" for number in range(3)]
 NAMES = ("street", "Street-2", "noop")
-VALUES = ("main", "Main", "a%b_c", 'q"uote', "back\\slash", "ähre", "", "main ")
+VALUES = ("main", "Main", "a%b_c", 'q"uote', "back\\slash", "[*?]^", "ähre", "", "main ")
+WORDS = ("STREET", "main", "team=", "a%b", "01k", "01k" + "0" * 22, "0", "ÄHRE", "nothing", '"', "[*", "?", "*")
 ROW = {"project": "p", "spec": "{}", "provenance": "{}", "created_at": 0.0}
 
 
@@ -94,7 +95,9 @@ LISTINGS = st.builds(
     submitted_by=maybe(("10.0.0.1", "10.0.0.2")),
     labels=st.lists(st.tuples(st.sampled_from(("branch", "team")), st.sampled_from(VALUES)), max_size=1).map(tuple),
     words=st.lists(
-        st.sampled_from(("STREET", "main", "team=", "a%b", "01k", "01k" + "0" * 22, "0", "ÄHRE", "nothing", '"')),
+        st.sampled_from(
+            ("STREET", "main", "team=", "a%b", "01k", "01k" + "0" * 22, "0", "ÄHRE", "nothing", '"', "[*", "?", "*")
+        ),
         max_size=2,
     ).map(lambda words: words_of(" ".join(words))),
 )
