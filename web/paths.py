@@ -1,7 +1,9 @@
 """Paths of the web page, beside those of the API on the same server."""
 
 #: First segments of the paths that the web page serves.
-SEGMENTS = frozenset({"favicon.ico", "sign-in", "sign-out", "simulations", "static"})
+SEGMENTS = frozenset(
+    {"data", "favicon.ico", "models", "operations", "runtimes", "sign-in", "sign-out", "simulations", "static"}
+)
 
 
 def is_page(path: str) -> bool:

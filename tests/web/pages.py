@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -16,11 +17,16 @@ from tests.api.conftest import client as client
 from tests.api.conftest import finished as finished
 from tests.api.conftest import model as model
 from tests.api.conftest import platform as platform
-from tests.api.conftest import settings as settings
 from tests.api.conftest import submit as submit
 from tests.api.conftest import worker as worker
 
 TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with streams for the pages of a test, also for those that have been left."""
+    return Settings(home=tmp_path / "home", streams=100, max_upload=1 << 20)
 
 
 def serve(application: Flask) -> Iterator[str]:

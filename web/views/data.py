@@ -1,0 +1,112 @@
+"""Pages of datasets: versions and their difference, scenarios, files with previews, and their simulations."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import Any
+
+from flask import Blueprint, render_template, request
+
+from web.api_client import Refused, api
+
+blueprint = Blueprint("data", __name__, url_prefix="/data")
+
+SCENARIOS, FILES, CHANGES = 50, 100, 500
+#: Bytes of a file that a preview reads, and rows of a table that it shows.
+PREVIEWED, ROWS = 64 << 10, 100
+PICTURES = frozenset({"gif", "jpeg", "jpg", "png", "webp"})
+
+
+@blueprint.get("")
+def index() -> str:
+    """List datasets."""
+    page = api().get("/v1/datasets", limit=200, after=request.args.get("after", ""))
+    return render_template("data/list.html", datasets=page["items"], following=page["next"])
+
+
+@blueprint.get("/<name>")
+def show(name: str) -> str:
+    """Show a version of a dataset: `name`, `name@version` or `name@tag`."""
+    dataset = api().get(f"/v1/datasets/{name}")
+    used = {"dataset": dataset["name"], "dataset_version": dataset["version"]}
+    return render_template(
+        "data/dataset.html",
+        dataset=dataset,
+        reference=f"{dataset['name']}@{dataset['version']}",
+        versions=api().get(f"/v1/datasets/{dataset['name']}/versions", limit=50)["items"],
+        scenarios=scenarios(name, request.args.get("from", 0, type=int)),
+        files=files(name) if dataset["registered"] else None,
+        simulations=api().get("/v1/simulations", limit=5, **used)["items"],
+        counts=api().get("/v1/simulations/counts", **used),
+    )
+
+
+def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
+    """Return a page of scenarios with the columns of their table; None for a dataset without a list of them."""
+    try:
+        page = api().get(f"/v1/datasets/{name}/scenarios", after=start, limit=SCENARIOS)
+    except Refused as error:
+        if error.status not in (404, 409, 422):
+            raise
+        return None
+    columns = list(dict.fromkeys(key for item in page["items"] for key in item))
+    return {"items": page["items"], "columns": columns, "next": page["next"], "start": start}
+
+
+def files(name: str) -> Mapping[str, Any]:
+    """Return a page of a version's files, after the path that the query names."""
+    page: Mapping[str, Any] = api().get(
+        f"/v1/datasets/{name}/files", limit=FILES, after=request.args.get("after_file", "")
+    )
+    return page
+
+
+@blueprint.get("/<name>/files/<path:path>")
+def show_file(name: str, path: str) -> str:
+    """Show the beginning of a file: a picture, a table, or text."""
+    address = f"/v1/datasets/{name}/files/{path}"
+    suffix = path.rpartition(".")[2].lower()
+    preview: dict[str, Any] = {"kind": "picture"}
+    if suffix not in PICTURES:
+        answer = api().send("GET", address, headers={"Range": f"bytes=0-{PREVIEWED - 1}"})
+        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+        preview = previewed(answer.content, suffix, whole=total in ("", str(len(answer.content))))
+    return render_template("data/file.html", name=name, path=path, address=address, preview=preview)
+
+
+def previewed(body: bytes, suffix: str, *, whole: bool) -> dict[str, Any]:
+    """Return the preview of a file's beginning; ``whole``: nothing follows."""
+    try:
+        text = body.decode() if whole else body[: body.rfind(b"\n") + 1].decode()
+    except UnicodeDecodeError:
+        return {"kind": "binary", "bytes": len(body), "whole": whole}
+    if suffix in {"csv", "tsv"}:
+        rows = list(csv.reader(StringIO(text), delimiter="\t" if suffix == "tsv" else ","))
+        return {"kind": "table", "columns": rows[0] if rows else [], "rows": rows[1 : ROWS + 1], "whole": whole}
+    if suffix in {"ndjson", "jsonl"}:
+        return ndjson(text.splitlines(), whole=whole)
+    return {"kind": "text", "text": text, "whole": whole}
+
+
+def ndjson(lines: Sequence[str], *, whole: bool) -> dict[str, Any]:
+    """Return the preview of lines of JSON objects as a table; of other lines, as text."""
+    try:
+        items = [json.loads(line) for line in lines[:ROWS] if line.strip()]
+    except ValueError:
+        items = [None]
+    if not all(isinstance(item, dict) for item in items):
+        return {"kind": "text", "text": "\n".join(lines), "whole": whole}
+    columns = list(dict.fromkeys(key for item in items for key in item))
+    rows = [[item.get(column) for column in columns] for item in items]
+    return {"kind": "table", "columns": columns, "rows": rows, "whole": whole}
+
+
+@blueprint.get("/<name>/diff")
+def show_difference(name: str) -> str:
+    """Show what changed between two versions."""
+    old, new = request.args.get("from", ""), request.args.get("to", "latest")
+    answer = api().send("GET", f"/v1/datasets/{name}/diff", parameters={"from": old, "to": new})
+    changes = [json.loads(line) for line in answer.text.splitlines()[:CHANGES]]
+    total = answer.text.count("\n")
+    return render_template("data/diff.html", name=name, old=old, new=new, changes=changes, total=total)

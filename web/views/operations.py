@@ -1,0 +1,34 @@
+"""Page of operations: the queue, executors with their capacity and health, simulators, and the checks of the server."""
+
+from typing import Any
+
+from flask import Blueprint, render_template, request
+
+from web.api_client import Refused, api
+
+blueprint = Blueprint("operations", __name__, url_prefix="/operations")
+
+
+@blueprint.get("")
+def show() -> str:
+    """Show the state of the platform, or only the part that changes."""
+    shown = {
+        "readiness": readiness(),
+        "counts": api().get("/v1/simulations/counts"),
+        "executors": api().get("/v1/executors")["items"],
+        "waiting": api().get("/v1/simulations", state=["queued", "staging", "launching"], limit=20)["items"],
+    }
+    if request.headers.get("HX-Request"):
+        return render_template("operations/live.html", **shown)
+    return render_template("operations/page.html", **shown, simulators=api().get("/v1/simulators")["items"])
+
+
+def readiness() -> dict[str, Any]:
+    """Return the checks of the process that answers, also while it is not ready."""
+    try:
+        checks: dict[str, Any] = api().get("/readyz")
+    except Refused as error:
+        if error.status != 503:
+            raise
+        checks = dict(error.problem)
+    return checks
