@@ -174,12 +174,6 @@ class LogsQuery(Strict):
     )
 
 
-class ComparisonQuery(Strict):
-    """The simulation to compare with."""
-
-    to = Text(SIMULATION_ID, longest=26, required=True, metadata={"description": "Id of the other simulation."})
-
-
 class ReplayQuery(Strict):
     """Format of a replay."""
 
@@ -242,10 +236,6 @@ class SummarySchema(Open):
         metadata={"description": "`metric`, `mean` and `series` of the score, as `score` of a simulation."},
     )
     columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
-
-
-class ComparisonSchema(Open):
-    """Paired differences between two simulations, by metric, each with its confidence interval."""
 
 
 class HealthSchema(Open):

@@ -11,7 +11,8 @@ from api.body import json_body
 from api.context import caller, context, services
 from api.paging import LINK, page
 from api.problems import invalid
-from api.schemas.results import ChangesHeaders, ComparisonQuery, ComparisonSchema, SummarySchema
+from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
+from api.schemas.results import ChangesHeaders, SummarySchema
 from api.schemas.simulations import (
     CountsSchema,
     ListingQuery,
@@ -288,9 +289,13 @@ class ComparisonView(MethodView):
     @blueprint.takes(ComparisonQuery)
     @blueprint.operation(
         "compare_simulations",
-        Success(schema=ComparisonSchema, plain=True, description="The paired differences, by metric."),
+        Success(schema=ComparisonSchema, plain=True, description="The paired differences, and the verdicts."),
         errors=[UnknownSimulation, NotFinished, Invalid],
     )
     def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
-        """Compare with another simulation, scenario by scenario"""
-        return services().comparison.compare(id, query["to"])
+        """Compare with another simulation, scenario by scenario
+
+        `metrics` has the paired differences of each metric. `verdict`, `groups` and `scenarios` are about one metric.
+        The verdict is that of a sequential test; those on groups are corrected for the number of groups of a grouping.
+        """
+        return services().comparison.compare(id, query["to"], metric=query.get("metric"), bound=query.get("bound"))

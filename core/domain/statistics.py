@@ -5,20 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.domain.intervals import mean_interval
 
+Floats = NDArray[np.float64]
 
-def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> dict[str, Any] | None:
-    """Return the mean paired difference over shared scenarios with its 95 % interval; None without shared ones."""
-    shared = sorted(first.keys() & second.keys())
-    if not shared:
+
+def paired(first: Floats, second: Floats) -> dict[str, Any] | None:
+    """Return the mean paired difference with its 95 % interval; NaN is no value. None without a pair of values.
+
+    Shapes: (n,) each, of the same scenarios in the same order.
+    """
+    shared = ~(np.isnan(first) | np.isnan(second))
+    if not shared.any():
         return None
-    mine = np.array([first[key] for key in shared])
-    other = np.array([second[key] for key in shared])
+    mine, other = first[shared], second[shared]
     low, high = mean_interval(mine - other)
     result = {
-        "count": len(shared),
+        "count": len(mine),
         "mean": float(mine.mean()),
         "to": float(other.mean()),
         "difference": float((mine - other).mean()),

@@ -34,11 +34,7 @@ HOOKS = {"__getattr__"}
 AWAITED = {
     "batch_sizes",
     "failure_sensitivities",
-    "group_sentence",
-    "group_verdicts",
     "metric_sensitivities",
-    "play_order",
-    "saving",
     "worst_combinations",
 }
 

@@ -5,6 +5,7 @@ import random
 import statistics
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.domain.intervals import wilson
@@ -58,13 +59,14 @@ def test_each_group_has_its_own_statistics() -> None:
 
 
 def test_differences_are_paired_by_scenario() -> None:
-    comparison = paired({1: 3.0, 2: 30.0, 9: 0.0}, {1: 1.0, 2: 28.0})
-    assert comparison is not None
+    comparison = paired(np.array([3.0, 30.0, 0.0, math.nan]), np.array([1.0, 28.0, math.nan, 5.0]))
+    assert comparison is not None and comparison["count"] == 2
     assert comparison["difference"] == comparison["low"] == comparison["high"] == 2.0
+    assert paired(np.array([math.nan, 1.0]), np.array([1.0, math.nan])) is None
 
 
 def test_rates_are_compared_by_discordant_pairs() -> None:
-    comparison = paired({n: float(n < 6) for n in range(20)}, {n: 0.0 for n in range(20)})
+    comparison = paired((np.arange(20) < 6).astype(np.float64), np.zeros(20))
     assert comparison is not None
     assert (comparison["only_ours"], comparison["only_theirs"], comparison["p"]) == (6, 0, pytest.approx(2 / 64))
     assert mcnemar(0, 0)["p"] == 1.0

@@ -1,0 +1,156 @@
+"""Comparison of two simulations: the verdict, verdicts on groups, and the scenarios that differ most."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from core.services.platform import Platform
+from tests.api.answers import problem
+from tests.api.conftest import LeasingWorker, Submit
+from tests.reports import report_of
+
+STREETS = ("arterial", "crosswalk", "roundabout")
+TASKS = 240
+
+Play = Callable[..., str]
+
+
+def scored(task: int, score: float | None, *, status: str = "ok", **metrics: Any) -> dict[str, Any]:
+    """Return the result of a scenario of three streets in turn; ``score``: None for no number."""
+    return {
+        "task": task,
+        "status": status,
+        "scenario": {"index": task, "repeat": 0, "seed": task, "name": f"s{task}", "street": STREETS[task % 3]},
+        "metrics": metrics if score is None else {"score": score, **metrics},
+        "error": None if status == "ok" else "the model raised",
+        "artifacts": [],
+        "timing": {"seconds": 0.5},
+    }
+
+
+@pytest.fixture
+def play(submit: Submit, worker: LeasingWorker, platform: Platform) -> Play:
+    """Function that simulates scenarios of car_street with chosen results, to the end; return the simulation's id."""
+
+    def run(result: Callable[[int], Mapping[str, Any]], tasks: int = TASKS, **fields: Any) -> str:
+        id: str = submit(dataset="car_street", scenarios={"range": [0, tasks]}, **fields).json["id"]
+        launch = worker.launch(id)
+        while True:
+            lease = worker.lease(launch)
+            lines = b"".join(
+                json.dumps(result(task), separators=(",", ":")).encode() + b"\n"
+                for task in range(lease.cursor, lease.stop)
+            )
+            assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            if worker.dispatch.close(id):
+                break
+        platform.finalization.collect(id)
+        return id
+
+    return run
+
+
+def compared(client: FlaskClient, first: str, second: str, **query: Any) -> dict[str, Any]:
+    response = client.get(f"/v1/simulations/{first}/comparison", query_string={"to": second, **query})
+    assert response.status_code == 200, response.data
+    document: dict[str, Any] = response.json
+    return document
+
+
+def test_a_model_that_is_better_everywhere_is_better(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 60 + task % 7))
+    second = play(lambda task: scored(task, 40 + task % 5))
+    document = compared(client, first, second)
+    verdict = document["verdict"]
+    assert verdict["decision"] == verdict["fixed"]["decision"] == "better" and verdict["metric"] == "score"
+    assert 0 < verdict["low"] <= verdict["mean"] <= verdict["high"]
+    assert verdict["mean"] == pytest.approx(document["metrics"]["score"]["difference"])
+    assert verdict["pairs"] == verdict["count"] == TASKS and verdict["design"] == "population"
+    assert verdict["decided_at"] < TASKS and verdict["fixed"]["saving"]["share"] > 0
+    assert "mine (first) is better than mine (second) in score" in verdict["sentence"]
+    assert verdict["scale"] == {"kind": "declared", "bound": 100, "unit": "%"} and verdict["message"] is None
+    assert compared(client, second, first)["verdict"]["decision"] == "worse"
+    assert compared(client, first, first)["verdict"]["decision"] == "undecided"
+
+
+def test_a_regression_on_one_street_is_named(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 20 if task % 3 == 1 else 50 + task % 4))
+    second = play(lambda task: scored(task, 50 + task % 4))
+    streets = compared(client, first, second)["groups"]["street"]
+    assert [(group["group"], group["verdict"], group["count"]) for group in streets] == [
+        ("arterial", "held", 80), ("crosswalk", "regressed", 80), ("roundabout", "held", 80),
+    ]  # fmt: skip
+    crosswalk = streets[1]
+    assert crosswalk["low"] <= crosswalk["mean"] <= crosswalk["high"] < 0
+    assert crosswalk["sentence"].startswith("crosswalk: regressed; worse by") and streets[0]["smallest"] > 0
+
+
+def test_the_scenarios_that_differ_most_name_the_tasks_of_both(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 100 - task) if task < 90 else scored(task, 0))
+    second = play(lambda task: scored(task, 50), 100)
+    document = compared(client, first, second)
+    better, worse = document["scenarios"]["better"], document["scenarios"]["worse"]
+    assert [item["task"] for item in better] == list(range(20))
+    assert better[0] == {
+        "name": "s0", "index": 0, "repeat": 0, "task": 0, "to_task": 0, "status": "ok", "to_status": "ok",
+        "first": 100, "second": 50, "difference": 50,
+    }  # fmt: skip
+    assert [item["task"] for item in worse[:11]] == [*range(90, 100), 89]
+    assert document["unpaired"] == {"here": TASKS - 100, "to": 0}
+
+
+def test_a_failed_task_counts_as_the_worst_value(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 90, status="crashed" if task % 2 else "ok"))
+    second = play(lambda task: scored(task, 60))
+    document = compared(client, first, second)
+    assert document["verdict"]["mean"] == pytest.approx(-15) == document["metrics"]["score"]["difference"]
+    worst = document["scenarios"]["worse"][0]
+    assert (worst["status"], worst["first"], worst["difference"]) == ("crashed", 0, -60)
+
+
+def test_a_pair_without_a_number_is_left_out_and_counted(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, None if task < 40 else 70))
+    second = play(lambda task: scored(task, 60))
+    verdict = compared(client, first, second)["verdict"]
+    assert (verdict["pairs"], verdict["without_value"]) == (TASKS - 40, 40) and verdict["mean"] == pytest.approx(10)
+
+
+def test_combinations_of_a_sweep_are_pairs_of_their_own(client: FlaskClient, play: Play) -> None:
+    def swept(task: int) -> dict[str, Any]:
+        result = scored(task % 10, 50 + 10 * (task // 10))
+        scenario = result["scenario"] | {"params": {"latency_steps": [0, 2][task // 10]}}
+        return result | {"task": task, "scenario": scenario}
+
+    first, second = (play(swept, 10, sweep={"latency_steps": [0, 2]}) for _ in range(2))
+    unswept = play(lambda task: scored(task, 50), 10)
+    assert compared(client, first, second)["verdict"]["pairs"] == 20
+    document = compared(client, first, unswept)
+    assert document["unpaired"] == {"here": 20, "to": 10} and document["verdict"]["pairs"] == 0
+    assert document["verdict"]["mean"] is None and document["verdict"]["fixed"] is None
+    assert document["verdict"]["sentence"].startswith("No pair of ")
+
+
+def test_another_metric_and_a_bound_can_be_named(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 50, jerk_rms=1 + task % 3))
+    second = play(lambda task: scored(task, 50, jerk_rms=90))
+    by_sign = compared(client, first, second, metric="jerk_rms")["verdict"]
+    assert by_sign["scale"]["kind"] == "sign" and by_sign["mean"] == 1 and "name a `bound`" in by_sign["message"]
+    clipped = compared(client, first, second, metric="jerk_rms", bound=10)["verdict"]
+    assert clipped["scale"] == {"kind": "clipped", "bound": 10, "unit": "m/s3"} and clipped["mean"] == 10
+    assert "240 of the pairs" in clipped["message"]
+
+
+def test_a_metric_that_cannot_be_judged_is_refused(client: FlaskClient, play: Play, finished: str) -> None:
+    first = play(lambda task: scored(task, 50), 10)
+    path = f"/v1/simulations/{first}/comparison?to={first}"
+    refused = problem(client.get(f"{path}&metric=colision"), 422, "invalid")
+    assert refused["nearest"] == ["collision"] and "Did you mean collision?" in refused["detail"]
+    refused = problem(client.get(f"{path}&metric=lane_changes"), 422, "invalid")
+    assert "does not declare whether" in refused["detail"] and "score, " in refused["detail"]
+    for bound in ("0", "-1", "nan", "x"):
+        problem(client.get(f"{path}&bound={bound}"), 422, "invalid")
+    document = compared(client, finished, finished)
+    assert document["verdict"] is None and document["groups"] == {}, "the dataset noop has no score"
