@@ -183,6 +183,106 @@ class DependenceSchema(CoverageSchema):
     )
 
 
+class SensitivityQuery(Strict):
+    """A metric."""
+
+    metric = Text(
+        load_default="failed",
+        metadata={"description": "Name of a metric with numbers, or `failed`: whether a task failed."},
+    )
+
+
+class EffectSchema(Open):
+    """How strongly a parameter goes with the metric, with the 95 % interval; null for what is not finite."""
+
+    name = fields.String(
+        required=True,
+        validate=validate.OneOf(("rank_biserial", "rate_difference", "spearman", "epsilon_squared")),
+        metadata={
+            "description": "`rank_biserial`: of a number and failure, from -1 to 1, positive if larger values fail more"
+            " often. `rate_difference`: failure rate of the category `level` minus that of all others. `spearman`: rank"
+            " correlation of a number and a metric. `epsilon_squared`: share of a metric's variance by category."
+        },
+    )
+    value = fields.Float(required=True, allow_none=True)
+    low = fields.Float(required=True, allow_none=True)
+    high = fields.Float(required=True, allow_none=True)
+
+
+class PlotBinSchema(Open):
+    """The results with a category, or with a number in one bin."""
+
+    label = fields.String(required=True)
+    least = fields.Float(data_key="from", metadata={"description": "Least number of the bin; absent for a category."})
+    largest = fields.Float(data_key="to", metadata={"description": "Greatest number of the bin."})
+    count = fields.Integer(required=True, metadata={"description": "Results."})
+    value = fields.Float(
+        required=True, allow_none=True, metadata={"description": "Failure rate, or mean of the metric."}
+    )
+    low = fields.Float(required=True, allow_none=True, metadata={"description": "Lower end of its 95 % interval."})
+    high = fields.Float(required=True, allow_none=True, metadata={"description": "Upper end of its 95 % interval."})
+
+
+class ParameterSensitivitySchema(Open):
+    """How a parameter goes with the metric."""
+
+    parameter = fields.String(required=True, metadata={"description": "Name of the parameter."})
+    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
+    kind = fields.String(required=True, validate=_KIND)
+    association = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "From 0 to 1, on one scale for numbers and categories: Cramér's V of the bins with failure,"
+            " or the root of epsilon squared with a metric."
+        },
+    )
+    effect = fields.Nested(EffectSchema, required=True)
+    level = fields.String(
+        required=True, allow_none=True, metadata={"description": "Category of a rate difference: the largest of all."}
+    )
+    missing = fields.Integer(required=True, metadata={"description": "Results without a value of the parameter."})
+    plot = fields.List(
+        fields.Nested(PlotBinSchema), required=True, metadata={"description": "At most 8 bins of the parameter."}
+    )
+
+
+class CombinationSchema(Open):
+    """Values of one or two parameters, and the failures among the results that have them."""
+
+    values = fields.Dict(
+        keys=fields.String(),
+        values=fields.String(),
+        required=True,
+        metadata={"description": "Category, or bin of a number, by parameter."},
+    )
+    count = fields.Integer(required=True, metadata={"description": "Results."})
+    failures = fields.Integer(required=True, metadata={"description": "Results that failed."})
+    rate = fields.Float(required=True, metadata={"description": "Failure rate."})
+    low = fields.Float(required=True, metadata={"description": "Lower end of its 95 % interval (Wilson)."})
+    high = fields.Float(required=True, metadata={"description": "Upper end of it."})
+
+
+class SensitivitySchema(CoverageSchema):
+    """Which parameters go with failure, or with a metric."""
+
+    metric = fields.String(required=True)
+    failed = fields.Integer(required=True, metadata={"description": "Results that failed, of `sampled`."})
+    parameters = fields.List(
+        fields.Nested(ParameterSensitivitySchema),
+        required=True,
+        metadata={"description": "By association, the strongest first; without those that have a single value."},
+    )
+    combinations = fields.List(
+        fields.Nested(CombinationSchema),
+        required=True,
+        metadata={
+            "description": "Up to 20 combinations with at least five results, whatever the metric: those whose failure"
+            " rate has the highest lower end of its interval."
+        },
+    )
+
+
 class WorstQuery(Strict):
     """Selection of the worst tasks."""
 

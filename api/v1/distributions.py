@@ -1,4 +1,4 @@
-"""Routes /v1/simulations/{id}/distributions, /parameters, /dependence and /worst: what plots of metrics show."""
+"""Routes /v1/simulations/{id}/distributions, /parameters, /dependence, /sensitivity, /worst: what plots show."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ from api.schemas.distributions import (
     DependenceSchema,
     DistributionsSchema,
     ParametersSchema,
+    SensitivityQuery,
+    SensitivitySchema,
     WorstQuery,
     WorstSchema,
 )
@@ -73,6 +75,25 @@ class DependenceView(MethodView):
         one, and else not at all. Numbers with more than 20 different values are divided into bins.
         """
         return services().distributions.dependence(id, query["metric"], query["parameter"])
+
+
+@blueprint.at("/sensitivity")
+class SensitivityView(MethodView):
+    """The sensitivity of a simulation's tasks to their parameters."""
+
+    @blueprint.takes(SensitivityQuery)
+    @blueprint.operation(
+        "get_simulation_sensitivity",
+        Success(schema=SensitivitySchema, plain=True, description="The parameters, the strongest association first."),
+        errors=[UnknownSimulation, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
+        """Get which parameters go with failure, or with a metric
+
+        Of the results so far. It describes the results and does not prove a cause: parameters that vary together share
+        their effects, and of many parameters some have an interval without 0 by chance.
+        """
+        return services().sensitivities.sensitivity(id, query["metric"])
 
 
 @blueprint.at("/worst")

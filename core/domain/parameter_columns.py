@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.task_parameters import Parameter
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
@@ -65,6 +67,22 @@ def column_of(values: Values) -> Numbers | Levels:
     if kinds <= {int, float, type(None)} and len(kinds) > 1:
         return numbers(np.array([math.nan if value is None else value for value in listed]))
     return _levels([str(value) if isinstance(value, list | dict) else value for value in listed])
+
+
+def column_of_parameter(parameter: Parameter, tasks: NDArray[Any]) -> Numbers | Levels:
+    """Return a parameter's column for tasks; of levels the most frequent first, and the rest as OTHERS."""
+    values = parameter.of(tasks)
+    if parameter.kind == "number":
+        return numbers(values.astype(np.float64))
+    counts = np.bincount(values[values >= 0], minlength=len(parameter.values))
+    frequent = np.argsort(-counts, kind="stable")
+    frequent = frequent[: int((counts > 0).sum())]
+    kept = len(frequent) if len(frequent) <= LEVELS else LEVELS - 1
+    ranks = np.zeros(len(parameter.values) + 1, np.int64)
+    ranks[frequent] = np.minimum(np.arange(len(frequent)), kept)
+    ranks[-1] = -1  # the position of a task without a value is -1
+    names = tuple(str(parameter.values[code]) for code in frequent[:kept].tolist())
+    return Levels(ranks[values], names + ((OTHERS,) if kept < len(frequent) else ()))
 
 
 def numbers(values: Floats) -> Numbers:

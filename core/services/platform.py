@@ -34,6 +34,7 @@ from core.services.simulations.result_selections import ResultSelections
 from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
+from core.services.simulations.sensitivities import Sensitivities
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.sweeps import Sweeps
 from core.services.simulations.worst_results import WorstResults
@@ -73,6 +74,7 @@ class Platform:
     comparison: Comparison
     sweeps: Sweeps
     distributions: Distributions
+    sensitivities: Sensitivities
     worst_results: WorstResults
     selections: ResultSelections
     replays: Replays
@@ -178,6 +180,7 @@ def build(
         comparison=Comparison(simulations, results),
         sweeps=Sweeps(simulations, results),
         distributions=Distributions(database, tables),
+        sensitivities=Sensitivities(tables),
         worst_results=WorstResults(tables, results),
         selections=ResultSelections(database, results),
         replays=Replays(database, store, notifier, results),

@@ -33,9 +33,6 @@ HOOKS = {"__getattr__"}
 #: Entry points of the statistics that decide between models and explain failures; the resources that call them follow.
 AWAITED = {
     "batch_sizes",
-    "failure_sensitivities",
-    "metric_sensitivities",
-    "worst_combinations",
 }
 
 

@@ -59,7 +59,7 @@ class Distributions:
 def _dependence(
     table: SimulationTable, rows: TableRows, metric: str, parameters: Sequence[Parameter]
 ) -> dict[str, Any]:
-    kind = _kind_of(metric, table, rows)
+    kind = kind_of_metric(metric, table, rows)
     document: dict[str, Any] = {"metric": metric, "kind": kind}
     if kind == "category" and len(parameters) > 1:
         raise Invalid(
@@ -82,7 +82,7 @@ def _dependence(
     return document
 
 
-def _kind_of(metric: str, table: SimulationTable, rows: TableRows) -> str:
+def kind_of_metric(metric: str, table: SimulationTable, rows: TableRows) -> str:
     """Return whether a metric has numbers or texts. Raise Invalid with the nearest names for an unknown metric."""
     if metric in rows.numbers:
         return "number"

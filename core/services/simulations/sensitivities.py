@@ -1,0 +1,112 @@
+"""Sensitivities of a simulation: which parameters go with failure, or with a metric, while it runs and afterwards."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.domain.dependence import finite, metric_values
+from core.domain.distribution import FAILED, failing
+from core.domain.parameter_columns import column_of_parameter
+from core.domain.result_table import sampled
+from core.domain.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
+from core.domain.task_parameters import Parameter
+from core.domain.worst_combinations import worst_combinations
+from core.services.simulations.distributions import kind_of_metric
+from core.services.simulations.result_tables import ResultTables
+from errors import Invalid
+
+#: Most results that are considered. Each parameter sorts all of them.
+CONSIDERED = 200_000
+
+
+class Sensitivities:
+    """Answers from result tables, which hold each result once; beyond CONSIDERED from a sample of them."""
+
+    def __init__(self, tables: ResultTables) -> None:
+        self._tables = tables
+
+    def sensitivity(self, id: str, metric: str) -> dict[str, Any]:
+        """Return how each parameter goes with a metric, the strongest first, and the combinations that fail most.
+
+        Raise Invalid for a metric that no result has, and for one with texts.
+        """
+        parameters = self._tables.parameters(id)
+        with self._tables.current(id) as table:
+            rows = table.table.rows()
+            if kind_of_metric(metric, table, rows) == "category":
+                raise Invalid(f"The metric {metric} has texts. Name a metric with numbers, or take `metric={FAILED}`.")
+            coverage = table.coverage()
+            failed = failing(rows, table.failure)
+            by_failure = metric == FAILED and metric not in rows.numbers and metric not in table.worst
+            values = None if by_failure else metric_values(metric, rows, table.worst, table.failure)
+        # the rows do not change when results are added, so that other requests need not wait for the arithmetic
+        tasks = rows.tasks
+        chosen = _chosen(tasks)
+        columns = {name: column_of_parameter(parameter, tasks[chosen]) for name, parameter in parameters.items()}
+        failed = failed[chosen]
+        with np.errstate(over="ignore", invalid="ignore"):  # of metrics near the largest float
+            sensitivities = (
+                failure_sensitivities(columns, failed)
+                if values is None
+                else metric_sensitivities(columns, values[chosen])
+            )
+        return (
+            {"metric": metric}
+            | coverage
+            | {
+                "sampled": len(failed),
+                "failed": int(failed.sum()),
+                "parameters": [_described(item, parameters) for item in sensitivities],
+                "combinations": [
+                    {
+                        "values": dict(item.values),
+                        "count": item.count,
+                        "failures": item.failures,
+                        "rate": item.rate,
+                        "low": item.low,
+                        "high": item.high,
+                    }
+                    for item in worst_combinations(columns, failed)
+                ],
+            }
+        )
+
+
+def _chosen(tasks: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which tasks are considered: all, or the largest sample by task numbers that is small enough."""
+    level = 0
+    chosen = np.ones(len(tasks), np.bool_)
+    while int(chosen.sum()) > CONSIDERED:
+        level += 1
+        chosen = sampled(tasks, level)
+    return chosen
+
+
+def _described(sensitivity: Sensitivity, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    parameter = parameters[sensitivity.parameter]
+    effect = sensitivity.effect
+    return {
+        "parameter": parameter.name,
+        "source": parameter.source,
+        "kind": parameter.kind,
+        "association": finite(sensitivity.association),
+        "effect": {
+            "name": sensitivity.kind.value,
+            "value": finite(effect.value),
+            "low": finite(effect.low),
+            "high": finite(effect.high),
+        },
+        "level": sensitivity.level,
+        "missing": sensitivity.missing,
+        "plot": list(map(_plotted, sensitivity.bins)),
+    }
+
+
+def _plotted(bin: PlotBin) -> dict[str, Any]:
+    document: dict[str, Any] = {"label": bin.label}
+    if bin.least is not None:
+        document |= {"from": bin.least, "to": bin.largest}
+    document |= {"count": bin.count, "value": finite(bin.value), "low": finite(bin.low), "high": finite(bin.high)}
+    return document
