@@ -1,4 +1,4 @@
-"""Routes /v1/datasets: registration, versions, tags, scenarios, files, differences, prefetch and deletion."""
+"""Routes /v1/datasets: registration, versions, tags, scenarios, files, differences, leaderboard, prefetch, deletion."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +27,7 @@ from api.schemas.datasets import (
     ScenarioPageSchema,
     TagSchema,
 )
+from api.schemas.leaderboards import LeaderboardQuery, LeaderboardSchema
 from api.schemas.pages import NumberedPageQuery, PageQuery
 from api.schemas.results import RangeHeaders
 from api.streams import NDJSON
@@ -172,6 +173,25 @@ class ScenariosView(MethodView):
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the scenarios of a dataset"""
         return page(*services().datasets.scenarios(dataset, **query))
+
+
+@blueprint.at("/<ref:dataset>/leaderboard")
+class LeaderboardView(MethodView):
+    """The leaderboard of a version."""
+
+    @blueprint.takes(LeaderboardQuery)
+    @blueprint.operation(
+        "get_dataset_leaderboard",
+        Success(schema=LeaderboardSchema, plain=True, description="The best simulation of each model."),
+        errors=(*VERSION_ERRORS, NotPlayable, Invalid),
+    )
+    def get(self, query: dict[str, Any], dataset: str) -> dict[str, Any]:
+        """Rank the models that have played a version
+
+        Of the 5,000 newest simulations of the version that have succeeded, those of all scenarios with the default
+        parameters. A task that is not `ok` counts with the worst value of the score.
+        """
+        return services().leaderboards.leaderboard(dataset, query["limit"])
 
 
 @blueprint.at("/<ref:dataset>/files")

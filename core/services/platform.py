@@ -25,6 +25,7 @@ from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.distributions import Distributions
 from core.services.simulations.finalization import Finalization
+from core.services.simulations.leaderboards import Leaderboards
 from core.services.simulations.list_changes import ListChanges
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.model_origins import ModelOrigins
@@ -76,6 +77,7 @@ class Platform:
     distributions: Distributions
     sensitivities: Sensitivities
     worst_results: WorstResults
+    leaderboards: Leaderboards
     selections: ResultSelections
     replays: Replays
     leases: Leases
@@ -182,6 +184,7 @@ def build(
         distributions=Distributions(database, tables),
         sensitivities=Sensitivities(tables),
         worst_results=WorstResults(tables, results),
+        leaderboards=Leaderboards(database, datasets),
         selections=ResultSelections(database, results),
         replays=Replays(database, store, notifier, results),
         leases=Leases(

@@ -5,7 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Row, Update, and_, bindparam, func, insert, or_, select, text, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Row,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from core.domain.listing import search_text
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
@@ -69,6 +84,22 @@ _INSERT = insert(simulations)
 _INSERT_STAGE = insert(stages)
 _INSERT_EVENT = insert(events)
 _FIND = select(simulations).where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
+#: Most characters of a provenance that a leaderboard reads.
+LONGEST_PROVENANCE = 1 << 17
+#: A summary is read only where the row has no headline, as in `core/store/listing.py`.
+_HEADLINES: Select[Any] = select(
+    simulations.c.id,
+    simulations.c.model,
+    simulations.c.digest,
+    simulations.c.provenance,
+    simulations.c.headline,
+    simulations.c.ended_at,
+    case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary"),
+).where(
+    simulations.c.id.in_(bindparam("ids", expanding=True)),
+    simulations.c.deleted_at.is_(None),
+    func.length(simulations.c.provenance) <= LONGEST_PROVENANCE,
+)
 _EVENTS_AFTER = (
     select(events)
     .where(events.c.simulation_id == bindparam("i"), events.c.seq > bindparam("after"))
@@ -107,6 +138,16 @@ def find(c: Connection, id: str) -> Row[Any]:
     if row is None:
         raise UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
     return row
+
+
+def headline_rows(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return id, model, provenance, headline and end of these simulations, without the summaries of most.
+
+    Left out is a provenance of more than LONGEST_PROVENANCE characters, which lists scenarios one by one.
+    """
+    if not ids:  # PostgreSQL does not compare text with the empty list
+        return []
+    return c.execute(_HEADLINES, {"ids": ids}).all()
 
 
 def hold(c: Connection, id: str) -> None:

@@ -1,0 +1,61 @@
+"""Schemas of the leaderboards of datasets."""
+
+from marshmallow import fields, validate
+
+from api.schemas.fields import Open, Strict, Whole
+
+
+class LeaderboardQuery(Strict):
+    """Length of a leaderboard."""
+
+    limit = Whole(1, 100, text=True, load_default=20, metadata={"description": "Most places."})
+
+
+class RankedModelSchema(Open):
+    """The model of a place."""
+
+    name = fields.String(required=True)
+    version = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Version; null for a baseline of the platform."}
+    )
+    digest = fields.String(required=True, metadata={"description": "Digest of its content."})
+
+
+class PlaceSchema(Open):
+    """A place: the best simulation of a model. Models are told apart by name, versions of a model are not."""
+
+    place = fields.Integer(required=True, metadata={"description": "Number of the place, from 1."})
+    simulation = fields.String(required=True, metadata={"description": "Id of the simulation."})
+    model = fields.Nested(RankedModelSchema, required=True)
+    tasks = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "Number of tasks: `total`, `done`, `failed` (not `ok`)."},
+    )
+    mean = fields.Float(
+        required=True, metadata={"description": "Mean score; a task that is not `ok` counts with the worst value."}
+    )
+    low = fields.Float(required=True, metadata={"description": "Lower end of its 95 % interval."})
+    high = fields.Float(required=True, metadata={"description": "Upper end of its 95 % interval."})
+    better_than_next = fields.Boolean(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Whether its interval is beyond that of the next place; null for the last model."},
+    )
+    ended_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it ended."})
+
+
+class LeaderboardSchema(Open):
+    """The best simulation of each model on a dataset's version, the best first."""
+
+    dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
+    version = fields.String(required=True)
+    digest = fields.String(required=True)
+    metric = fields.String(required=True, metadata={"description": "The dataset's score."})
+    better = fields.String(required=True, validate=validate.OneOf(("higher", "lower")))
+    searched = fields.Integer(
+        required=True, metadata={"description": "Simulations that were searched: the newest that have succeeded."}
+    )
+    complete = fields.Boolean(required=True, metadata={"description": "Whether there are no older ones."})
+    items = fields.List(fields.Nested(PlaceSchema), required=True)

@@ -1,0 +1,120 @@
+"""Leaderboards of datasets: the best simulation of each model, from the newest simulations of a version."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from core.domain.leaderboard import Place, PlayedScore, penalised, places, plays_all
+from core.domain.listing import Listing
+from core.domain.selection import checked_params
+from core.domain.states import State
+from core.domain.worst_tasks import Score
+from core.services.datasets.datasets import Datasets
+from core.services.datasets.descriptions import moment
+from core.services.simulations.headlines import headline_of
+from core.store import listing, simulations
+from core.store.database import Database
+from datasets.catalogue import Dataset
+from errors import Invalid
+
+#: Most simulations of a version that are searched, the newest; and rows per query, which hold their headlines.
+SEARCHED, ROWS = 5000, 500
+
+
+class _Model(msgspec.Struct):
+    version: int | None = None
+
+
+class _Play(msgspec.Struct):
+    tasks: dict[str, Any] = {}
+
+
+class _Provenance(msgspec.Struct):
+    """The members of a provenance that a leaderboard needs."""
+
+    model: _Model
+    play: _Play
+
+
+_provenance_decoder = msgspec.json.Decoder(_Provenance)
+
+
+class Leaderboards:
+    """Ranks models on the version of a dataset. The cost is bounded by SEARCHED, whatever the number of simulations."""
+
+    def __init__(self, database: Database, datasets: Datasets, searched: int = SEARCHED) -> None:
+        self._database = database
+        self._datasets = datasets
+        self._searched = searched
+
+    def leaderboard(self, ref: str, limit: int) -> dict[str, Any]:
+        """Return up to ``limit`` places. Raise Invalid for a dataset without a score, or without fixed scenarios."""
+        dataset = self._datasets.find(ref)
+        score = Score.of(dataset.definition)
+        if score.metric is None or dataset.tasks is None:
+            lacks = "score" if score.metric is None else "fixed number of scenarios"
+            raise Invalid(
+                f"The dataset {dataset.name} has no {lacks}, so its simulations have no order."
+                f" `GET /v1/simulations?dataset={dataset.name}` lists them."
+            )
+        with self._database.read() as c:
+            filters = Listing(states=(State.SUCCEEDED,), dataset_digest=dataset.digest)
+            ids = listing.page_ids(c, filters, after=None, limit=self._searched + 1)
+        searched = ids[: self._searched]
+        ranked = places(self._scores(dataset, score.metric, searched), lower_is_better=score.lower_is_better)
+        return {
+            "dataset": dataset.name,
+            "version": dataset.version,
+            "digest": dataset.digest,
+            "metric": score.metric,
+            "better": "lower" if score.lower_is_better else "higher",
+            "searched": len(searched),
+            "complete": len(searched) == len(ids),
+            "items": [_described(number, place) for number, place in enumerate(ranked[:limit], start=1)],
+        }
+
+    def _scores(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
+        """Yield the scores of those simulations whose tasks are all scenarios, with the default parameters."""
+        declared = dataset.definition.get("params", {})
+        defaults = checked_params(declared, {}, dataset.name)
+        metrics: Mapping[str, Mapping[str, Any]] = {each["name"]: each for each in dataset.definition["metrics"]}
+        worst = metrics.get(metric, {}).get("worst")
+        for start in range(0, len(ids), ROWS):
+            with self._database.read() as c:
+                rows = simulations.headline_rows(c, ids[start : start + ROWS])
+            for row in rows:
+                provenance = _provenance_decoder.decode(row.provenance)
+                headline = headline_of(row)
+                if headline is None or not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
+                    continue
+                statistics = headline.metrics.get(metric)
+                figures = penalised(statistics, headline.tasks.get("failed", 0), worst) if statistics else None
+                if figures is not None:
+                    mean, low, high = figures
+                    yield PlayedScore(
+                        id=row.id,
+                        model=row.model,
+                        digest=row.digest,
+                        version=provenance.model.version,
+                        tasks=headline.tasks,
+                        ended_at=row.ended_at or 0.0,
+                        mean=mean,
+                        low=low,
+                        high=high,
+                    )
+
+
+def _described(number: int, place: Place) -> dict[str, Any]:
+    score = place.score
+    return {
+        "place": number,
+        "simulation": score.id,
+        "model": {"name": score.model, "version": score.version, "digest": score.digest},
+        "tasks": dict(score.tasks),
+        "mean": score.mean,
+        "low": score.low,
+        "high": score.high,
+        "better_than_next": place.better,
+        "ended_at": moment(score.ended_at),
+    }

@@ -1,0 +1,105 @@
+"""Leaderboard of a dataset: the best simulation of each model."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from core.services.platform import Platform
+from core.services.simulations.leaderboards import Leaderboards
+from tests.api.answers import MODEL, line, problem
+from tests.api.conftest import LeasingWorker, Submit
+from tests.reports import report_of
+
+Play = Callable[..., str]
+
+
+@pytest.fixture
+def play(submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient) -> Play:
+    """Function that simulates cartpole to the end; ``returns``: of each task, or None for a task that fails."""
+
+    def run(name: str, returns: Callable[[int], float | None], **fields: Any) -> str:
+        stored = client.put(
+            f"/v1/models/{name}?filename=model.py",
+            data=MODEL + f"# {name}\n".encode(),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert stored.status_code in (200, 201), stored.data
+        id: str = submit(dataset="cartpole", model=name, **({"scenarios": None} | fields)).json["id"]
+        launch = worker.launch(id)
+        while True:
+            lease = worker.lease(launch)
+            values = [(task, returns(task)) for task in range(lease.cursor, lease.stop)]
+            lines = b"".join(line(task, "failed") if value is None else result(task, value) for task, value in values)
+            assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            if worker.dispatch.close(id):
+                break
+        platform.finalization.collect(id)
+        return id
+
+    return run
+
+
+def result(task: int, value: float) -> bytes:
+    document = json.loads(line(task))
+    document["metrics"] = {"return": value}
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def leaderboard(client: FlaskClient, dataset: str = "cartpole", **query: Any) -> dict[str, Any]:
+    response = client.get(f"/v1/datasets/{dataset}/leaderboard", query_string=query)
+    assert response.status_code == 200, response.data
+    document: dict[str, Any] = response.json
+    return document
+
+
+def test_models_are_ranked_by_their_best_simulation(client: FlaskClient, play: Play) -> None:
+    play("good", lambda task: 100 + task % 3)
+    best = play("good", lambda task: 200 + task % 3)
+    close = play("close", lambda task: 199 + task % 5)
+    bad = play("bad", lambda task: 50)
+    document = leaderboard(client)
+    assert [item["simulation"] for item in document["items"]] == [close, best, bad]
+    assert [item["better_than_next"] for item in document["items"]] == [False, True, None]
+    first = document["items"][0]
+    assert first["place"] == 1 and first["mean"] == 201 and first["low"] < 201 < first["high"]
+    assert first["model"]["name"] == "close" and first["model"]["digest"].startswith("sha256:")
+    assert first["tasks"] == {"total": 100, "done": 100, "failed": 0}
+    assert first["ended_at"] == client.get(f"/v1/simulations/{close}").json["ended_at"]
+    assert (document["metric"], document["better"], document["version"]) == ("return", "higher", "1")
+    assert (document["searched"], document["complete"]) == (4, True)
+    assert [item["simulation"] for item in leaderboard(client, "cartpole@1", limit=1)["items"]] == [close]
+
+
+def test_a_failed_task_counts_as_the_worst_value(client: FlaskClient, play: Play) -> None:
+    play("fragile", lambda task: None if task % 2 else 300)
+    play("steady", lambda task: 160)
+    steady, fragile = leaderboard(client)["items"]
+    assert (steady["model"]["name"], fragile["model"]["name"], fragile["mean"]) == ("steady", "fragile", 150)
+    assert fragile["tasks"]["failed"] == 50 and fragile["low"] < 150 < fragile["high"]
+
+
+def test_parts_of_a_dataset_and_unended_simulations_are_not_ranked(
+    client: FlaskClient, play: Play, submit: Submit
+) -> None:
+    play("part", lambda task: 400, scenarios={"range": [0, 99]})
+    submit(dataset="cartpole", scenarios=None)
+    assert leaderboard(client)["items"] == []
+
+
+def test_only_the_newest_simulations_are_searched(client: FlaskClient, play: Play, platform: Platform) -> None:
+    play("old", lambda task: 500)
+    new = play("new", lambda task: 10)
+    assert len(leaderboard(client)["items"]) == 2
+    document = Leaderboards(platform.database, platform.datasets, searched=1).leaderboard("cartpole", 20)
+    assert [item["simulation"] for item in document["items"]] == [new]
+    assert (document["searched"], document["complete"]) == (1, False)
+
+
+def test_a_dataset_without_a_score_has_no_leaderboard(client: FlaskClient) -> None:
+    refused = problem(client.get("/v1/datasets/noop/leaderboard"), 422, "invalid")
+    assert "no score" in refused["detail"] and "GET /v1/simulations?dataset=noop" in refused["detail"]
+    assert problem(client.get("/v1/datasets/cartpol/leaderboard"), 404, "unknown-dataset")["nearest"] == ["cartpole"]
+    problem(client.get("/v1/datasets/cartpole/leaderboard?limit=0"), 422, "invalid")
