@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 
 from core.services.platform import Platform
 from core.services.simulations.leaderboards import Leaderboards
+from core.store import simulations
 from tests.api.answers import MODEL, line, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.reports import report_of
@@ -96,6 +97,17 @@ def test_only_the_newest_simulations_are_searched(client: FlaskClient, play: Pla
     document = Leaderboards(platform.database, platform.datasets, searched=1).leaderboard("cartpole", 20)
     assert [item["simulation"] for item in document["items"]] == [new]
     assert (document["searched"], document["complete"]) == (1, False)
+
+
+def test_simulations_of_earlier_versions_are_ranked_by_their_summaries(
+    client: FlaskClient, play: Play, platform: Platform
+) -> None:
+    id = play("old", lambda task: 30)
+    summary = client.get(f"/v1/simulations/{id}/summary").json
+    summary["metrics"]["length"] = {"std": float("inf")}
+    columns = {"summary": json.dumps(summary), "headline": None}
+    platform.database.write(lambda c: simulations.set_summary(c, id, columns))
+    assert [item["mean"] for item in leaderboard(client)["items"]] == [30]
 
 
 def test_a_dataset_without_a_score_has_no_leaderboard(client: FlaskClient) -> None:

@@ -22,6 +22,13 @@ from errors import Invalid
 SEARCHED, ROWS = 5000, 500
 
 
+class _Headline(msgspec.Struct):
+    """A headline whose metrics are not decoded: a leaderboard reads one of them, of thousands of simulations."""
+
+    tasks: dict[str, int]
+    metrics: dict[str, msgspec.Raw]
+
+
 class _Model(msgspec.Struct):
     version: int | None = None
 
@@ -38,6 +45,8 @@ class _Provenance(msgspec.Struct):
 
 
 _provenance_decoder = msgspec.json.Decoder(_Provenance)
+_headline_decoder = msgspec.json.Decoder(_Headline)
+_statistics_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Leaderboards:
@@ -85,11 +94,10 @@ class Leaderboards:
                 rows = simulations.headline_rows(c, ids[start : start + ROWS])
             for row in rows:
                 provenance = _provenance_decoder.decode(row.provenance)
-                headline = headline_of(row)
-                if headline is None or not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
+                if not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
                     continue
-                statistics = headline.metrics.get(metric)
-                figures = penalised(statistics, headline.tasks.get("failed", 0), worst) if statistics else None
+                tasks, statistics = _score_of(row, metric)
+                figures = penalised(statistics, tasks.get("failed", 0), worst) if statistics else None
                 if figures is not None:
                     mean, low, high = figures
                     yield PlayedScore(
@@ -97,12 +105,23 @@ class Leaderboards:
                         model=row.model,
                         digest=row.digest,
                         version=provenance.model.version,
-                        tasks=headline.tasks,
+                        tasks=tasks,
                         ended_at=row.ended_at or 0.0,
                         mean=mean,
                         low=low,
                         high=high,
                     )
+
+
+def _score_of(row: Any, metric: str) -> tuple[Mapping[str, int], Mapping[str, Any] | None]:
+    """Return the numbers of a simulation's tasks, and the statistics of a metric; None if it has none."""
+    try:
+        headline = _headline_decoder.decode(row.headline or "")
+    except msgspec.DecodeError:  # a row of an earlier version, without headline or with Infinity
+        older = headline_of(row)
+        return (older.tasks, older.metrics.get(metric)) if older is not None else ({}, None)
+    statistics = headline.metrics.get(metric)
+    return headline.tasks, None if statistics is None else _statistics_decoder.decode(statistics)
 
 
 def _described(number: int, place: Place) -> dict[str, Any]:
