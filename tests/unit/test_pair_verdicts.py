@@ -1,0 +1,72 @@
+"""Verdicts on played pairs: what they say whatever the sequence of the pairs, and their bounds."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.domain import pair_verdicts
+from core.domain.pair_verdicts import Pair, verdict_members
+
+SCORE = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
+#: Value and whether it is that of an ``ok`` task.
+SIDES = st.one_of(st.none(), st.integers(0, 100).map(float))
+
+
+def members(sides: list[tuple[float | None, float | None]], order: list[int], **metric: Any) -> dict[str, Any]:
+    """Return the verdicts on pairs in a sequence; None is a task that failed."""
+    pairs = [
+        Pair(
+            index=at,
+            repeat=0,
+            tasks=(at, at),
+            statuses=tuple("failed" if side is None else "ok" for side in sides[at]),  # type: ignore[arg-type]
+            groups={"street": f"street {at % 3}"},
+        )
+        for at in order
+    ]
+    first, second = (np.array([sides[at][side] for at in order], np.float64) for side in (0, 1))
+    return verdict_members(pairs, (first, second), SCORE | metric, ("a", "b"))
+
+
+@given(st.lists(st.tuples(SIDES, SIDES), max_size=40), st.randoms(use_true_random=False))
+def test_the_sequence_of_the_pairs_does_not_matter(
+    sides: list[tuple[float | None, float | None]], shuffled: random.Random
+) -> None:
+    order = list(range(len(sides)))
+    expected = members(sides, order)
+    shuffled.shuffle(order)
+    assert members(sides, order) == expected
+    assert expected["verdict"]["count"] == expected["verdict"]["pairs"] == len(sides)
+    assert sum(group["count"] for group in expected["groups"].get("street", ())) == len(sides)
+
+
+@given(st.lists(st.tuples(SIDES, SIDES), max_size=60), st.sampled_from([0.0, None]))
+def test_the_scenarios_of_each_direction_are_those_with_the_largest_differences(
+    sides: list[tuple[float | None, float | None]], worst: float | None
+) -> None:
+    document = members(sides, list(range(len(sides))), worst=worst, low=None, high=None)["scenarios"]
+    penalty = float("-inf") if worst is None else worst
+    values = [tuple(penalty if side is None else side for side in pair) for pair in sides]
+    differences = [0.0 if mine == other else mine - other for mine, other in values]
+    better = sorted((at for at in range(len(sides)) if differences[at] > 0), key=lambda at: (-differences[at], at))
+    worse = sorted((at for at in range(len(sides)) if differences[at] < 0), key=lambda at: (differences[at], at))
+    assert [item["task"] for item in document["better"]] == better[:20]
+    assert [differences[item["task"]] for item in document["worse"]] == [differences[at] for at in worse[:20]]
+
+
+def test_beyond_a_limit_a_random_sample_of_the_pairs_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_verdicts, "TESTED", 50)
+    document = members([(90.0, 10.0)] * 199 + [(0.0, 100.0)], list(range(200)))
+    assert (document["verdict"]["count"], document["verdict"]["pairs"]) == (50, 200)
+    assert "after 50 of 200 pairs" in document["verdict"]["sentence"]
+    assert [item["task"] for item in document["scenarios"]["worse"]] == [199], "of all pairs"
+
+
+def test_the_largest_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_verdicts, "GROUPS", 2)
+    document = members([(50.0, 50.0)] * 8, list(range(8)))
+    assert [group["group"] for group in document["groups"]["street"]] == ["street 0", "street 1"]
