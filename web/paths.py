@@ -2,7 +2,18 @@
 
 #: First segments of the paths that the web page serves.
 SEGMENTS = frozenset(
-    {"data", "favicon.ico", "models", "operations", "runtimes", "sign-in", "sign-out", "simulations", "static"}
+    {
+        "compare",
+        "data",
+        "favicon.ico",
+        "models",
+        "operations",
+        "runtimes",
+        "sign-in",
+        "sign-out",
+        "simulations",
+        "static",
+    }
 )
 
 

@@ -116,7 +116,9 @@ def play(loop: Any, scenario: Scenario, special: Send = usual, deadline: float =
     except Exception as error:
         fault = error
     status = fault.status if isinstance(fault, ModelFault) else None
-    outcome = json.dumps([world.outcome(status), world.frame()])
+    # the signals of a frame are kept by steps only, which replays are made of
+    frame = {name: value for name, value in world.frame().items() if name not in ("observation", "action")}
+    outcome = json.dumps([world.outcome(status), frame])
     local.close()
     thread.join()
     remote.close()

@@ -85,7 +85,7 @@ def test_a_generated_client_follows_a_simulation_to_its_end(client: Any) -> None
     archive = operation("artifacts.get_simulation_archive").sync(created.id, client=client)
     assert archive.payload.read(4) == b"PK\x03\x04"
     listed = operation("simulations.list_simulations").sync(
-        client=client, state=model("ListSimulationsState").SUCCEEDED, limit=1
+        client=client, state=[model("ListSimulationsStateItem").SUCCEEDED], limit=1
     )
     assert [item.id for item in listed.items] == [created.id], "the newest simulation comes first"
 

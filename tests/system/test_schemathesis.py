@@ -41,6 +41,8 @@ checks.response_schema_conformance.enabled = false
 include-operation-id = "watch_simulations"
 enabled = false
 """
+#: Operations that the configuration leaves out.
+LEFT_OUT = 1
 #: The content type of bytes in tus.
 HOOKS = """
 import schemathesis
@@ -75,7 +77,7 @@ def test_no_request_gets_a_server_error_or_an_undocumented_response(
     assert process.returncode == 0, process.stdout[-8000:] + process.stderr[-2000:]
     documented = httpx.get(f"{platform.url}/openapi.json", trust_env=False).json()["paths"].values()
     operations = sum(len(methods.keys() & METHODS) for methods in documented)
-    assert f"Tested: {operations}" in process.stdout, process.stdout[-2000:]
+    assert f"Tested: {operations - LEFT_OUT}" in process.stdout, process.stdout[-2000:]
     # the same server still runs and is ready
     assert httpx.get(f"{platform.url}/readyz", trust_env=False).json()["ready"] is True
     assert "500" not in {

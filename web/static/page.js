@@ -59,3 +59,16 @@ document.addEventListener("change", ({ target }) => {
 document.addEventListener("click", ({ target }) => {
   if (target.matches?.("[data-dismiss]")) document.getElementById("messages").replaceChildren();
 });
+
+// A button with data-leave opens a page for its form's fields, where htmx would load a part of this one.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("button[data-leave]");
+  if (!button) return;
+  event.preventDefault();
+  const chosen = new FormData(button.form).getAll("ids");
+  if (chosen.length < 2) {
+    document.getElementById("messages").textContent = "Choose two simulations of one dataset, or more.";
+  } else {
+    location.assign(`${button.formAction}?${new URLSearchParams(chosen.map((id) => ["simulation", id]))}`);
+  }
+});

@@ -39,7 +39,19 @@ def show(name: str) -> str:
         files=files(name) if dataset["registered"] else None,
         simulations=api().get("/v1/simulations", limit=5, **used)["items"],
         counts=api().get("/v1/simulations/counts", **used),
+        leaderboard=leaderboard(name) if dataset.get("score") else None,
     )
+
+
+def leaderboard(name: str) -> Mapping[str, Any] | None:
+    """Return the best simulation of each model on a version; None if its score has no direction."""
+    try:
+        ranked: Mapping[str, Any] = api().get(f"/v1/datasets/{name}/leaderboard", limit=20)
+    except Refused as error:
+        if error.status not in (404, 409, 422):
+            raise
+        return None
+    return ranked
 
 
 def scenarios(name: str, start: int) -> Mapping[str, Any] | None:

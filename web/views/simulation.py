@@ -131,6 +131,19 @@ def delete(id: str) -> Response:
     return redirect(url_for("simulations.index"), 303)
 
 
+@blueprint.get("/sensitivity")
+def sensitivity(id: str) -> str:
+    """Show which parameters go with failure, or with a metric."""
+    simulation = api().get(f"/v1/simulations/{id}")
+    metric = request.args.get("metric", "")
+    return render_template(
+        "simulation/sensitivity.html",
+        simulation=simulation,
+        sensitivity=api().get(f"/v1/simulations/{id}/sensitivity", metric=metric),
+        metrics=described_metrics(simulation, dataset_of(simulation)),
+    )
+
+
 @blueprint.get("/tasks")
 def tasks(id: str) -> str:
     """List tasks: the worst, in all or in a group (`?group=street=arterial`), or all in their order (`?from=0`)."""

@@ -1,0 +1,102 @@
+"""Pages that compare simulations: verdicts, groups, replays side by side, and what goes with failure."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.api.conftest import Submit
+from tests.api.test_comparisons import Play, scored
+from tests.api.test_comparisons import play as play
+from tests.browser import Errors, accessibility_violations, scrolls_sideways
+
+
+@pytest.fixture(autouse=True)
+def ends_of_streams(page_errors: Errors) -> None:
+    """Permit what htmx logs when the server ends a stream of events."""
+    page_errors.expect(r"\[object Event\]")
+
+
+@pytest.fixture
+def drives(play: Play) -> tuple[str, str]:
+    """Ids of two simulations of car_street: the second is better by 10 points of the score."""
+
+    def of(score: float) -> str:
+        def result(task: int) -> dict[str, Any]:
+            if task % 10 == 0:
+                return scored(task, 20.0, outcome="collision", collision=1)
+            return scored(task, score + task % 3, outcome="arrived", collision=0)
+
+        return play(result)
+
+    return of(60.0), of(70.0)
+
+
+def test_chosen_simulations_are_compared(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    page.goto(origin)
+    page.get_by_role("button", name="Compare the chosen").click()
+    expect(page.get_by_role("status")).to_contain_text("Choose two simulations")
+    page.get_by_label("all on this page").check()
+    page.get_by_role("button", name="Compare the chosen").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Comparison on car_street")
+    expect(page.locator(".verdict")).to_contain_text("better")
+    expect(page.locator(".verdict")).to_contain_text("240 pairs")
+    streets = page.get_by_role("table").filter(has_text="roundabout")
+    expect(streets.locator("tbody tr")).to_have_count(3)
+    expect(streets).to_contain_text("improved")
+
+
+def test_the_metric_of_a_comparison_is_chosen(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    first, second = drives
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}")
+    page.get_by_role("combobox", name="Metric").select_option("collision")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**metric=collision**")
+    expect(page.get_by_role("combobox", name="Metric")).to_have_value("collision")
+    expect(page.locator(".verdict")).to_contain_text("undecided")
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}&metric=comfort")  # without values
+    expect(page.locator(".verdict")).to_contain_text("No pair")
+
+
+def test_a_simulation_that_has_not_ended_is_explained(page: Page, origin: str, finished: str, submit: Submit) -> None:
+    page.goto(f"{origin}/compare?simulation={submit(dataset='car_street').json['id']}&simulation={finished}")
+    expect(page.locator(".problem")).to_be_visible()
+
+
+def test_the_models_of_a_dataset_are_ranked(page: Page, origin: str, play: Play) -> None:
+    page.goto(f"{origin}/data/car_street")
+    expect(page.get_by_role("heading", name="Leaderboard")).to_have_count(0)
+    best = play(lambda task: scored(task, 60.0 + task % 3), tasks=288)
+    page.reload()
+    board = page.get_by_role("region", name="Table of models")
+    expect(board.locator("tbody tr")).to_have_count(1)
+    board.get_by_role("link", name="mine").click()
+    page.wait_for_url(f"{origin}/simulations/{best}")
+
+
+def test_a_scenario_is_replayed_side_by_side(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    first, second = drives
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}")
+    page.locator("table").filter(has_text="Where it is better").get_by_role("link").first.click()
+    expect(page.locator("replay-compare")).to_contain_text("Driving score")
+
+
+def test_what_goes_with_failure_is_shown(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    page.goto(f"{origin}/simulations/{drives[0]}")
+    page.get_by_role("link", name="What goes with failure").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("What goes with failure")
+    expect(page.locator("main")).to_contain_text("of 240 results failed")
+    expect(page.get_by_role("heading", level=2, name="street")).to_be_visible()
+    page.get_by_role("combobox", name="Metric").select_option("score")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("What goes with score")
+
+
+def test_comparisons_are_accessible_and_fit_a_narrow_window(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    first, second = drives
+    for path in (f"/compare?simulation={second}&simulation={first}", f"/simulations/{first}/sensitivity"):
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(f"{origin}{path}")
+        assert accessibility_violations(page) == []
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert not scrolls_sideways(page)

@@ -1,0 +1,81 @@
+"""Pages that compare simulations of one dataset: verdicts, groups, where each is better, and replays side by side."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from web.api_client import Refused, api
+
+blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
+
+#: Most simulations that are compared with the reference.
+MOST = 8
+#: How verdicts on groups are shown: tone of the style sheet.
+TONES: Mapping[str, str] = {"regressed": "bad", "suspect": "waiting", "improved": "good", "held": "ended"}
+DECISIONS: Mapping[str, str] = {"better": "good", "worse": "bad", "undecided": "ended"}
+
+
+@blueprint.get("")
+def show() -> str | Response:
+    """Compare simulations with the last one that the address names, which is the reference."""
+    ids = list(dict.fromkeys(request.args.getlist("simulation") + request.args.getlist("ids")))
+    if len(ids) < 2:
+        return redirect(url_for("simulations.index"), 303)
+    metric = request.args.get("metric", "")
+    simulations = [api().get(f"/v1/simulations/{id}") for id in ids[-MOST - 1 :]]
+    reference = simulations[-1]
+    return render_template(
+        "compare/page.html",
+        reference=reference,
+        compared=[(simulation, compared(simulation, reference, metric)) for simulation in simulations[:-1]],
+        metrics=metrics_of(reference),
+        metric=metric,
+        ids=ids,
+        others=others(reference, ids),
+        tones=TONES,
+        decisions=DECISIONS,
+    )
+
+
+def compared(simulation: Mapping[str, Any], reference: Mapping[str, Any], metric: str) -> Mapping[str, Any]:
+    """Return the comparison of a simulation with the reference, or the problem that prevents it."""
+    path = f"/v1/simulations/{simulation['id']}/comparison"
+    try:
+        comparison: Mapping[str, Any] = api().get(path, to=reference["id"], metric=metric)
+    except Refused as error:
+        if error.status not in (404, 409, 422):
+            raise
+        return {"problem": error.problem}
+    return comparison
+
+
+def metrics_of(simulation: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the metrics that the simulation's dataset declares, by name; none if it has been deleted."""
+    dataset = simulation["dataset"]
+    try:
+        described = api().get(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
+    except Refused as error:
+        if error.status not in (404, 410):
+            raise
+        return {}
+    return {metric["name"]: metric for metric in described["metrics"]}
+
+
+def others(reference: Mapping[str, Any], ids: list[str]) -> list[Mapping[str, Any]]:
+    """Return simulations that can be added: the newest that have succeeded on the same version of the dataset."""
+    query = {"dataset_digest": reference["dataset"]["digest"], "state": ["succeeded"], "limit": 50}
+    return [simulation for simulation in api().get("/v1/simulations", **query)["items"] if simulation["id"] not in ids]
+
+
+@blueprint.get("/replay")
+def replay() -> str:
+    """Replay the same scenario with two models, side by side."""
+    sides = []
+    for side in ("left", "right"):
+        id, _, task = request.args.get(side, "").partition(".")
+        if not task.isdecimal():
+            abort(404)
+        sides.append({"simulation": api().get(f"/v1/simulations/{id}"), "task": int(task)})
+    return render_template("compare/replay.html", left=sides[0], right=sides[1])
