@@ -16,6 +16,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_streaming.py": "platform 1",
     "tests/system/test_datasets.py": "platform 1",
     "tests/system/test_worlds.py": "platform 1",
+    "tests/system/test_web_page.py": "platform 1",
     "tests/system/test_chaos.py": "platform 2",
     "tests/system/test_determinism.py": "platform 2",
     "tests/system/test_generated_client.py": "platform 2",

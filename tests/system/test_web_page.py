@@ -1,0 +1,102 @@
+"""The web page on a whole platform, as its user sees it: real simulations, followed, replayed, compared, downloaded.
+
+With WEB_SCREENSHOTS=FOLDER, pictures of the pages are kept there; docs/pictures was made so.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser import Errors, screenshot_folder
+from tests.browser import browser as browser
+from tests.browser import context as context
+from tests.browser import page as page
+from tests.browser import page_errors as page_errors
+from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
+from tests.system.platform_process import PlatformProcess
+
+STREETS: dict[str, Any] = {"dataset": "car_street", "scenarios": {"range": [0, 48]}, "record": "all"}
+
+
+@pytest.fixture(autouse=True)
+def ends_of_streams(page_errors: Errors) -> None:
+    """Permit what htmx logs when the server ends a stream of events."""
+    page_errors.expect(r"\[object Event\]")
+
+
+def keep(page: Page, name: str) -> None:
+    """Keep a picture of the window, if pictures are asked for."""
+    if (folder := screenshot_folder()) is not None:
+        page.screenshot(path=folder / f"{name}.png")
+
+
+def test_a_simulation_is_followed_and_its_worst_drive_replayed(page: Page, platform: PlatformProcess) -> None:
+    page.goto(platform.url)
+    id = platform.submit(**STREETS, runtime="tensorflow", labels={"branch": "main"})["id"]
+    row = page.locator(f"#row-{id}")
+    expect(row).to_be_visible()
+    row.get_by_role("link").first.click()
+    expect(page.locator("#live .statusline")).to_contain_text("succeeded")
+    expect(page.get_by_role("img", name="Histogram of Driving score")).to_be_visible()
+    keep(page, "simulation")
+    page.get_by_role("region", name="Worst tasks").get_by_role("link").first.click()
+    clock = page.locator("replay-player")
+    expect(clock.get_by_role("slider").first).to_be_visible()
+    before = float(clock.evaluate("element => element.clock.time"))
+    clock.evaluate("element => element.clock.seek(5)")
+    assert float(clock.evaluate("element => element.clock.time")) != before
+    keep(page, "replay")
+    page.get_by_role("button", name="Run just this again").click()
+    page.wait_for_url(lambda url: "/tasks/" not in url)
+    expect(page.locator("#live .statusline")).to_contain_text("succeeded")
+    expect(page.locator("#live")).to_contain_text("1 of 1")
+
+
+def test_two_models_are_compared_and_replayed_side_by_side(page: Page, platform: PlatformProcess) -> None:
+    labels = {"comparison": "two"}
+    first = platform.run(**STREETS, model="constant_speed", labels=labels)
+    second = platform.run(**STREETS, model="idm", labels=labels)
+    page.goto(f"{platform.url}/simulations?label=comparison=two")
+    expect(page.locator("#rows tbody tr")).to_have_count(2)
+    keep(page, "simulations")
+    page.get_by_label("all on this page").check()
+    page.get_by_role("button", name="Compare the chosen").click()
+    expect(page.locator(".verdict")).to_contain_text("better")
+    keep(page, "comparison")
+    page.locator("table").filter(has_text="Where it is better").get_by_role("link").first.click()
+    expect(page.locator("replay-compare").get_by_role("slider").first).to_be_visible()
+    expect(page.locator("replay-compare")).to_contain_text("Driving score")
+    assert {first["state"], second["state"]} == {"succeeded"}
+
+
+def test_a_simulation_is_found_opened_and_downloaded_by_keyboard(
+    page: Page, platform: PlatformProcess, tmp_path: Path
+) -> None:
+    id = platform.run(**STREETS, model="idm", labels={"keyboard": "only"})["id"]
+    page.goto(platform.url)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skips to the content
+    page.get_by_label("Search").focus()
+    page.keyboard.type("keyboard=only")
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+    tab_to(page, f"/simulations/{id}")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/simulations/{id}")
+    expect(page.get_by_role("link", name="Archive (zip)")).to_be_visible()
+    tab_to(page, f"/v1/simulations/{id}/archive")
+    with page.expect_download() as started:
+        page.keyboard.press("Enter")
+    path = tmp_path / started.value.suggested_filename
+    started.value.save_as(path)
+    assert path.read_bytes()[:2] == b"PK"
+
+
+def tab_to(page: Page, address: str) -> None:
+    """Press Tab until the link with an address has the focus."""
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('href')") == address:
+            return
+    raise AssertionError(f"no link to {address} is reached by Tab")
