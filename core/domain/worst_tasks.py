@@ -1,48 +1,17 @@
 """Worst tasks of a simulation: those that are not ``ok`` first, then those with the worst scores."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.outcomes import SHOWN
 from core.domain.result_columns import TaskResult
 from core.domain.result_table import TableRows
+from core.domain.score import Score, number_of
 
 #: Number of tasks that a summary names.
 NAMED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The metric by which tasks that are ``ok`` are compared; without one, only the others are named as worst tasks."""
-
-    metric: str | None
-    lower_is_better: bool = False
-
-    @classmethod
-    def of(cls, definition: Mapping[str, Any]) -> "Score":
-        """Return the score of a dataset."""
-        name = (definition.get("score") or {}).get("metric")
-        metric: Mapping[str, Any] = next((metric for metric in definition["metrics"] if metric["name"] == name), {})
-        return cls(name, metric.get("better") == "lower")
-
-    @property
-    def sign(self) -> float:
-        """Factor with which the worst score is the least."""
-        return -1.0 if self.lower_is_better else 1.0
-
-    def described(self, result: TaskResult) -> dict[str, Any]:
-        """Return a task as lists of worst tasks have it."""
-        return {
-            "task": result.task,
-            "status": result.status,
-            "score": _number(result.metrics.get(self.metric)) if self.metric else None,
-            "error": result.error[:SHOWN] if result.error else result.error,
-            "scenario": result.scenario,
-        }
 
 
 class WorstTasks:
@@ -67,7 +36,7 @@ class WorstTasks:
         if result.status != "ok":
             return float("-inf")
         metric = self._score.metric
-        score = _number(result.metrics.get(metric)) if metric else None
+        score = number_of(result.metrics.get(metric)) if metric else None
         return float("inf") if score is None else self._score.sign * score
 
     def described(self) -> list[dict[str, Any]]:
@@ -90,12 +59,3 @@ def worst_rows(rows: TableRows, chosen: NDArray[np.bool_], score: Score, most: i
     order = np.lexsort((rows.tasks[present], badness))  # of equals, the earlier task comes first
     worst += rows.tasks[present[order[:remaining]]].tolist()
     return worst
-
-
-def _number(value: Any) -> float | None:
-    if not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None

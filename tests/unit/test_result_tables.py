@@ -14,7 +14,8 @@ from core.domain.distribution import FAILED, RunningDistributions
 from core.domain.result_columns import TaskResult
 from core.domain.result_groups import OTHERS, OUTCOMES
 from core.domain.result_table import DISTINCT_CHARACTERS, ResultTable, sampled
-from core.domain.worst_tasks import NAMED, Score, WorstTasks, worst_rows
+from core.domain.score import Score
+from core.domain.worst_tasks import NAMED, WorstTasks, worst_rows
 
 WORST = {"score": 0.0, "outcome": None}
 FAILURE = {"metric": "outcome", "in": ["collision"]}

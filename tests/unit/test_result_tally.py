@@ -27,7 +27,8 @@ from core.domain.result_columns import (
 )
 from core.domain.result_groups import OTHERS, OUTCOMES
 from core.domain.result_tally import ResultTally
-from core.domain.worst_tasks import NAMED, Score, WorstTasks
+from core.domain.score import Score
+from core.domain.worst_tasks import NAMED, WorstTasks
 
 METRICS = [{"name": "score", "worst": 0.0}, {"name": "ttc"}]
 

@@ -14,8 +14,8 @@ from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
+from core.domain.score import Score
 from core.domain.states import LIVE, State
-from core.domain.worst_tasks import Score
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked

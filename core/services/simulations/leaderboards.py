@@ -7,9 +7,9 @@ import msgspec
 
 from core.domain.leaderboard import Place, PlayedScore, penalised, places, plays_all
 from core.domain.listing import Listing
+from core.domain.score import Score
 from core.domain.selection import checked_params
 from core.domain.states import State
-from core.domain.worst_tasks import Score
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.descriptions import moment
 from core.services.simulations.headlines import headline_of

@@ -14,8 +14,9 @@ import msgspec
 from core.domain.outcomes import ErrorTally
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
+from core.domain.score import Score
 from core.domain.score_series import TaskSeries
-from core.domain.worst_tasks import Score, WorstTasks
+from core.domain.worst_tasks import WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from runtimes.harness.evaluator.tasks import TaskPlan

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 
 from core.domain.result_columns import TaskResult
+from core.domain.score import Score
 from core.domain.task_parameters import find_parameter
-from core.domain.worst_tasks import Score, worst_rows
+from core.domain.worst_tasks import worst_rows
 from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 

@@ -1,0 +1,131 @@
+"""Results of two simulations as columns, paired by scenario, repetition and swept parameters."""
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from core.domain.pair_verdicts import Floats, Pair
+from core.domain.result_table import NUMBERS
+
+#: Scenario, repetition and swept parameters: tasks of two simulations with equal ones are a pair.
+Key = tuple[int, int, str]
+
+
+class _Result(msgspec.Struct):
+    task: int
+    status: str
+    scenario: dict[str, Any]
+    metrics: dict[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """Identity of the scenario."""
+        return self.scenario["index"], self.scenario.get("repeat", 0), str(self.scenario.get("params", ""))
+
+
+_decoder = msgspec.json.Decoder(_Result)
+
+
+class _Column:
+    """Numbers of a metric, with the positions of the results that have them."""
+
+    __slots__ = ("positions", "values")
+
+    def __init__(self) -> None:
+        self.positions = array("q")
+        self.values = array("d")
+
+
+class ComparedResults:
+    """The results of one simulation, by position. ``penalties``: the value of each task that is not ``ok``, by metric.
+
+    ``scenarios``: name, parameters and the groups of ``group_by``; none are kept if that is None.
+    """
+
+    def __init__(self, penalties: Mapping[str, float], group_by: Sequence[str] | None = None) -> None:
+        self._group_by = group_by
+        self._penalties = penalties
+        self._columns: dict[str, _Column] = {}
+        self.positions: dict[Key, int] = {}
+        self.tasks: list[int] = []
+        self.statuses: list[str] = []
+        self.scenarios: list[Mapping[str, Any]] = []
+
+    @property
+    def metrics(self) -> set[str]:
+        """Metrics with a number."""
+        return set(self._columns)
+
+    def add(self, lines: bytes) -> None:
+        """Add result lines; a scenario that the simulation has already is ignored."""
+        for result in _decoder.decode_lines(lines):
+            self._add(result)
+
+    def _add(self, result: _Result) -> None:
+        position = len(self.tasks)
+        if self.positions.setdefault(result.key, position) != position:
+            return
+        if self._group_by is not None:
+            self.scenarios.append(_labels(result.scenario, self._group_by))
+        self.tasks.append(result.task)
+        self.statuses.append(result.status)
+        if result.status == "ok":
+            for name, value in result.metrics.items():
+                if type(value) in NUMBERS:
+                    column = self._columns.get(name)
+                    if column is None:
+                        column = self._columns[name] = _Column()
+                    column.positions.append(position)
+                    column.values.append(value)
+
+    def numbers(self, metric: str) -> Floats:
+        """Return a metric's number by position; NaN for none, and for tasks that are not ``ok``."""
+        numbers = np.full(len(self.tasks), math.nan)
+        if (column := self._columns.get(metric)) is not None:
+            numbers[np.frombuffer(column.positions, np.int64)] = np.frombuffer(column.values, np.float64)
+        return numbers
+
+    def values(self, metric: str) -> Floats:
+        """Return a metric's value by position: of tasks that are not ``ok`` the penalty; NaN for none."""
+        values = self.numbers(metric)
+        if (penalty := self._penalties.get(metric)) is not None:
+            values[[position for position, status in enumerate(self.statuses) if status != "ok"]] = penalty
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class PairedResults:
+    """Pairs in the order of their scenarios. ``here`` and ``there``: positions of each in both results, shape (n,)."""
+
+    pairs: list[Pair]
+    here: NDArray[np.int64]
+    there: NDArray[np.int64]
+
+
+def paired_results(mine: ComparedResults, other: ComparedResults) -> PairedResults:
+    """Return the pairs of results that have scenarios, and others."""
+    shared = sorted(mine.positions.keys() & other.positions.keys())
+    here = [mine.positions[key] for key in shared]
+    there = [other.positions[key] for key in shared]
+    pairs = [
+        Pair(
+            index=index,
+            repeat=repeat,
+            tasks=(mine.tasks[first], other.tasks[second]),
+            statuses=(mine.statuses[first], other.statuses[second]),
+            **mine.scenarios[first],
+        )
+        for (index, repeat, _), first, second in zip(shared, here, there, strict=True)
+    ]
+    return PairedResults(pairs, np.array(here, np.int64), np.array(there, np.int64))
+
+
+def _labels(scenario: Mapping[str, Any], group_by: Sequence[str]) -> Mapping[str, Any]:
+    groups = {name: str(scenario[name]) for name in group_by if scenario.get(name) is not None}
+    return {"name": scenario.get("name"), "params": scenario.get("params") or {}, "groups": groups}
