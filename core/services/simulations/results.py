@@ -5,7 +5,6 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -16,6 +15,7 @@ from core.domain.records import Event
 from core.domain.result_selection import ALL, Selection
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
+from core.services.event_streams import event_of, follow
 from core.services.simulations.archive_extras import ArchiveExtras
 from core.services.simulations.retries import Inheritance, inherit
 from core.store import results as store
@@ -51,14 +51,14 @@ class Results:
         with self._database.read() as c:
             simulations.find(c, id)
             rows = simulations.events_after(c, id, after)
-        return [_event(row) for row in rows]
+        return [event_of(row) for row in rows]
 
     def event_page(self, id: str, after: int, limit: int, *, types: Sequence[str] = ()) -> list[Event]:
         """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
         with self._database.read() as c:
             simulations.find(c, id)
             rows = simulations.events_after(c, id, after, limit, types)
-        return [_event(row) for row in rows]
+        return [event_of(row) for row in rows]
 
     def ended(self, id: str, after: int) -> bool:
         """Return whether no event will follow number ``after``."""
@@ -75,27 +75,7 @@ class Results:
     def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
         """Yield events as they are inserted, None as a heartbeat; end after the final event."""
         self.events(id, after)  # raises UnknownSimulation before the response has begun
-        return self._follow_events(id, after, heartbeat)
-
-    def _follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
-        with self._changes.watching(id):
-            while True:
-                version = self._changes.version(id)
-                try:
-                    events = self.events(id, after)
-                except NotFound:
-                    return
-                for event in events:
-                    after = event.seq
-                    yield event
-                if not events:
-                    try:
-                        if self.ended(id, after):
-                            return
-                    except NotFound:
-                        return
-                    if not self._changes.wait(id, version, heartbeat):
-                        yield None
+        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
 
     # -- result lines
 
@@ -415,13 +395,3 @@ class _Row:
     spec: str
     provenance: str
     summary: str
-
-
-def _event(row: Any) -> Event:
-    return Event(
-        simulation_id=row.simulation_id,
-        seq=row.seq,
-        type=row.type,
-        body=json.loads(row.body),
-        at=datetime.fromtimestamp(row.at, UTC),
-    )
