@@ -60,6 +60,12 @@ class UnknownSimulation(NotFound):
     slug = "unknown-simulation"
 
 
+class UnknownComparison(NotFound):
+    """There is no comparison with this id. `GET /v1/comparisons` lists them."""
+
+    slug = "unknown-comparison"
+
+
 class UnknownArtifact(NotFound):
     """This simulation has no artifact of that task and name. `GET .../artifacts` lists them."""
 
@@ -109,7 +115,7 @@ class NotFinished(Conflict):
 
 
 class InUse(Conflict):
-    """A simulation that has not ended still needs this. Cancel it first."""
+    """A simulation that has not ended, or a comparison, still needs this. Cancel or delete it first."""
 
     slug = "in-use"
 

@@ -15,6 +15,7 @@ from api.tus import Tus
 from api.v1 import (
     artifacts,
     bulk,
+    comparisons,
     datasets,
     distributions,
     executors,
@@ -42,6 +43,7 @@ BLUEPRINTS = (
     submissions,
     results,
     sweeps,
+    comparisons,
     distributions,
     artifacts,
     models,

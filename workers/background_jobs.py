@@ -35,6 +35,7 @@ class Jobs:
             "import": self._platform.model_imports.fetch,
             "log": self._platform.run_logging.log,
             "collect": self.collect,
+            "compare": self._platform.comparison_batches.advance,
             "delete": self.delete,
             "replay": self.replay,
             "sweep": self.sweep,

@@ -6,7 +6,7 @@ from api.schemas.fields import Open, Strict, Text
 from api.schemas.results import SIMULATION_ID, STATUSES
 
 _DECISION = validate.OneOf(("better", "worse", "undecided"))
-_LOW = {"description": "Lower end of the 95 % interval of the mean difference."}
+_LOW = {"description": "Lower end of the interval of the mean difference, at the error rate of the verdict."}
 _HIGH = {"description": "Upper end of it."}
 
 

@@ -85,6 +85,13 @@ KINDS: tuple[JobKind, ...] = (
         resident=True,
     ),
     JobKind(
+        name="compare",
+        does="adds a played batch to the verdicts of a comparison, and submits the next",
+        concurrency=2,
+        timeout=3600,
+        resident=True,
+    ),
+    JobKind(
         name="delete",
         does="removes the objects and rows of a deleted simulation",
         concurrency=1,

@@ -8,7 +8,7 @@ the first of that order are tested: a random sample as well, whose size does not
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def verdict_members(
         "sentence": sentence(test, scale, metric=name, first=models[0], second=models[1], pairs=len(known)),
         "claim": CLAIM,
         "message": scale.message(clipped),
-        **_estimate(test),
+        **estimate(test),
         "pairs": len(known),
         "without_value": len(pairs) - len(known),
         "decided_at": test.decided_at,
@@ -97,7 +97,7 @@ def verdict_members(
     return {
         "verdict": verdict,
         "groups": _groups(tested, differences, scale),
-        "scenarios": _scenarios(known, first, second, scale),
+        "scenarios": scenario_differences(known, first, second, scale),
     }
 
 
@@ -105,7 +105,8 @@ def _identity(pair: Pair) -> str:
     return f"{pair.index}/{pair.repeat}/{pair.params}"
 
 
-def _estimate(test: SequentialTest) -> dict[str, Any]:
+def estimate(test: SequentialTest) -> dict[str, Any]:
+    """Return the number of pairs, the mean difference and its interval."""
     low, high = test.interval
     return {"count": test.count, "mean": test.mean if test.count else None, "low": low, "high": high}
 
@@ -118,18 +119,7 @@ def _fixed(test: SequentialTest, pairs: int) -> dict[str, Any] | None:
     decision = Decision.BETTER if low > 0 else Decision.WORSE if high < 0 else Decision.UNDECIDED
     played = test.decided_at or test.count
     saved = saving(played=played, pairs=pairs, mean=test.mean, std=test.std, error_rate=test.plan.error_rate)
-    return {
-        "decision": decision.value,
-        "low": low,
-        "high": high,
-        "saving": {
-            "played": saved.played,
-            "pairs": saved.pairs,
-            "share": saved.share,
-            "needed": saved.needed,
-            "fixed_power": saved.fixed_power,
-        },
-    }
+    return {"decision": decision.value, "low": low, "high": high, "saving": asdict(saved) | {"share": saved.share}}
 
 
 def _groups(tested: Sequence[Pair], differences: Floats, scale: MetricScale) -> dict[str, list[dict[str, Any]]]:
@@ -143,20 +133,27 @@ def _groups(tested: Sequence[Pair], differences: Floats, scale: MetricScale) -> 
     for grouping, of_group in positions.items():
         largest = sorted(of_group, key=lambda group: (-len(of_group[group]), group))[:GROUPS]
         tests = {group: SequentialTest(plan=plan).extend(differences[of_group[group]]) for group in sorted(largest)}
-        documents[grouping] = [
-            {
-                "group": verdict.group,
-                "verdict": verdict.verdict.value,
-                "sentence": group_sentence(verdict, scale, groups=len(tests)),
-                **_estimate(verdict.test),
-                "smallest": verdict.smallest,
-            }
-            for verdict in group_verdicts(tests)
-        ]
+        documents[grouping] = described_groups(tests, scale)
     return documents
 
 
-def _scenarios(
+def described_groups(
+    tests: Mapping[str, SequentialTest], scale: MetricScale, error_rate: float = 0.05
+) -> list[dict[str, Any]]:
+    """Return the verdicts on the groups of one grouping, for clients, in the order of ``tests``."""
+    return [
+        {
+            "group": verdict.group,
+            "verdict": verdict.verdict.value,
+            "sentence": group_sentence(verdict, scale, groups=len(tests)),
+            **estimate(verdict.test),
+            "smallest": verdict.smallest,
+        }
+        for verdict in group_verdicts(tests, error_rate)
+    ]
+
+
+def scenario_differences(
     pairs: Sequence[Pair], first: Floats, second: Floats, scale: MetricScale
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the pairs in which the first model is better, and those in which it is worse, by most."""

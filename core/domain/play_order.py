@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 #: Pairs of the first batch, growth from batch to batch, and most pairs of a batch.
-FIRST, GROWTH, LARGEST = 16, 1.3, 1024
+FIRST, GROWTH, LARGEST = 16, 1.3, 8192
 
 
 def play_order(seed: int, scenarios: Sequence[str]) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from core.domain.due_jobs import due_job
 from core.domain.states import State
-from core.store import datasets, model_imports, run_logs, simulations
+from core.store import comparisons, datasets, model_imports, run_logs, simulations
 from core.store.database import Connection, Database
 
 #: The id of the periodic job `sweep`.
@@ -42,6 +42,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "prefetch": datasets.fetching,
     "import": model_imports.due,
     "log": run_logs.due,
+    "compare": comparisons.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.deleted,
 }

@@ -9,6 +9,8 @@ from core.domain.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
+from core.services.comparisons.comparison_batches import ComparisonBatches
+from core.services.comparisons.comparisons import Comparisons
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import Datasets
@@ -73,6 +75,8 @@ class Platform:
     run_logging: RunLogging
     results: Results
     comparison: Comparison
+    comparisons: Comparisons
+    comparison_batches: ComparisonBatches
     sweeps: Sweeps
     distributions: Distributions
     sensitivities: Sensitivities
@@ -180,6 +184,8 @@ def build(
         run_logging=RunLogging(database, notifier, origins),
         results=results,
         comparison=Comparison(simulations, results),
+        comparisons=Comparisons(database, notifier, changes, resolver),
+        comparison_batches=ComparisonBatches(database, notifier, simulations, results, specs),
         sweeps=Sweeps(simulations, results),
         distributions=Distributions(database, tables),
         sensitivities=Sensitivities(tables),

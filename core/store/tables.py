@@ -393,3 +393,60 @@ dataset_prefetches = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("asked_at", Float(53), nullable=False),
 )
+
+comparisons = Table(
+    "comparisons",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("state", Text, nullable=False),  # see core/domain/comparisons.py
+    Column("event_seq", Integer, nullable=False, server_default="0"),
+    Column("spec", Text, nullable=False),  # JSON: the normalised request, without its models
+    Column("dataset", Text, nullable=False),
+    Column("dataset_version", Text, nullable=False),
+    Column("dataset_digest", Text, nullable=False),
+    Column("reference", Integer, nullable=False),  # ordinal of the model that the others are compared with
+    Column("scenarios", BigInteger, nullable=False),
+    Column("groups", Text),  # JSON: number of scenarios by grouping and group; null until a job has counted them
+    Column("labels", Text, nullable=False, server_default="{}"),
+    Column("submitted_by", Text, nullable=False, server_default=""),
+    Column("reason", Text),
+    Column("failures", Integer, nullable=False, server_default="0"),  # of its job, in a row
+    Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("created_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    Index("comparisons_unended", "id", **_where("state IN ('running', 'cancelling')")),
+    Index("comparisons_listed", "dataset", "id"),
+)
+
+comparison_models = Table(
+    "comparison_models",
+    metadata,
+    Column("comparison_id", Text, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("spec", Text, nullable=False),  # JSON: the submission of its simulations
+    Column("provenance", Text, nullable=False),  # JSON: everything resolved to digests
+    Column("state", Text, nullable=False),
+    Column("batch", Integer, nullable=False, server_default="0"),  # the first that its verdict does not have
+    Column("running_verdict", Text),  # JSON: state of its tests; null: before the first batch, or the reference
+    Column("verdict", Text),  # JSON: as clients see it
+    Column("details", Text),  # JSON: groups, scenarios and looks, which lists do not show
+    Column("reason", Text),
+    Column("created_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    Index("comparison_models_digest", "digest"),
+)
+
+comparison_simulations = Table(
+    "comparison_simulations",
+    metadata,
+    Column("comparison_id", Text, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("batch", Integer, primary_key=True),
+    Column("simulation_id", Text, nullable=False),
+    Index("comparison_simulations_simulation", "simulation_id"),
+)

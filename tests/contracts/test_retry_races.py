@@ -46,7 +46,7 @@ def test_results_that_are_inherited_while_another_retry_compacts_them_stay_reada
 
     def retry(c: Connection, id: str, inheritance: Any) -> None:
         add_simulation(c, id)
-        inheritance.apply(c, id, f"{id}.0", TASKS)
+        inheritance.apply(c, id, TASKS)
 
     database.write(lambda c: retry(c, "one", one))
     with ThreadPoolExecutor(1) as pool:

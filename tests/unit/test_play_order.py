@@ -9,7 +9,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.play_order import batch_sizes, play_order
+from core.domain.play_order import LARGEST, batch_sizes, play_order
 
 NAMES = [f"scenario-{number}" for number in range(288)]
 
@@ -52,7 +52,7 @@ def test_scenarios_with_one_name_are_refused() -> None:
 @given(st.integers(0, 200_000))
 def test_batches_add_up_and_grow_to_their_limit(pairs: int) -> None:
     sizes = list(batch_sizes(pairs))
-    assert sum(sizes) == pairs and all(1 <= size <= 1024 for size in sizes)
+    assert sum(sizes) == pairs and all(1 <= size <= LARGEST for size in sizes)
     assert all(before <= after for before, after in pairwise(sizes[:-1]))
 
 

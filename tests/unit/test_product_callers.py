@@ -30,10 +30,6 @@ CALLERS = (*PRODUCT, "scripts")
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
 #: Names that Python itself calls: `__getattr__` of a module, for a missing attribute.
 HOOKS = {"__getattr__"}
-#: Entry points of the statistics that decide between models and explain failures; the resources that call them follow.
-AWAITED = {
-    "batch_sizes",
-}
 
 
 def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
@@ -67,10 +63,9 @@ def test_every_function_and_class_of_the_product_has_a_caller_in_the_product() -
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and not node.decorator_list  # a decorator may register it, such as a view
         and not used[node.name]
-        and node.name not in HOOKS | AWAITED
+        and node.name not in HOOKS
     ]
     assert not unused, "no caller in the product: move it to tests/ or benchmarks/, or delete it"
-    assert not [name for name in AWAITED if used[name]], "it has a caller now: remove it from AWAITED"
 
 
 def test_a_function_without_a_caller_is_detected() -> None:

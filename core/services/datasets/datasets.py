@@ -19,6 +19,7 @@ from core.services.datasets.file_sources import Sources
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
+from core.store import comparisons
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets.catalogue import Dataset, datasets
@@ -318,7 +319,7 @@ class Datasets:
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, ref: str) -> None:
-        """Delete a version, or all versions of a name. Raise InUse if a simulation that has not ended needs one."""
+        """Delete a version, or all versions of a name. Raise InUse if an unended simulation or comparison needs one."""
         if _built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
@@ -333,6 +334,8 @@ class Datasets:
                 # After the row is locked: a submission locks it too, so that one of the two sees the other.
                 if row is not None and row.digest and (user := store.user_of(c, row.name, row.digest)):
                     raise InUse(f"Simulation {user} still needs {row.name}@{row.version}.", simulation=user)
+                if row is not None and row.digest and (user := comparisons.needing_dataset(c, row.digest)):
+                    raise InUse(f"Comparison {user} still needs {row.name}@{row.version}.", comparison=user)
             return deleted
 
         if not (deleted := self._database.write(write)):

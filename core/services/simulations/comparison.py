@@ -3,8 +3,8 @@
 from typing import Any
 
 from core.domain.compared_results import ComparedResults, paired_results
+from core.domain.model_labels import told_apart
 from core.domain.pair_verdicts import verdict_members
-from core.domain.records import ModelRef
 from core.domain.score import judged_metric, metrics_with_direction
 from core.domain.statistics import paired
 from core.services.datasets.catalogue import played
@@ -60,16 +60,8 @@ class Comparison:
                 both.pairs,
                 (mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]),
                 judged,
-                _told_apart(first.model, second.model),
+                told_apart(first.model, second.model),
                 bound=bound,
             )
         except ValueError as error:
             raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
-
-
-def _told_apart(first: ModelRef, second: ModelRef) -> tuple[str, str]:
-    """Return the names of two models for sentences, which differ: by their versions, or as the first and the second."""
-    names = first.name, second.name
-    if names[0] == names[1] and first.version != second.version:
-        names = f"{first.name}@{first.version}", f"{second.name}@{second.version}"
-    return names if names[0] != names[1] else (f"{names[0]} (first)", f"{names[1]} (second)")

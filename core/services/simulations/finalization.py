@@ -13,7 +13,7 @@ from core.services.claims import claimed
 from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import SEGMENTS, Results
 from core.services.simulations.summaries import summarize
-from core.store import leases, results, simulations
+from core.store import comparisons, leases, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from errors import Conflict, UnknownSimulation
@@ -106,6 +106,10 @@ class Finalization:
                 )
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
+        with self._database.read() as c:
+            comparison = comparisons.comparison_of(c, id)
+        if comparison is not None:
+            self._notifier.enqueue("compare", comparison)
 
     def _summary_of(self, row: Any) -> tuple[dict[str, Any], ErrorTally]:
         """Summarize a simulation's present results."""

@@ -27,11 +27,12 @@ class Inheritance:
     source: str
     kept: list[Segment]
 
-    def apply(self, c: Connection, simulation: str, stage: str, total: int) -> None:
+    def apply(self, c: Connection, simulation: str, total: int) -> None:
         """Insert the inherited segments as done ranges, and the gaps between them as pending ranges.
 
         Raise Conflict if the source or one of the objects has been removed since ``inherit`` read them.
         """
+        stage = f"{simulation}.0"
         simulations.hold(c, self.source)
         results.hold_objects(c)
         for key in {segment.object for segment in self.kept}:

@@ -3,7 +3,7 @@
 import builtins
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,21 +25,21 @@ from core.services.simulations.headlines import headline_of, summary_columns
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
-from core.services.simulations.retries import Inheritance
 from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
-from core.store import executors, leases, run_logs
+from core.store import comparisons, executors, leases, run_logs
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
+from errors import Conflict, IdempotencyMismatch, IllegalTransition, InUse, Invalid, NotFinished, Unsupported
 from runtimes.harness.evaluator.tasks import count
 
 #: Seconds for which an Idempotency-Key is valid.
 KEY_TTL = 86_400.0
 #: Owner of all Idempotency-Keys: all clients of a platform have the same token.
 PRINCIPAL = "local"
-
+#: Writes more in the transaction of a submission: the simulation's id, and its number of tasks.
+Within = Callable[[Connection, str, int], None]
 
 _EVERY = Listing()
 
@@ -74,7 +74,7 @@ class Simulations:
         model: Model | None = None,
         key: str | None = None,
         request_digest: str | None = None,
-        inheritance: Inheritance | None = None,
+        within: Within | None = None,
         retry_of: str | None = None,
         submitted_by: str = "",
     ) -> tuple[Simulation, bool]:
@@ -84,7 +84,7 @@ class Simulations:
             model=model,
             key=key,
             request_digest=request_digest,
-            inheritance=inheritance,
+            within=within,
             retry_of=retry_of,
             submitted_by=submitted_by,
         )
@@ -97,14 +97,14 @@ class Simulations:
         model: Model | None = None,
         key: str | None = None,
         request_digest: str | None = None,
-        inheritance: Inheritance | None = None,
+        within: Within | None = None,
         retry_of: str | None = None,
         submitted_by: str = "",
     ) -> tuple[str, bool]:
         """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
         Return the simulation's id, and whether it is that of an earlier request with the same idempotency ``key``.
-        ``submitted_by``: the caller (core/domain/callers.py).
+        ``submitted_by``: the caller (core/domain/callers.py). ``within``: see `Within`.
         Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
         with another request.
         """
@@ -165,8 +165,8 @@ class Simulations:
                 self._imports.add(c, wanted, id)
             if logged_to is not None:
                 run_logs.add(c, id, logged_to)
-            if inheritance is not None:
-                inheritance.apply(c, id, f"{id}.0", total)
+            if within is not None:
+                within(c, id, total)
             return None
 
         first = self._database.write(write)
@@ -405,7 +405,7 @@ class Simulations:
         for last_try in (False, False, True):
             try:
                 inheritance = self._results.inheritable(id)
-                return self.submit(submission, inheritance=inheritance, retry_of=id, submitted_by=submitted_by)[0]
+                return self.submit(submission, within=inheritance.apply, retry_of=id, submitted_by=submitted_by)[0]
             except Conflict:  # its results were being compacted at this moment
                 if last_try:
                     raise
@@ -435,6 +435,11 @@ class Simulations:
             state = State(store.find(c, id).state)
             if state not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
+            if (comparison := comparisons.comparison_of(c, id)) is not None:
+                raise InUse(
+                    f"Comparison {comparison} consists of this simulation; delete the comparison, which deletes both.",
+                    comparison=comparison,
+                )
             store.delete(c, id, self._database.now(c))
 
         self._database.write(mark_deleted)

@@ -18,7 +18,7 @@ from core.services.uploads import shipped_models
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.declared_dependencies import declared
 from core.services.uploads.disk_floor import DiskFloor
-from core.store import model_locks
+from core.store import comparisons, model_locks
 from core.store import models as store
 from core.store.database import Connection, Database
 from datasets.nodecache.model_files import is_archive
@@ -214,7 +214,7 @@ class Models:
         return models[:limit], models[limit - 1].id if len(models) > limit else None
 
     def delete(self, ref: str) -> None:
-        """Delete a registered model. Raise InUse if a simulation that has not ended uses it."""
+        """Delete a registered model. Raise InUse if a simulation or a comparison that has not ended uses it."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
         if row is None:
@@ -226,6 +226,8 @@ class Models:
             store.lock(c, row.id)
             if user := store.busy(c, row.digest):
                 raise InUse(f"Simulation {user} still needs this model. Cancel it first.", simulation=user)
+            if user := comparisons.needing_model(c, row.digest):
+                raise InUse(f"Comparison {user} still needs this model. Cancel it first.", comparison=user)
             return store.delete(c, row.id)
 
         with self._database.exclusive(BYTES):

@@ -1,0 +1,280 @@
+"""Schemas of comparisons of models: requests, documents and pages."""
+
+from marshmallow import fields, validate
+
+from api.schemas.comparisons import (
+    GroupVerdictSchema,
+    MeanDifferenceSchema,
+    MetricScaleSchema,
+    SavingSchema,
+    ScenarioDifferenceSchema,
+)
+from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Open, Real, Strict, Text
+from api.schemas.pages import PageQuery, PageSchema
+from api.schemas.simulations import ModelRefSchema
+from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
+from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
+from core.domain.sequential_test import Decision, Design
+from core.domain.states import State
+
+_STATES = [state.value for state in ComparisonState]
+_DECISIONS = [decision.value for decision in Decision]
+_MODEL_STATES = [state.value for state in ComparisonState if state is not ComparisonState.CANCELLING]
+
+
+def _model_names(shortest: int, longest: int, description: str) -> ListField:
+    return ListField(
+        Text(REFERENCE),
+        required=True,
+        shortest=shortest,
+        longest=longest,
+        metadata={"description": description, "example": ["idm@2", "idm@1"]},
+    )
+
+
+def _runtimes() -> ObjectField:
+    return ObjectField(
+        most=MOST_MODELS,
+        keys=Text(REFERENCE),
+        values=Text(NAME, longest=100),
+        metadata={"description": "Runtimes of models; by their formats if left out.", "example": {}},
+    )
+
+
+class ComparisonRequestSchema(SubmissionSchema):
+    """A comparison of models on the same scenarios. The models and the dataset are required."""
+
+    models = _model_names(
+        FEWEST_MODELS, MOST_MODELS, "Models: each a name, `name@version`, id or digest. The last is the reference."
+    )
+    reference = Text(
+        REFERENCE,
+        allow_none=True,
+        metadata={"description": "One of `models`: each of the others is compared with it; the last if left out."},
+    )
+    metric = Text(
+        allow_none=True,
+        metadata={"description": "Metric of the verdict; the dataset's score if left out.", "example": "score"},
+    )
+    error_rate = Real(
+        0.0001, 0.5, metadata={"description": "Error rate of each verdict; 0.05 if left out.", "example": 0.05}
+    )
+    design = Choice(
+        *(design.value for design in Design),
+        metadata={
+            "description": "`list`: the claim is about these scenarios. `population`: they are a random sample of all"
+            " that there could be. `list` if left out."
+        },
+    )
+    bound = Real(
+        1e-12,
+        1e300,
+        allow_none=True,
+        metadata={"description": "Largest difference of the metric that counts; larger ones are clipped to it."},
+    )
+    play_all = Flag(
+        metadata={"description": "Play all scenarios although the verdict holds, for the verdicts on groups."}
+    )
+    runtimes = _runtimes()
+
+    class Meta(SubmissionSchema.Meta):
+        exclude = (
+            "connection",
+            "format",
+            "gang",
+            "log_to_run",
+            "max_failures",
+            "model",
+            "model_reference",
+            "runtime",
+            "timeout",
+            "upload",
+        )
+
+
+class JoiningModelsSchema(Strict):
+    """Models that join a comparison."""
+
+    models = _model_names(1, MOST_MODELS - 1, "Models: each a name, `name@version`, id or digest.")
+    runtimes = _runtimes()
+
+
+class ComparisonHeaders(SubmissionHeaders):
+    """Headers of a request of a comparison."""
+
+    class Meta(SubmissionHeaders.Meta):
+        exclude = ("prefer",)
+
+
+class ComparisonListQuery(PageQuery):
+    """Filters of the list of comparisons."""
+
+    dataset = Text(NAME, longest=100, metadata={"description": "Only comparisons on this dataset."})
+    state = fields.List(
+        Choice(*_STATES),
+        validate=validate.Length(max=len(_STATES)),
+        metadata={"description": "Only comparisons in this state; may be repeated, for any of several states."},
+    )
+
+
+class ComparisonSavingSchema(SavingSchema):
+    """Pairs that were not played, beside a test of a fixed number of pairs."""
+
+    played = fields.Integer(required=True, metadata={"description": "Pairs that were played."})
+    sentence = fields.String(required=True, metadata={"description": "The saving in words."})
+
+
+class RunningVerdictSchema(MeanDifferenceSchema):
+    """Verdict on a model beside the reference, of the batches that were played so far."""
+
+    count = fields.Integer(required=True, metadata={"description": "Pairs that were played."})
+    metric = fields.String(required=True)
+    design = fields.String(required=True, metadata={"enum": [design.value for design in Design]})
+    decision = fields.String(required=True, metadata={"enum": _DECISIONS})
+    claim = fields.String(required=True, metadata={"description": "Subject of the verdict, in words."})
+    message = fields.String(required=True, allow_none=True, metadata={"description": "Note on the scale, if any."})
+    error_rate = fields.Float(required=True, metadata={"description": "Probability of a wrong decision, at most."})
+    p_better = fields.Float(
+        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not better`."}
+    )
+    p_worse = fields.Float(
+        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not worse`."}
+    )
+    pairs = fields.Integer(required=True, metadata={"description": "Pairs that there are: one for each scenario."})
+    without_value = fields.Integer(
+        required=True,
+        metadata={"description": "Pairs of tasks that count as no difference: one is `ok` but has no number."},
+    )
+    decided_at = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Pairs that decided it; the batch was played on."}
+    )
+    scale = fields.Nested(MetricScaleSchema, required=True)
+    saving = fields.Nested(
+        ComparisonSavingSchema, required=True, allow_none=True, metadata={"description": "Null below two pairs."}
+    )
+
+
+class LookSchema(Open):
+    """The mean difference and its interval after a batch."""
+
+    count = fields.Integer(required=True, metadata={"description": "Pairs that were played until then."})
+    mean = fields.Float(required=True)
+    low = fields.Float(required=True)
+    high = fields.Float(required=True)
+
+
+class ComparedScenarioSchema(ScenarioDifferenceSchema):
+    """A scenario that differs, with the simulations that played it."""
+
+    simulation = fields.String(required=True, metadata={"description": "Simulation of the model; `task` is of it."})
+    to_simulation = fields.String(
+        required=True, metadata={"description": "Simulation of the reference; `to_task` is of it."}
+    )
+
+
+class ComparedScenariosSchema(Open):
+    """The scenarios that differ most, up to 20 of each direction, the largest difference first."""
+
+    better = fields.List(fields.Nested(ComparedScenarioSchema), required=True)
+    worse = fields.List(fields.Nested(ComparedScenarioSchema), required=True)
+
+
+class BatchSimulationSchema(Open):
+    """The simulation of a batch."""
+
+    id = fields.String(required=True)
+    batch = fields.Integer(required=True, metadata={"description": "Number of the batch, from 0."})
+    state = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"enum": [*(state.value for state in State), None], "description": "Null: it was deleted."},
+    )
+
+
+class ReferenceSchema(ModelRefSchema):
+    """The model with which the others are compared."""
+
+    runtime = fields.String(required=True, allow_none=True)
+    simulations = fields.List(fields.Nested(BatchSimulationSchema), required=True)
+
+
+class ListedModelSchema(ReferenceSchema):
+    """A model that is compared with the reference, as lists have it."""
+
+    state = fields.String(required=True, metadata={"enum": _MODEL_STATES})
+    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it failed."})
+    batch = fields.Integer(required=True, metadata={"description": "Batches that its verdict has."})
+    played = fields.Integer(required=True, metadata={"description": "Scenarios that its verdict has."})
+    ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
+    verdict = fields.Nested(
+        RunningVerdictSchema, required=True, allow_none=True, metadata={"description": "Null before the first batch."}
+    )
+
+
+class ComparedModelSchema(ListedModelSchema):
+    """A model that is compared with the reference."""
+
+    looks = fields.List(fields.Nested(LookSchema), required=True, metadata={"description": "Course of the verdict."})
+    groups = fields.Dict(
+        keys=fields.String(),
+        values=fields.List(fields.Nested(GroupVerdictSchema)),
+        required=True,
+        metadata={"description": "Verdicts on groups of scenarios, by grouping of the dataset."},
+    )
+    scenarios = fields.Nested(ComparedScenariosSchema, required=True)
+
+
+class ComparedDatasetSchema(Open):
+    """The version of a dataset on which models are compared."""
+
+    name = fields.String(required=True)
+    version = fields.String(required=True)
+    digest = fields.String(required=True, allow_none=True)
+
+
+class ListedComparisonSchema(Open):
+    """A comparison of models, as lists have it."""
+
+    id = fields.String(required=True)
+    state = fields.String(required=True, metadata={"enum": _STATES})
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "What it waits for, or why it failed."}
+    )
+    dataset = fields.Nested(ComparedDatasetSchema, required=True)
+    metric = fields.String(
+        required=True, allow_none=True, metadata={"description": "As requested; null: the dataset's score."}
+    )
+    design = fields.String(required=True, metadata={"enum": [design.value for design in Design]})
+    error_rate = fields.Float(required=True)
+    bound = fields.Float(required=True, allow_none=True)
+    play_all = fields.Boolean(required=True)
+    params = fields.Dict(required=True)
+    sweep = fields.Dict(required=True)
+    repeat = fields.Integer(required=True)
+    seed = fields.Integer(required=True)
+    selection = fields.Dict(
+        required=True, allow_none=True, metadata={"description": "`scenarios` of the request; null: all."}
+    )
+    scenarios = fields.Integer(required=True, metadata={"description": "Number of scenarios."})
+    labels = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
+    submitted_by = fields.String(required=True, allow_none=True)
+    created_at = fields.AwareDateTime(required=True, format="iso")
+    ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
+    reference = fields.Nested(ReferenceSchema, required=True)
+    models = fields.List(
+        fields.Nested(ListedModelSchema), required=True, metadata={"description": "All but the reference."}
+    )
+
+
+class ModelComparisonSchema(ListedComparisonSchema):
+    """A comparison of models, with the verdict on each so far."""
+
+    models = fields.List(
+        fields.Nested(ComparedModelSchema), required=True, metadata={"description": "All but the reference."}
+    )
+
+
+class ComparisonPageSchema(PageSchema):
+    """A page of comparisons, newest first."""
+
+    items = fields.List(fields.Nested(ListedComparisonSchema), required=True)

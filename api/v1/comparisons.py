@@ -1,0 +1,222 @@
+"""Routes /v1/comparisons: request, list, verdicts, events, joining models, cancellation, retry and deletion."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+from flask import Response
+from flask.views import MethodView
+from marshmallow import Schema, ValidationError
+
+from api.blueprint import TEXT, Blueprint, Success, empty_response, header, json_response
+from api.body import json_body
+from api.context import caller, context, services
+from api.paging import LINK, page
+from api.problems import invalid
+from api.schemas.model_comparisons import (
+    ComparisonHeaders,
+    ComparisonListQuery,
+    ComparisonPageSchema,
+    ComparisonRequestSchema,
+    JoiningModelsSchema,
+    ModelComparisonSchema,
+)
+from api.schemas.results import EventsHeaders, EventsQuery
+from api.streams import SSE, STREAM_HEADERS, encode_events, require_free_stream, stream
+from core.domain.comparison_requests import ComparisonRequest
+from errors import (
+    BadArchive,
+    Conflict,
+    FormatMismatch,
+    Gone,
+    IdempotencyMismatch,
+    IllegalTransition,
+    Invalid,
+    NotAllowed,
+    NotFinished,
+    ScenarioOutOfRange,
+    TooLarge,
+    TooManyStreams,
+    TooManyTasks,
+    UnknownComparison,
+    UnknownDataset,
+    UnknownFormat,
+    UnknownModel,
+    UnknownRuntime,
+    UnsupportedMedia,
+)
+
+blueprint = Blueprint(
+    "comparisons",
+    __name__,
+    url_prefix="/v1/comparisons",
+    description="Comparisons of models on the same scenarios, which stop when the verdict holds.",
+)
+
+RESOLUTION_ERRORS = (
+    BadArchive,
+    FormatMismatch,
+    Invalid,
+    NotAllowed,
+    ScenarioOutOfRange,
+    TooLarge,
+    TooManyTasks,
+    UnknownDataset,
+    UnknownFormat,
+    UnknownModel,
+    UnknownRuntime,
+    UnsupportedMedia,
+)
+CHANGED = Success(schema=ModelComparisonSchema, plain=True, status=202, description="The change is requested.")
+
+
+def body_of(schema: Schema) -> dict[str, Any]:
+    """Return this request's body, validated."""
+    try:
+        values: dict[str, Any] = schema.load(json_body())
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    return values
+
+
+@blueprint.at("")
+class ComparisonsView(MethodView):
+    """All comparisons."""
+
+    @blueprint.takes(ComparisonListQuery)
+    @blueprint.operation(
+        "list_comparisons",
+        Success(schema=ComparisonPageSchema, description="A page of comparisons, newest first.", headers=LINK),
+    )
+    def get(self, query: dict[str, Any]) -> Response:
+        """List comparisons, without the details of their verdicts"""
+        states = query.pop("state", ())
+        return page(*services().comparisons.list(states=states, **query))
+
+    @blueprint.takes(ComparisonHeaders, location="headers")
+    @blueprint.operation(
+        "create_comparison",
+        Success(
+            status=201,
+            schema=ModelComparisonSchema,
+            description="Accepted.",
+            headers={
+                "Location": header("Address of the comparison."),
+                "Idempotency-Replayed": header("`true` if an earlier request with the key has created it."),
+            },
+            links={"get_comparison": {"id": "$response.body#/id"}, "cancel_comparison": {"id": "$response.body#/id"}},
+        ),
+        body={"application/json": ComparisonRequestSchema},
+        errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch],
+    )
+    def post(self, headers: dict[str, Any]) -> Response:
+        """Compare models on the same scenarios and seeds, until the verdicts hold
+
+        Scenarios are played in random order, in batches of one simulation for each model. After each batch a sequential
+        test decides whether more are needed. Its error rate holds whenever it stops.
+        """
+        request = msgspec.convert(body_of(ComparisonRequestSchema()), ComparisonRequest)
+        digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+        key = headers.get("idempotency_key")
+        try:
+            comparison, replayed = services().comparisons.create(
+                request, key=key, request_digest=f"comparison:{digest}", submitted_by=caller()
+            )
+        except UnknownComparison:
+            raise Gone(
+                "The comparison of this Idempotency-Key has been deleted. Use a new key for a new request."
+            ) from None
+        more = {"Idempotency-Replayed": "true"} if replayed else {}
+        return json_response(comparison, 201, {"Location": f"/v1/comparisons/{comparison['id']}", **more})
+
+
+@blueprint.at("/<id:id>")
+class ComparisonView(MethodView):
+    """One comparison."""
+
+    @blueprint.operation(
+        "get_comparison",
+        Success(schema=ModelComparisonSchema, plain=True, description="The comparison."),
+        errors=[UnknownComparison],
+    )
+    def get(self, id: str) -> dict[str, Any]:
+        """Get a comparison with its verdicts so far
+
+        While it runs, a verdict may be read at any time: that does not change its error rate. Once it is finished, a
+        verdict never changes.
+        """
+        return services().comparisons.get(id)
+
+    @blueprint.operation(
+        "delete_comparison",
+        Success(status=204, description="The comparison and its simulations are deleted."),
+        errors=[UnknownComparison, NotFinished],
+    )
+    def delete(self, id: str) -> None:
+        """Delete a comparison that has ended, and its simulations"""
+        services().comparisons.delete(id)
+
+
+@blueprint.at("/<id:id>/models")
+class ModelsView(MethodView):
+    """The models of a comparison."""
+
+    @blueprint.operation(
+        "add_comparison_models",
+        CHANGED,
+        body={"application/json": JoiningModelsSchema},
+        errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, UnknownComparison],
+    )
+    def post(self, id: str) -> dict[str, Any]:
+        """Let models join a comparison
+
+        They are compared with its reference on the same scenarios and seeds. What was played is not played again, and
+        the verdicts on other models stay as they are.
+        """
+        values = body_of(JoiningModelsSchema())
+        return services().comparisons.add_models(id, values["models"], values.get("runtimes", {}))
+
+
+@blueprint.at("/<id:id>/cancel")
+class CancellationView(MethodView):
+    """The cancellation of a comparison."""
+
+    @blueprint.operation("cancel_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
+    def post(self, id: str) -> dict[str, Any]:
+        """Cancel a comparison and its simulations"""
+        return services().comparisons.cancel(id)
+
+
+@blueprint.at("/<id:id>/retry")
+class RetryView(MethodView):
+    """The retry of a comparison."""
+
+    @blueprint.operation("retry_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
+    def post(self, id: str) -> dict[str, Any]:
+        """Let models that failed or were cancelled go on where they stopped"""
+        return services().comparisons.retry(id)
+
+
+@blueprint.at("/<id:id>/events")
+class EventsView(MethodView):
+    """The events of a comparison."""
+
+    @blueprint.takes(EventsQuery)
+    @blueprint.takes(EventsHeaders, location="headers")
+    @blueprint.operation(
+        "watch_comparison_events",
+        Success(description="Events as they happen, until the comparison has ended.", media={SSE: TEXT}),
+        other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
+        errors=[UnknownComparison, TooManyStreams],
+    )
+    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+        """Stream the events of a comparison, as server-sent events
+
+        `state`: of the comparison. `batch`: a batch was added to the verdict on a model. `model`: a model has ended.
+        `joined`: a model has joined.
+        """
+        after = headers.get("last_event_id", query.get("after", 0))
+        if after and services().comparisons.ended(id, after):
+            return empty_response(204, STREAM_HEADERS)
+        require_free_stream()
+        return stream(encode_events(services().comparisons.follow_events(id, after, context().heartbeat)), SSE)

@@ -1,0 +1,1 @@
+"""Comparisons of models: requests, batches and views."""

@@ -1,0 +1,357 @@
+"""Batches of comparisons: the job that submits their simulations, and adds those that have ended to the verdicts.
+
+Each step is one transaction that checks the step before, so that the job may be killed between any two and another
+attempt goes on: a batch has one simulation for each model, and a verdict has each batch once.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.domain.backoff import pause
+from core.domain.compared_results import ComparedResults, paired_results
+from core.domain.comparisons import ComparisonState, batches, end_of
+from core.domain.model_labels import told_apart
+from core.domain.records import ModelRef
+from core.domain.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
+from core.domain.score import judged_metric
+from core.domain.sequential_test import Design
+from core.domain.states import FINAL, State
+from core.notifications.notifier import Notifier
+from core.services.claims import TERM, renewed_claim
+from core.services.datasets.catalogue import played
+from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.simulations.results import Results
+from core.services.simulations.simulations import Simulations
+from core.store import comparisons as store
+from core.store import simulations
+from core.store.database import Connection, Database
+from errors import (
+    Conflict,
+    IllegalTransition,
+    PlatformError,
+    StorageFull,
+    StoreUnavailable,
+    UnknownComparison,
+    UnknownSimulation,
+)
+from runtimes.harness.evaluator.tasks import TaskPlan
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two attempts while a store does not answer: first, longest pause.
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+#: Seconds after which the simulations of a cancelled comparison are looked at again.
+CANCELLING_PAUSE = 1.0
+
+
+class ComparisonBatches:
+    """Plays comparisons to their verdicts."""
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        simulations: Simulations,
+        results: Results,
+        specs: ScenarioSpecs,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._simulations = simulations
+        self._results = results
+        self._specs = specs
+
+    def advance(self, id: str) -> None:
+        """Take every step of a comparison that is possible now, unless another job does."""
+        who = secrets.token_hex(8)
+
+        def take() -> bool:
+            return self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False)
+
+        with renewed_claim(take, f"comparison {id}") as acquired:
+            if not acquired:
+                return
+            changes: dict[str, Any] = {"failures": 0, "not_before": 0.0, "reason": None}
+            try:
+                wait = self._advance(id)
+            except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
+                logger.info("comparison %s: %s", id, error.detail)
+                return
+            except UnknownComparison:
+                return
+            except (StoreUnavailable, StorageFull) as error:
+                changes = self._explain(id, error)
+            else:
+                changes["not_before"] = wait
+
+            def release(c: Connection) -> None:
+                if changes.get("not_before"):
+                    changes["not_before"] += self._database.now(c)
+                if store.find(c, id).state != ComparisonState.RUNNING.value:
+                    changes.pop("reason", None)  # of its end
+                store.release(c, id, who, **changes)
+
+            self._database.write(release)
+
+    def _explain(self, id: str, error: PlatformError) -> dict[str, Any]:
+        """Return the columns of a comparison that goes on once a store answers."""
+        with self._database.read() as c:
+            failures = store.find(c, id).failures + 1
+        seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        logger.warning("comparison %s goes on in %.0f s: %s", id, seconds, error.detail)
+        return {"failures": failures, "not_before": seconds, "reason": f"waits: {error.detail}"}
+
+    def _advance(self, id: str) -> float:
+        """Take the steps; return the seconds after which the next is possible at the earliest."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+        if ComparisonState(row.state) is ComparisonState.CANCELLING:
+            return self._cancel(id)
+        if row.groups is None:
+            row = self._with_groups(row)
+        comparison: _Comparison | None = None
+        while True:
+            with self._database.read() as c:
+                models = store.models_of(c, [id])
+                plays = {(play.ordinal, play.batch): play for play in store.simulations_of(c, [id])}
+            compared = [model for model in models if model.ordinal != row.reference]
+            running = [model for model in compared if model.state == ComparisonState.RUNNING.value]
+            if not running:
+                self._end(id, [ComparisonState(model.state) for model in compared])
+                return 0.0
+            reference = models[row.reference]
+            comparison = comparison or _Comparison(row, json.loads(reference.provenance))
+            steps = [self._step(comparison, model, reference, plays) for model in running]
+            if not any(steps):
+                return 0.0
+
+    def _step(self, comparison: "_Comparison", model: Any, reference: Any, plays: dict[tuple[int, int], Any]) -> bool:
+        """Submit what a model's batch needs, or add the batch to its verdict; return whether anything changed."""
+        submitted = False
+        for side in (model, reference):
+            if (side.ordinal, model.batch) not in plays:
+                play = self._submit(comparison, side, model.batch)
+                if isinstance(play, str):
+                    self._fail(comparison.id, model, play)
+                    return True
+                plays[side.ordinal, model.batch] = play
+                submitted = True
+        both = plays[model.ordinal, model.batch], plays[reference.ordinal, model.batch]
+        if submitted or any(play.state is not None and State(play.state) not in FINAL for play in both):
+            return False
+        for play in both:
+            if (why := self._incomplete(play)) is not None:
+                self._fail(comparison.id, model, why)
+                return True
+        self._add(comparison, model, reference, (both[0].simulation_id, both[1].simulation_id))
+        return True
+
+    # -- submission
+
+    def _submit(self, comparison: "_Comparison", model: Any, batch: int) -> "_Play | str":
+        """Submit the simulation of a batch; return it, or why it cannot be submitted."""
+        document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
+        submission = replace(self._simulations.resubmit(document), scenarios={"tasks": comparison.scenarios_of[batch]})
+        try:
+            id, _ = self._simulations.accept(
+                submission,
+                submitted_by=comparison.row.submitted_by,
+                within=lambda c, new, _: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
+            )
+        except (Conflict, StoreUnavailable, StorageFull):
+            raise
+        except PlatformError as error:
+            return f"batch {batch} of {model.name} cannot be submitted: {error.detail}"
+        return _Play(simulation_id=id, state=State.QUEUED.value)
+
+    # -- verdicts
+
+    def _incomplete(self, play: Any) -> str | None:
+        """Return why a simulation that has ended cannot be compared: it has no result for some task."""
+        if play.state is None:
+            return f"its simulation {play.simulation_id} was deleted"
+        with self._database.read() as c:
+            total, done, _ = simulations.counts(c, play.simulation_id)
+        if done == total:
+            return None
+        return f"simulation {play.simulation_id} has {play.state}: {play.reason or 'some tasks have no result'}"
+
+    def _add(self, comparison: "_Comparison", model: Any, reference: Any, ids: tuple[str, str]) -> None:
+        """Add a batch to the verdict of a model, and end it if the verdict holds or all scenarios were played."""
+        question = comparison.question
+        before = RunningVerdict.begin(question)
+        if model.running_verdict:
+            before = RunningVerdict.from_json(json.loads(model.running_verdict))
+        verdict = before.extend(question, self._played(comparison, model.batch, ids))
+        document = verdict.described(question, told_apart(_ref(model), _ref(reference)))
+        ends = verdict.test.count == question.scenarios or (verdict.decided and not comparison.spec["play_all"])
+        values: dict[str, Any] = {
+            "batch": model.batch + 1,
+            "running_verdict": json.dumps(verdict.to_json()),
+            "verdict": json.dumps(document.pop("verdict")),
+            "details": json.dumps(document),
+        }
+        shown = json.loads(values["verdict"])
+        event = {"model": model.name, "batch": model.batch, "played": shown["count"]}
+        event |= {name: shown[name] for name in ("pairs", "decision", "mean", "low", "high", "sentence")}
+
+        def write(c: Connection) -> None:
+            _require_batch(c, comparison.id, model)
+            now = self._database.now(c)
+            end = {"state": ComparisonState.FINISHED.value, "ended_at": now} if ends else {}
+            store.change_model(c, comparison.id, model.ordinal, **values, **end)
+            store.say(c, comparison.id, "batch", event, now)
+            if ends:
+                ended = {"model": model.name, "state": end["state"], "sentence": shown["sentence"]}
+                store.say(c, comparison.id, "model", ended, now)
+
+        self._database.write(write)
+        self._notifier.publish(comparison.id)
+
+    def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
+        """Return the pairs of a batch from the results of its two simulations."""
+        first, second = ComparedResults({}, comparison.group_by), ComparedResults({})
+        for id, results in zip(ids, (first, second), strict=True):
+            for lines in self._results.lines(id):
+                results.add(lines)
+        both = paired_results(first, second)
+        metric = comparison.question.metric["name"]
+        return PlayedBatch(
+            scenarios=comparison.scenarios_of[batch],
+            pairs=both.pairs,
+            first=first.numbers(metric)[both.here],
+            second=second.numbers(metric)[both.there],
+            simulations=ids,
+        )
+
+    def _fail(self, id: str, model: Any, reason: str) -> None:
+        """End a model without a verdict that holds; what was played is kept."""
+        logger.warning("comparison %s: %s fails: %s", id, model.name, reason)
+
+        def write(c: Connection) -> None:
+            _require_batch(c, id, model)
+            now = self._database.now(c)
+            failed = {"state": ComparisonState.FAILED.value, "reason": reason}
+            store.change_model(c, id, model.ordinal, ended_at=now, **failed)
+            store.say(c, id, "model", {"model": model.name, **failed}, now)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+
+    def _end(self, id: str, models: Sequence[ComparisonState]) -> None:
+        """End a comparison of which no model runs."""
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id, lock=True)
+            present = [model.state for model in store.models_of(c, [id]) if model.ordinal != row.reference]
+            if row.state != ComparisonState.RUNNING.value or present != [state.value for state in models]:
+                raise Conflict(f"Comparison {id} has changed meanwhile.")
+            state = end_of(models)
+            assert state is not None
+            reason = "no model could be compared; `POST /v1/comparisons/{id}/retry` tries again"
+            failed = state is ComparisonState.FAILED
+            store.move(c, id, state, self._database.now(c), reason=reason.format(id=id) if failed else None)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+
+    # -- cancellation
+
+    def _cancel(self, id: str) -> float:
+        """Cancel the simulations that have not ended; end the comparison once all have."""
+        with self._database.read() as c:
+            states = {play.simulation_id: play.state for play in store.simulations_of(c, [id])}
+        unended = [play for play, state in states.items() if state is not None and State(state) not in FINAL]
+        for play in unended:
+            try:
+                self._simulations.begin_cancelling(play)
+            except (IllegalTransition, UnknownSimulation):  # it has just ended, or was deleted
+                continue
+        if unended:
+            return CANCELLING_PAUSE
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id, lock=True)
+            if row.state == ComparisonState.CANCELLING.value:
+                store.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+        return 0.0
+
+    # -- groups
+
+    def _with_groups(self, row: Any) -> Any:
+        """Count the scenarios of each group, once: the tests of groups are corrected for their number."""
+        with self._database.read() as c:
+            provenance = json.loads(store.models_of(c, [row.id])[0].provenance)
+        dataset, tasks = provenance["dataset"], provenance["play"]["tasks"]
+        group_by = played(dataset).definition.get("group_by") or ()
+        groups: list[dict[str, str]] = []
+        if group_by:
+            selected = set(_indexes(tasks))
+            for index, scenario in enumerate(self._specs.all(dataset)):
+                if index in selected:
+                    groups.append({name: str(scenario[name]) for name in group_by if scenario.get(name) is not None})
+        sizes = json.dumps(group_sizes(groups))
+
+        def write(c: Connection) -> Any:
+            store.change(c, row.id, groups=sizes)
+            return store.find(c, row.id)
+
+        return self._database.write(write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """A simulation of a batch that was just submitted."""
+
+    simulation_id: str
+    state: str
+    reason: str | None = None
+
+
+class _Comparison:
+    """A comparison's question and batches, from its row and the provenance of its reference."""
+
+    def __init__(self, row: Any, provenance: Mapping[str, Any]) -> None:
+        self.row = row
+        self.id = str(row.id)
+        self.spec = json.loads(row.spec)
+        definition = played(provenance["dataset"]).definition
+        metric = judged_metric(definition, self.spec["metric"])
+        assert metric is not None  # checked when it was requested
+        self.group_by = definition.get("group_by") or ()
+        self.question = Question(
+            metric=metric,
+            bound=self.spec["bound"],
+            design=Design(self.spec["design"]),
+            error_rate=self.spec["error_rate"],
+            scenarios=row.scenarios,
+            groups=json.loads(row.groups),
+        )
+        tasks = provenance["play"]["tasks"]
+        self.scenarios_of = batches(int(tasks["seed"]), _indexes(tasks))
+
+
+def _indexes(tasks: Mapping[str, Any]) -> list[int]:
+    """Return the scenarios of a plan, by index in the dataset."""
+    plan = TaskPlan(tasks)
+    return [plan.locate(position).index for position in range(plan.scenarios)]
+
+
+def _ref(model: Any) -> ModelRef:
+    described = json.loads(model.provenance)["model"]
+    return ModelRef(name=described["name"], digest=described["digest"], version=described["version"])
+
+
+def _require_batch(c: Connection, id: str, model: Any) -> None:
+    """Lock a comparison; raise Conflict unless it runs and this batch of the model is still to be added."""
+    row = store.find(c, id, lock=True)
+    present = next(other for other in store.models_of(c, [id]) if other.ordinal == model.ordinal)
+    if row.state != ComparisonState.RUNNING.value or (present.state, present.batch) != (model.state, model.batch):
+        raise Conflict(f"Comparison {id} has changed meanwhile.")

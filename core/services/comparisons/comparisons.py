@@ -1,0 +1,380 @@
+"""Comparisons of models: create, get, list, add a model, cancel, retry, delete. Names are resolved to digests once."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from core.domain.comparison_requests import ComparisonRequest
+from core.domain.comparisons import (
+    ENDED,
+    FEWEST_MODELS,
+    LABEL,
+    MOST_MODELS,
+    MOST_SCENARIOS,
+    ComparisonState,
+)
+from core.domain.ids import new_id
+from core.domain.metric_scale import MetricScale
+from core.domain.records import Event, Submission
+from core.domain.score import judged_metric, metrics_with_direction
+from core.domain.states import FINAL, State
+from core.notifications.change_notifier import Waiters
+from core.notifications.notifier import Notifier
+from core.services.comparisons.views import view
+from core.services.datasets.catalogue import played
+from core.services.datasets.datasets import Datasets
+from core.services.event_streams import event_of, follow
+from core.services.simulations.resolving import Resolved, Resolver
+from core.services.simulations.simulations import KEY_TTL, PRINCIPAL
+from core.services.uploads.models import PROJECT, Models
+from core.store import comparisons as store
+from core.store import simulations
+from core.store.database import Connection, Database
+from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
+from runtimes.harness.evaluator.tasks import TaskPlan
+
+#: Members of a request that are those of a submission.
+_SUBMISSION = ("params", "sweep", "repeat", "seed", "workers", "record", "placement")
+
+
+class Comparisons:
+    """Service of the comparisons API. The job `compare` plays the batches (comparison_batches.py)."""
+
+    def __init__(self, database: Database, notifier: Notifier, changes: Waiters, resolver: Resolver) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._changes = changes
+        self._resolver = resolver
+
+    # -- create
+
+    def create(
+        self,
+        request: ComparisonRequest,
+        *,
+        key: str | None = None,
+        request_digest: str = "",
+        submitted_by: str = "",
+    ) -> tuple[dict[str, Any], bool]:
+        """Store a comparison and let its first batch be submitted; return it, and whether ``key`` was used before.
+
+        Raise Invalid (or a subclass) for a comparison that can never run, IdempotencyMismatch if the key was used with
+        another request.
+        """
+        if key is not None:
+            with self._database.read() as c:
+                replayed = simulations.replayed(c, PRINCIPAL, key, self._database.now(c))
+            if replayed is not None:
+                return self._replayed(replayed, request_digest), True
+        _check_models(request)
+        first, *others = self._resolve_all(request)
+        scenarios = _check_question(request, first[1])
+        id = new_id(datetime.now(UTC))
+        dataset = first[1].provenance["dataset"]
+        spec = msgspec.to_builtins(request)
+        spec = {name: value for name, value in spec.items() if name not in ("models", "reference", "runtimes")}
+        reference = request.models.index(request.reference) if request.reference else len(request.models) - 1
+        row = {
+            "id": id,
+            "project": PROJECT,
+            "spec": json.dumps(spec),
+            "dataset": dataset["name"],
+            "dataset_version": dataset["version"],
+            "dataset_digest": dataset["digest"] or "",
+            "reference": reference,
+            "scenarios": scenarios,
+            "labels": json.dumps(dict(request.labels)),
+            "submitted_by": submitted_by,
+        }
+
+        def write(c: Connection) -> Any:
+            now = self._database.now(c)
+            if key is not None:
+                until = now + KEY_TTL
+                if previous := simulations.remember_key(c, PRINCIPAL, key, request_digest, id, now, until):
+                    return previous
+            store.add(c, row | {"created_at": now})
+            for ordinal, (submission, resolved) in enumerate((first, *others)):
+                _add_model(c, id, ordinal, submission, resolved, now)
+            return None
+
+        if (previous := self._database.write(write)) is not None:
+            return self._replayed(previous, request_digest), True
+        self._notifier.enqueue("compare", id)
+        return self.get(id), False
+
+    def _replayed(self, row: Any, request_digest: str) -> dict[str, Any]:
+        if row.digest != request_digest:
+            raise IdempotencyMismatch()
+        return self.get(str(row.simulation_id))
+
+    def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
+        """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""
+        resolved: list[tuple[Submission, Resolved]] = []
+        dataset = request.dataset
+        for name in request.models:
+            submission = _submission(request, dataset, name)
+            resolved.append((submission, self._resolver.resolve(submission)))
+            dataset = _pinned(resolved[0][1])
+        _check_different(request.models, [entry.provenance for _, entry in resolved])
+        return resolved
+
+    def add_models(self, id: str, names: Sequence[str], runtimes: Mapping[str, str]) -> dict[str, Any]:
+        """Let models join a comparison: they are compared with its reference on the same scenarios and seeds.
+
+        What was played before is not played again, and the verdicts that it has stay as they are. Raise Invalid for a
+        model that is in it already, and Conflict if its results would not be comparable.
+        """
+        with self._database.read() as c:
+            row = store.find(c, id)
+            present = store.models_of(c, [id])
+        spec = json.loads(present[0].spec)
+        provenances = [json.loads(model.provenance) for model in present]
+        frozen = provenances[0]["dataset"]
+        dataset = frozen["digest"] if "extends" in frozen else f"{frozen['name']}@{frozen['version']}"
+        joining: list[tuple[Submission, Resolved]] = []
+        for name in names:
+            values = spec | {"model": name, "runtime": runtimes.get(name), "dataset": dataset}
+            submission = msgspec.convert(values, Submission)
+            resolved = self._resolver.resolve(submission)
+            _check_comparable(resolved.provenance, provenances[row.reference])
+            joining.append((submission, resolved))
+        labels = [model.name for model in present] + list(names)
+        _check_different(labels, provenances + [resolved.provenance for _, resolved in joining])
+
+        def write(c: Connection) -> None:
+            now = self._database.now(c)
+            state = ComparisonState(store.find(c, id, lock=True).state)
+            if state is ComparisonState.CANCELLING:
+                raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=str(state))
+            count = len(store.models_of(c, [id]))
+            if count != len(present):
+                raise Conflict("Another model has joined the comparison at this moment. Send the request again.")
+            if count + len(joining) > MOST_MODELS:
+                raise Invalid(f"A comparison has at most {MOST_MODELS} models; this one has {count}.")
+            for number, (submission, resolved) in enumerate(joining):
+                _add_model(c, id, count + number, submission, resolved, now)
+                store.say(c, id, "joined", {"model": resolved.provenance["model"]["name"]}, now)
+            if state is not ComparisonState.RUNNING:
+                store.move(c, id, ComparisonState.RUNNING, now, reason=None)
+
+        self._database.write(write)
+        return self._changed(id)
+
+    # -- queries
+
+    def get(self, id: str) -> dict[str, Any]:
+        """Return a comparison with the verdict on each model so far."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+            return view(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
+
+    def list(
+        self, *, dataset: str | None = None, states: Sequence[str] = (), after: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[dict[str, Any]], str | None]:
+        """Return a page of comparisons without the details of their verdicts, newest first, and the next cursor."""
+        with self._database.read() as c:
+            rows = store.page(c, dataset=dataset, states=states, after=after, limit=limit + 1)
+            ids = [row.id for row in rows[:limit]]
+            models, plays = store.models_of(c, ids), store.simulations_of(c, ids)
+        documents = [
+            view(
+                row,
+                [model for model in models if model.comparison_id == row.id],
+                [play for play in plays if play.comparison_id == row.id],
+                details=False,
+            )
+            for row in rows[:limit]
+        ]
+        return documents, ids[-1] if len(rows) > limit else None
+
+    def events(self, id: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
+        """Return up to ``limit`` present events after number ``after``."""
+        with self._database.read() as c:
+            store.find(c, id)
+            return [event_of(row) for row in simulations.events_after(c, id, after, limit)]
+
+    def ended(self, id: str, after: int) -> bool:
+        """Return whether no event will follow number ``after``, unless a model joins."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+        return ComparisonState(row.state) in ENDED and row.event_seq <= after
+
+    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
+        """Yield events as they are inserted, None as a heartbeat; end after the event of the end."""
+        self.events(id, after)  # raises UnknownComparison before the response has begun
+        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
+
+    # -- changes
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        """Cancel a comparison and its simulations; the verdicts that hold are kept. Idempotent."""
+
+        def write(c: Connection) -> None:
+            state = ComparisonState(store.find(c, id, lock=True).state)
+            if state in (ComparisonState.CANCELLING, ComparisonState.CANCELLED):
+                return
+            if state in ENDED:
+                raise IllegalTransition(
+                    f"The comparison has {state} already; there is nothing to cancel.", state=str(state)
+                )
+            now = self._database.now(c)
+            _move_models(c, id, (ComparisonState.RUNNING,), ComparisonState.CANCELLED, now)
+            store.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
+
+        self._database.write(write)
+        return self._changed(id)
+
+    def retry(self, id: str) -> dict[str, Any]:
+        """Let the models that failed or were cancelled go on where they stopped. Raise IllegalTransition for none."""
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id, lock=True)
+            if ComparisonState(row.state) is ComparisonState.CANCELLING:
+                raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=row.state)
+            now = self._database.now(c)
+            stopped = (ComparisonState.FAILED, ComparisonState.CANCELLED)
+            if not (moved := _move_models(c, id, stopped, ComparisonState.RUNNING, now)):
+                raise IllegalTransition("No model of the comparison has failed or was cancelled.", state=row.state)
+            again = {(ordinal, model.batch) for model in moved for ordinal in (model.ordinal, row.reference)}
+            for play in store.simulations_of(c, [id]):
+                if (play.ordinal, play.batch) in again and not _complete(c, play):
+                    store.remove_simulation(c, play.simulation_id)
+            if ComparisonState(row.state) in ENDED:
+                store.move(c, id, ComparisonState.RUNNING, now, reason=None)
+
+        self._database.write(write)
+        return self._changed(id)
+
+    def delete(self, id: str) -> None:
+        """Delete a comparison that has ended, and its simulations."""
+
+        def write(c: Connection) -> Sequence[str]:
+            if ComparisonState(store.find(c, id, lock=True).state) not in ENDED:
+                raise NotFinished("The comparison has not ended: cancel it, and wait for its end.")
+            plays = [play for play in store.simulations_of(c, [id]) if play.state is not None]
+            if unended := [play.simulation_id for play in plays if State(play.state) not in FINAL]:
+                raise NotFinished(f"Simulation {unended[0]} of the comparison has not ended; wait for that.")
+            now = self._database.now(c)
+            for play in plays:
+                simulations.delete(c, play.simulation_id, now)
+            store.remove(c, id)
+            return [str(play.simulation_id) for play in plays]
+
+        for simulation in self._database.write(write):
+            self._notifier.publish(simulation)
+            self._notifier.enqueue("delete", simulation)
+        self._notifier.publish(id)
+
+    def _changed(self, id: str) -> dict[str, Any]:
+        self._notifier.publish(id)
+        self._notifier.enqueue("compare", id)
+        return self.get(id)
+
+
+def _check_models(request: ComparisonRequest) -> None:
+    if not FEWEST_MODELS <= len(request.models) <= MOST_MODELS:
+        raise Invalid(f"`models` names {FEWEST_MODELS} to {MOST_MODELS} models, not {len(request.models)}.")
+    listed = ", ".join(request.models)
+    if request.reference is not None and request.reference not in request.models:
+        raise Invalid(f"`reference` is one of the `models`: {listed}.")
+    if unknown := sorted(request.runtimes.keys() - set(request.models)):
+        raise Invalid(f"`runtimes` names {unknown[0]!r}, which is not one of the `models`: {listed}.")
+
+
+def _check_different(names: Sequence[str], provenances: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Invalid if two of these are the same bytes in the same runtime: they have the same results."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, provenance in zip(names, provenances, strict=True):
+        identity = provenance["model"]["digest"], provenance["runtime"]["name"]
+        if identity in seen:
+            raise Invalid(f"`models`: {seen[identity]} and {name} are the same model; each can be compared once.")
+        seen[identity] = name
+
+
+def _check_question(request: ComparisonRequest, resolved: Resolved) -> int:
+    """Return the number of scenarios. Raise Invalid for a metric or for scenarios that cannot be compared."""
+    definition = played(resolved.provenance["dataset"]).definition
+    metric = judged_metric(definition, request.metric)
+    if metric is None:
+        raise Invalid(f"Name a `metric`: the dataset has no score. {metrics_with_direction(definition)}")
+    try:
+        MetricScale.of(metric, request.bound)
+    except ValueError as error:
+        raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
+    if definition.get("gang"):
+        raise Invalid(f"{resolved.dataset.name} is for gangs, which are not compared.")
+    tasks = resolved.provenance["play"]["tasks"]
+    plan = TaskPlan(tasks)
+    if plan.scenarios < 2:
+        raise Invalid("A comparison needs at least two scenarios: choose more with `scenarios`.")
+    if plan.scenarios > MOST_SCENARIOS:
+        raise TooManyTasks(f"A comparison has at most {MOST_SCENARIOS:,} scenarios: choose fewer with `scenarios`.")
+    if len(set(tasks["select"].get("tasks", ()))) < len(tasks["select"].get("tasks", ())):
+        raise Invalid("`scenarios.tasks` names a scenario twice; `repeat` plays each several times.")
+    return plan.scenarios
+
+
+def _check_comparable(joining: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
+    """Raise Conflict if a model that joins would be simulated by another simulator than the reference was."""
+    versions = [(record["simulator"], record["platform"]["windtunnel"]) for record in (joining, reference)]
+    if versions[0] != versions[1]:
+        raise Conflict(
+            "The simulator or the platform has changed since the reference was simulated, so the results would not be"
+            " comparable. Begin a new comparison."
+        )
+
+
+def _submission(request: ComparisonRequest, dataset: str, model: str) -> Submission:
+    values = {name: getattr(request, name) for name in _SUBMISSION}
+    return Submission(
+        dataset=dataset,
+        model=model,
+        runtime=request.runtimes.get(model),
+        scenarios=request.scenarios,
+        labels=dict(request.labels),
+        **values,
+    )
+
+
+def _pinned(resolved: Resolved) -> str:
+    """Return the reference to the very version that a dataset's name was resolved to."""
+    frozen = resolved.provenance["dataset"]
+    return str(frozen["digest"]) if "extends" in frozen else f"{frozen['name']}@{frozen['version']}"
+
+
+def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, resolved: Resolved, now: float) -> None:
+    """Insert a model; its simulations have the comparison's id as a label."""
+    Datasets.keep(c, resolved.dataset)
+    if resolved.model is not None:
+        Models.keep(c, resolved.model)
+    spec = msgspec.to_builtins(submission)
+    spec["labels"] = dict(submission.labels) | {LABEL: id}
+    model = resolved.provenance["model"]
+    values = {"name": model["name"], "digest": model["digest"], "spec": json.dumps(spec)}
+    store.add_model(c, id, ordinal, values | {"provenance": json.dumps(resolved.provenance)}, now)
+
+
+def _move_models(
+    c: Connection, id: str, current: Sequence[ComparisonState], following: ComparisonState, now: float
+) -> Sequence[Any]:
+    """Move the models in these states to another; return their rows."""
+    reference = store.find(c, id).reference
+    moved = [row for row in store.models_of(c, [id]) if row.state in current and row.ordinal != reference]
+    for row in moved:
+        ended = now if following in ENDED else None
+        store.change_model(c, id, row.ordinal, state=following.value, reason=None, ended_at=ended)
+    return moved
+
+
+def _complete(c: Connection, play: Any) -> bool:
+    """Return whether a batch's simulation exists, and is on its way or has a result for each task."""
+    if play.state is None:
+        return False
+    if State(play.state) not in FINAL:
+        return State(play.state) is not State.CANCELLING
+    total, done, _ = simulations.counts(c, play.simulation_id)
+    return done == total

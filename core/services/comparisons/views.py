@@ -1,0 +1,72 @@
+"""Views of comparisons: the documents that clients read, from rows."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+#: Members of a comparison's request that its document repeats.
+_REPEATED = ("metric", "design", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")
+
+
+def view(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
+    """Return a comparison. ``details``: with groups, scenarios and the course of each verdict, which lists leave out.
+
+    ``plays``: its simulations, by batch.
+    """
+    spec = json.loads(row.spec)
+    document: dict[str, Any] = {
+        "id": row.id,
+        "state": row.state,
+        "reason": row.reason,
+        "dataset": {"name": row.dataset, "version": row.dataset_version, "digest": row.dataset_digest or None},
+        **{name: spec[name] for name in _REPEATED},
+        "selection": spec["scenarios"],
+        "scenarios": row.scenarios,
+        "labels": json.loads(row.labels),
+        "submitted_by": row.submitted_by or None,
+        "created_at": _moment(row.created_at),
+        "ended_at": _moment(row.ended_at) if row.ended_at is not None else None,
+    }
+    [reference] = [model for model in models if model.ordinal == row.reference]
+    document["reference"] = _model(reference) | {"simulations": _simulations(plays, reference.ordinal)}
+    document["models"] = [_compared(model, plays, details=details) for model in models if model is not reference]
+    return document
+
+
+def _compared(model: Any, plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
+    """Return a model that is compared with the reference."""
+    verdict = json.loads(model.verdict) if model.verdict else None
+    document = _model(model) | {
+        "state": model.state,
+        "reason": model.reason,
+        "batch": model.batch,
+        "played": verdict["count"] if verdict else 0,
+        "ended_at": _moment(model.ended_at) if model.ended_at is not None else None,
+        "verdict": verdict,
+        "simulations": _simulations(plays, model.ordinal),
+    }
+    if not details:
+        return document
+    shown: dict[str, Any] = json.loads(model.details) if model.details else {}
+    empty: dict[str, Any] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}}
+    return document | empty | shown
+
+
+def _model(model: Any) -> dict[str, Any]:
+    provenance = json.loads(model.provenance)
+    described = {name: provenance["model"][name] for name in ("name", "digest", "version", "format")}
+    return described | {"runtime": provenance["runtime"]["name"]}
+
+
+def _simulations(plays: Sequence[Any], ordinal: int) -> list[dict[str, Any]]:
+    """Return the simulations of a model's batches; the state of one that was deleted is None."""
+    return [
+        {"id": play.simulation_id, "batch": play.batch, "state": play.state}
+        for play in plays
+        if play.ordinal == ordinal
+    ]
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

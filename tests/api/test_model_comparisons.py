@@ -1,0 +1,429 @@
+"""Comparisons of models: batches, verdicts that hold, models that join, failures, cancellation and requests."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from core.services.due_jobs import DueJobs
+from core.services.platform import Platform
+from core.store import comparisons as store
+from errors import StoreUnavailable
+from tests.api.answers import problem
+from tests.api.conftest import LeasingWorker
+from tests.reports import report_of
+
+#: Returns the score of a model (by its name) in a scenario (by its index); None for a task that crashes.
+Scores = Callable[[str, int], float | None]
+
+
+@dataclass
+class Runs:
+    """Plays the simulations of comparisons with chosen scores, as runners and the job `compare` do."""
+
+    client: FlaskClient
+    platform: Platform
+    worker: LeasingWorker
+    scenarios: list[dict[str, Any]]
+    played: list[tuple[str, int]] = field(default_factory=list)
+
+    def create(self, *models: str, **members: Any) -> str:
+        response = self.request(*models, **members)
+        assert response.status_code == 201, response.data
+        return str(response.json["id"])
+
+    def request(self, *models: str, headers: Mapping[str, str] | None = None, **members: Any) -> TestResponse:
+        body = {"models": models, "dataset": "car_street"} | members
+        return self.client.post("/v1/comparisons", json=body, headers=headers)
+
+    def get(self, id: str) -> dict[str, Any]:
+        response = self.client.get(f"/v1/comparisons/{id}")
+        assert response.status_code == 200, response.data
+        document: dict[str, Any] = response.json
+        return document
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        response = self.client.post(f"/v1/comparisons/{path}", json=body or None)
+        assert response.status_code == 202, response.data
+        document: dict[str, Any] = response.json
+        return document
+
+    def due(self) -> list[str]:
+        return DueJobs(self.platform.database).of("compare")
+
+    def advance(self, id: str) -> None:
+        self.platform.comparison_batches.advance(id)
+
+    def waiting(self, id: str) -> list[str]:
+        """Return the simulations of a comparison that are queued."""
+        with self.platform.database.read() as c:
+            return [play.simulation_id for play in store.simulations_of(c, [id]) if play.state == "queued"]
+
+    def play(self, simulation: str, scores: Scores) -> None:
+        """Run one simulation to its end."""
+        described = self.platform.simulations.get(simulation)
+        indexes, tasks = described.spec["scenarios"]["tasks"], described.tasks.total
+        launch = self.worker.launch(simulation)
+        while True:
+            lease = self.worker.lease(launch)
+            lines = b"".join(
+                self._line(described.model.name, task, indexes, described.spec, scores)
+                for task in range(lease.cursor, lease.stop)
+            )
+            assert self.platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            if self.worker.dispatch.close(simulation):
+                break
+        self.platform.finalization.collect(simulation)
+        self.played.append((described.model.name, tasks))
+
+    def _line(self, model: str, task: int, indexes: list[int], spec: Mapping[str, Any], scores: Scores) -> bytes:
+        combination, position = divmod(task, len(indexes) * spec["repeat"])
+        repeat, position = divmod(position, len(indexes))
+        index = indexes[position]
+        score = scores(model, index)
+        scenario = self.scenarios[index] | {"index": index, "repeat": repeat, "seed": index}
+        if spec["sweep"]:
+            [(name, values)] = spec["sweep"].items()
+            scenario["params"] = {name: values[combination]}
+        result = {
+            "task": task,
+            "status": "crashed" if score is None else "ok",
+            "scenario": scenario,
+            "metrics": {} if score is None else {"score": score},
+            "error": "the model raised" if score is None else None,
+            "artifacts": [],
+            "timing": {"seconds": 0.5},
+        }
+        return json.dumps(result, separators=(",", ":")).encode() + b"\n"
+
+    def finish(self, id: str, scores: Scores) -> dict[str, Any]:
+        """Run a comparison to its end."""
+        while True:
+            assert self.due() == [id], "a comparison whose simulations have ended is due"
+            self.advance(id)
+            if self.get(id)["state"] != "running":
+                return self.get(id)
+            waiting = self.waiting(id)
+            assert waiting and not self.due(), "a comparison waits for its simulations"
+            for simulation in waiting:
+                self.play(simulation, scores)
+
+
+@pytest.fixture
+def runs(client: FlaskClient, platform: Platform, worker: LeasingWorker) -> Iterator[Runs]:
+    for name, source in (("new", b"a"), ("old", b"b"), ("other", b"c")):
+        body = b"class Model:\n    def act(self, observation):\n        return 0  # " + source + b"\n"
+        put = client.put(f"/v1/models/{name}?filename=model.py", data=body)
+        assert put.status_code == 201, put.data
+    pages = [
+        client.get(f"/v1/datasets/car_street/scenarios?limit=200&after={after}").json["items"] for after in (0, 200)
+    ]
+    yield Runs(client, platform, worker, [scenario for page in pages for scenario in page])
+
+
+def better(model: str, index: int) -> float:
+    """The model `new` is better by 20 of 100 points; scenarios differ by 10."""
+    return (60 if model == "new" else 40) + index % 11
+
+
+def equal(model: str, index: int) -> float:
+    return 50.0 + index % 11
+
+
+def test_a_comparison_stops_when_its_verdict_holds_and_says_what_it_saved(runs: Runs) -> None:
+    id = runs.create("new", "old")
+    [model] = (comparison := runs.finish(id, better))["models"]
+    assert (comparison["state"], model["state"]) == ("finished", "finished")
+    verdict = model["verdict"]
+    assert (verdict["decision"], verdict["metric"], verdict["design"]) == ("better", "score", "list")
+    assert verdict["mean"] == pytest.approx(20) and 0 < verdict["low"] < 20 < verdict["high"]
+    assert verdict["count"] == model["played"] < 144 and verdict["decided_at"] <= verdict["count"]
+    saving = verdict["saving"]
+    assert saving["played"] == verdict["count"] and saving["pairs"] == 288 == comparison["scenarios"]
+    assert saving["share"] == pytest.approx(1 - verdict["count"] / 288) and "were saved" in saving["sentence"]
+    assert "new is better than old in score by 20" in verdict["sentence"]
+    assert "288 scenarios" in verdict["claim"]
+    assert sum(tasks for name, tasks in runs.played if name == "old") == verdict["count"]
+    assert [look["count"] for look in model["looks"]][-1] == verdict["count"]
+
+
+def test_both_models_play_the_same_batches_and_each_scenario_once(runs: Runs, platform: Platform) -> None:
+    comparison = runs.finish(runs.create("new", "old", scenarios={"range": [100, 160]}), equal)
+    sides = [
+        [platform.simulations.get(play["id"]).spec["scenarios"]["tasks"] for play in side["simulations"]]
+        for side in (comparison["reference"], comparison["models"][0])
+    ]
+    assert sides[0] == sides[1]
+    assert sorted(index for batch in sides[0] for index in batch) == list(range(100, 160))
+    assert all(len(before) <= len(after) for before, after in pairwise(sides[0][:-1]))
+    provenance = [platform.simulations.get(side["simulations"][0]["id"]).provenance for side in comparison["models"]]
+    assert provenance[0]["dataset"]["digest"] == comparison["dataset"]["digest"]
+
+
+def test_a_list_that_was_played_to_its_end_is_decided_by_its_mean(runs: Runs) -> None:
+    comparison = runs.finish(
+        runs.create("new", "old", scenarios={"range": [0, 50]}),
+        lambda model, index: 50.0 + (index % 7 == 0 and model == "new"),
+    )
+    verdict = comparison["models"][0]["verdict"]
+    assert verdict["count"] == 50 and verdict["decision"] == "better"
+    assert verdict["low"] == verdict["mean"] == verdict["high"] == pytest.approx(8 / 50)
+
+
+def test_equal_models_of_a_population_are_undecided_and_the_difference_they_could_have_shown_is_named(
+    runs: Runs,
+) -> None:
+    comparison = runs.finish(runs.create("new", "old", design="population", error_rate=0.1), equal)
+    verdict = comparison["models"][0]["verdict"]
+    assert (verdict["decision"], verdict["count"], verdict["error_rate"]) == ("undecided", 288, 0.1)
+    assert verdict["smallest"] > 0 and "would have been shown with 80 % power" in verdict["sentence"]
+    assert "sample" in verdict["claim"] and "90 % interval" in verdict["sentence"]
+
+
+def test_a_group_in_which_the_new_model_is_worse_has_regressed(runs: Runs) -> None:
+    def worse_at_dense(model: str, index: int) -> float:
+        return 50.0 - 40 * (model == "new" and runs.scenarios[index]["density"] == "dense")
+
+    comparison = runs.finish(runs.create("new", "old", play_all=True), worse_at_dense)
+    model = comparison["models"][0]
+    assert model["verdict"]["decision"] == "worse" and model["verdict"]["count"] == 288
+    verdicts = {group["group"]: group["verdict"] for group in model["groups"]["density"]}
+    assert verdicts == {"dense": "regressed", "medium": "held", "sparse": "held"}
+    worst = model["scenarios"]["worse"][0]
+    assert worst["difference"] == -40 and runs.scenarios[worst["index"]]["density"] == "dense"
+    task = runs.client.get(f"/v1/simulations/{worst['simulation']}/results?from={worst['task']}&limit=1")
+    assert json.loads(task.data)["scenario"]["index"] == worst["index"]
+    assert worst["to_simulation"] in [play["id"] for play in comparison["reference"]["simulations"]]
+
+
+def test_several_models_are_compared_with_one_reference_that_is_played_once(runs: Runs) -> None:
+    def scores(model: str, index: int) -> float:
+        return {"new": 90.0, "other": 50.5, "old": 50.0}[model] + index % 3
+
+    comparison = runs.finish(runs.create("new", "old", "other", reference="old"), scores)
+    assert [model["name"] for model in comparison["models"]] == ["new", "other"]
+    assert comparison["reference"]["name"] == "old"
+    counts = [model["verdict"]["count"] for model in comparison["models"]]
+    assert counts[0] < counts[1] == 288, "each model stops when its own verdict holds"
+    assert sum(tasks for name, tasks in runs.played if name == "new") == counts[0]
+    assert sum(tasks for name, tasks in runs.played if name == "old") == 288
+
+
+def test_a_model_joins_a_finished_comparison_without_playing_the_old_ones_again(runs: Runs) -> None:
+    id = runs.create("new", "old")
+    before = runs.finish(id, better)
+    runs.played.clear()
+    joined = runs.post(f"{id}/models", models=["other"])
+    assert joined["state"] == "running" and joined["models"][0] == before["models"][0]
+    after = runs.finish(id, lambda model, index: better(model, index) - 20 * (model == "other"))
+    assert after["models"][0] == before["models"][0], "results of a finished comparison never change"
+    assert after["models"][1]["verdict"]["decision"] == "worse"
+    played = after["models"][1]["verdict"]["count"]
+    assert sum(tasks for name, tasks in runs.played if name == "other") == played
+    again = max(0, played - before["models"][0]["verdict"]["count"])
+    assert sum(tasks for name, tasks in runs.played if name == "old") == again
+    assert not [name for name, _ in runs.played if name == "new"]
+
+
+def test_a_verdict_does_not_depend_on_interruptions(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed = runs.finish(runs.create("new", "old", seed=3), better)
+    id = runs.create("new", "old", seed=3)
+    accept = runs.platform.simulations.accept
+    calls = 0
+
+    def killed(*arguments: Any, **members: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = accept(*arguments, **members)
+        if calls % 2:
+            raise RuntimeError("killed after a submission")
+        return result
+
+    monkeypatch.setattr(runs.platform.simulations, "accept", killed)
+    while runs.get(id)["state"] == "running":
+        try:
+            runs.advance(id)
+        except RuntimeError:
+            runs.platform.database.write(lambda c: store.change(c, id, claim=None, claim_until=0.0))  # it expires
+            continue
+        for simulation in runs.waiting(id):
+            runs.play(simulation, better)
+    disturbed = runs.get(id)
+    assert disturbed["models"][0]["verdict"] == undisturbed["models"][0]["verdict"]
+    assert disturbed["models"][0]["groups"] == undisturbed["models"][0]["groups"]
+    batches = [play["batch"] for play in disturbed["reference"]["simulations"]]
+    assert batches == sorted(set(batches)), "a batch has one simulation for each model"
+
+
+def crashing(model: str, index: int) -> float | None:
+    return None if model == "new" else 50.0
+
+
+def test_a_model_that_crashes_is_worse_not_failed(runs: Runs) -> None:
+    comparison = runs.finish(runs.create("new", "old"), crashing)
+    [model] = comparison["models"]
+    assert (model["state"], model["verdict"]["decision"]) == ("finished", "worse")
+    worst = model["scenarios"]["worse"][0]
+    assert (worst["status"], worst["to_status"]) == ("crashed", "ok")
+
+
+def test_repetitions_and_combinations_of_a_scenario_are_one_pair(runs: Runs) -> None:
+    id = runs.create("new", "old", repeat=2, sweep={"latency_steps": [0, 2]}, scenarios={"range": [0, 60]})
+    comparison = runs.finish(id, better)
+    verdict = comparison["models"][0]["verdict"]
+    assert verdict["pairs"] == 60 and verdict["mean"] == pytest.approx(20)
+    assert sum(tasks for name, tasks in runs.played if name == "new") == 4 * verdict["count"]
+
+
+def test_a_cancelled_simulation_fails_its_model_and_a_retry_goes_on_where_it_stopped(
+    runs: Runs, platform: Platform
+) -> None:
+    id = runs.create("new", "old", scenarios={"range": [0, 40]})
+    runs.advance(id)
+    for simulation in runs.waiting(id):
+        runs.play(simulation, equal)
+    runs.advance(id)
+    first = runs.get(id)["models"][0]["verdict"]
+    [*_, stopped] = [play["id"] for play in runs.get(id)["models"][0]["simulations"]]
+    platform.simulations.cancel(stopped)
+    for simulation in runs.waiting(id):
+        runs.play(simulation, equal)
+    runs.advance(id)
+    comparison = runs.get(id)
+    [model] = comparison["models"]
+    assert (comparison["state"], model["state"]) == ("failed", "failed")
+    assert stopped in model["reason"] and "cancelled" in model["reason"] and f"{id}/retry" in comparison["reason"]
+    assert model["verdict"] == first, "what was played is kept"
+    runs.played.clear()
+    assert runs.post(f"{id}/retry")["state"] == "running"
+    after = runs.finish(id, equal)
+    assert after["models"][0]["verdict"]["count"] == 40
+    assert sum(tasks for name, tasks in runs.played if name == "old") == 40 - 16 - 16
+    problem(runs.client.post(f"/v1/comparisons/{id}/retry"), 409, "illegal-transition")
+
+
+def test_a_cancelled_comparison_cancels_its_simulations_and_can_be_deleted(runs: Runs, platform: Platform) -> None:
+    id = runs.create("new", "old")
+    runs.advance(id)
+    waiting = runs.waiting(id)
+    problem(runs.client.delete(f"/v1/comparisons/{id}"), 409, "not-finished")
+    assert runs.post(f"{id}/cancel")["state"] == "cancelling"
+    problem(runs.client.post(f"/v1/comparisons/{id}/models", json={"models": ["other"]}), 409, "illegal-transition")
+    runs.advance(id)
+    platform.database.write(lambda c: store.change(c, id, not_before=0.0))
+    runs.advance(id)
+    comparison = runs.get(id)
+    assert comparison["state"] == comparison["models"][0]["state"] == "cancelled"
+    assert {platform.simulations.get(simulation).state for simulation in waiting} == {"cancelled"}
+    assert runs.client.delete(f"/v1/comparisons/{id}").status_code == 204
+    problem(runs.client.get(f"/v1/comparisons/{id}"), 404, "unknown-comparison")
+    problem(runs.client.get(f"/v1/simulations/{waiting[0]}"), 404, "unknown-simulation")
+
+
+def test_what_a_comparison_needs_cannot_be_deleted(runs: Runs) -> None:
+    id = runs.create("new", "old", scenarios={"range": [0, 20]})
+    refused = problem(runs.client.delete("/v1/models/new"), 409, "in-use")
+    assert refused["comparison"] == id
+    comparison = runs.finish(id, equal)
+    played = comparison["reference"]["simulations"][0]["id"]
+    refused = problem(runs.client.delete(f"/v1/simulations/{played}"), 409, "in-use")
+    assert refused["comparison"] == id and "delete the comparison" in refused["detail"]
+    assert runs.client.delete("/v1/models/new").status_code == 204, "it has ended"
+
+
+def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = runs.create("new", "old")
+    runs.advance(id)
+    for simulation in runs.waiting(id):
+        runs.play(simulation, better)
+
+    def absent(*_: Any) -> Any:
+        raise StoreUnavailable("the object store does not answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(runs.platform.results, "lines", absent)
+        runs.advance(id)
+    waiting = runs.get(id)
+    assert waiting["state"] == "running" and "does not answer" in waiting["reason"] and not runs.due()
+    runs.platform.database.write(lambda c: store.change(c, id, not_before=0.0))
+    finished = runs.finish(id, better)
+    assert finished["models"][0]["verdict"]["decision"] == "better" and finished["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"models": ["new"]}, "models"),
+        ({"models": ["new", "new@1"]}, "new and new@1 are the same model"),
+        ({"models": ["new", "othr"]}, "Did you mean other?"),
+        ({"models": ["new", "old"], "reference": "other"}, "`reference` is one of the `models`: new, old."),
+        ({"models": ["new", "old"], "metric": "scor"}, "Did you mean score?"),
+        ({"models": ["new", "old"], "metric": "lane_changes"}, "better direction: score"),
+        ({"models": ["new", "old"], "error_rate": 0}, "error_rate"),
+        ({"models": ["new", "old"], "scenarios": {"range": [0, 1]}}, "at least two scenarios"),
+        ({"models": ["new", "old"], "scenarios": {"tasks": [1, 2, 1]}}, "twice"),
+        ({"models": ["new", "old"], "dataset": "car_stret"}, "Did you mean car_street?"),
+        ({"models": ["new", "old"], "dataset": "noop"}, "Name a `metric`: the dataset has no score."),
+        ({"models": ["new", "old"], "runtimes": {"nwe": "python"}}, "`runtimes` names 'nwe'"),
+        ({"models": ["new", "old"], "model": "new"}, "Unknown field"),
+    ],
+)
+def test_a_request_that_can_never_run_names_what_is_wrong(runs: Runs, body: dict[str, Any], detail: str) -> None:
+    response = runs.client.post("/v1/comparisons", json={"dataset": "car_street"} | body)
+    assert response.status_code in (404, 422) and response.mimetype == "application/problem+json", response.data
+    assert detail in json.dumps(response.json, ensure_ascii=False), response.json
+    assert runs.client.get("/v1/comparisons").json == {"items": [], "next": None}
+
+
+def test_a_model_that_is_in_a_comparison_cannot_join_it_again(runs: Runs) -> None:
+    id = runs.create("new", "old")
+    refused = runs.client.post(f"/v1/comparisons/{id}/models", json={"models": ["new@1"]})
+    assert "same model" in problem(refused, 422, "invalid")["detail"]
+    problem(runs.client.post(f"/v1/comparisons/{id}/models", json={"models": []}), 422, "invalid")
+
+
+def test_a_repeated_request_with_the_same_key_creates_one_comparison(runs: Runs) -> None:
+    headers = {"Idempotency-Key": "k"}
+    first = runs.request("new", "old", headers=headers)
+    again = runs.request("new", "old", headers=headers)
+    assert again.status_code == 201 and again.headers["Idempotency-Replayed"] == "true"
+    assert again.json["id"] == first.json["id"] and first.headers["Location"].endswith(first.json["id"])
+    problem(runs.request("new", "other", headers=headers), 422, "idempotency-mismatch")
+    assert len(runs.client.get("/v1/comparisons").json["items"]) == 1
+
+
+def test_the_list_has_the_newest_first_with_verdicts_and_is_filtered(runs: Runs) -> None:
+    finished = runs.create("new", "old", labels={"branch": "main"})
+    runs.finish(finished, better)
+    running = runs.create("new", "other")
+    page = runs.client.get("/v1/comparisons?limit=1").json
+    assert [item["id"] for item in page["items"]] == [running] and page["next"] == running
+    [item] = runs.client.get(f"/v1/comparisons?after={page['next']}").json["items"]
+    assert item["id"] == finished and item["labels"] == {"branch": "main"}
+    assert item["models"][0]["verdict"]["decision"] == "better" and "groups" not in item["models"][0]
+    by_state = runs.client.get("/v1/comparisons?state=finished&dataset=car_street").json["items"]
+    assert [item["id"] for item in by_state] == [finished]
+    problem(runs.client.get("/v1/comparisons?state=ended"), 422, "invalid")
+
+
+def test_events_tell_each_batch_and_the_end(runs: Runs) -> None:
+    id = runs.create("new", "old")
+    runs.finish(id, better)
+    stream = runs.client.get(f"/v1/comparisons/{id}/events").data.decode()
+    types = [line.removeprefix("event: ") for line in stream.splitlines() if line.startswith("event: ")]
+    assert types[0] == "state" and types[-2:] == ["model", "state"] and set(types[1:-2]) == {"batch"}
+    assert '"decision":"better"' in stream and '"state":"finished"' in stream
+    last = len(types)
+    assert runs.client.get(f"/v1/comparisons/{id}/events", headers={"Last-Event-ID": str(last)}).status_code == 204
+
+
+def test_the_simulations_of_a_comparison_have_its_id_as_a_label(runs: Runs) -> None:
+    id = runs.create("new", "old", labels={"branch": "main"})
+    runs.advance(id)
+    listed = runs.client.get(f"/v1/simulations?label=comparison={id}").json["items"]
+    assert len(listed) == 2 and all(item["labels"]["branch"] == "main" for item in listed)
