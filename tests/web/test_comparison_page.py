@@ -58,6 +58,20 @@ def test_the_metric_of_a_comparison_is_chosen(page: Page, origin: str, drives: t
     expect(page.locator(".verdict")).to_contain_text("No pair")
 
 
+def test_a_third_simulation_is_offered_and_need_not_be_added(
+    page: Page, origin: str, drives: tuple[str, str], play: Play
+) -> None:
+    first, second = drives
+    third = play(lambda task: scored(task, 50.0 + task % 3))
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**simulation=&**")
+    expect(page.locator(".verdict")).to_have_count(1)
+    page.get_by_role("combobox", name="Add").select_option(third)
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".verdict")).to_have_count(2)
+
+
 def test_a_simulation_that_has_not_ended_is_explained(page: Page, origin: str, finished: str, submit: Submit) -> None:
     page.goto(f"{origin}/compare?simulation={submit(dataset='car_street').json['id']}&simulation={finished}")
     expect(page.locator(".problem")).to_be_visible()

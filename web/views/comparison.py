@@ -20,7 +20,8 @@ DECISIONS: Mapping[str, str] = {"better": "good", "worse": "bad", "undecided": "
 @blueprint.get("")
 def show() -> str | Response:
     """Compare simulations with the last one that the address names, which is the reference."""
-    ids = list(dict.fromkeys(request.args.getlist("simulation") + request.args.getlist("ids")))
+    chosen = request.args.getlist("simulation") + request.args.getlist("ids")
+    ids = list(dict.fromkeys(id for id in chosen if id))  # the form sends an empty id if nothing is added
     if len(ids) < 2:
         return redirect(url_for("simulations.index"), 303)
     metric = request.args.get("metric", "")
