@@ -4,7 +4,7 @@ Requests stay in the process (`httpx.WSGITransport`), but pass the same request 
 any other client.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
@@ -40,6 +40,15 @@ class ApiClient:
     def get(self, path: str, **parameters: Any) -> Any:
         """Return a JSON document; raise Refused. Parameters that are None or empty are left out."""
         return self.send("GET", path, parameters=parameters).json()
+
+    def find(self, path: str, missing: Collection[int] = (404, 410), **parameters: Any) -> Any:
+        """Return a JSON document, or None for a status in ``missing``; raise Refused for others."""
+        try:
+            return self.get(path, **parameters)
+        except Refused as error:
+            if error.status not in missing:
+                raise
+        return None
 
     def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """Send a POST, with a JSON body if there is one; raise Refused."""

@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from web import api_client, formatting
 from web.api_client import Refused
+from web.declared_metrics import score_of
 from web.states import STATES
 from web.views import comparison, data, models, operations, session, simulation, simulations
 
@@ -28,7 +29,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
     app = Flask("web", static_folder=str(STATIC), static_url_path="/static", template_folder="templates")
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(formatting.FILTERS)
-    app.jinja_env.globals.update(static=static_address, states=STATES, elapsed=formatting.elapsed)
+    app.jinja_env.globals.update(static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of)
     api_client.register(app, wsgi_api)
     for module in (simulations, simulation, comparison, data, models, operations, session):
         app.register_blueprint(module.blueprint)

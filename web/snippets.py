@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from web.declared_metrics import score_of
+
 PANDAS = """\
 import io, os, urllib.request
 import pandas
@@ -19,7 +21,7 @@ print({expression})
 
 def of_results(address: str, simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, str]:
     """Return snippets that load the results of a simulation; ``address``: of the server, with a slash at its end."""
-    score = (dataset.get("score") or {}).get("metric")
+    score = score_of(dataset)
     groups = dataset.get("group_by") or []
     expression = "results.describe()"
     if score and groups:

@@ -7,6 +7,8 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web.api_client import Refused, api
+from web.declared_metrics import metrics_of
+from web.views.simulation import dataset_of
 
 blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
 
@@ -31,7 +33,7 @@ def show() -> str | Response:
         "compare/page.html",
         reference=reference,
         compared=[(simulation, compared(simulation, reference, metric)) for simulation in simulations[:-1]],
-        metrics=metrics_of(reference),
+        metrics=metrics_of(dataset_of(reference)),
         metric=metric,
         ids=ids,
         others=others(reference, ids),
@@ -50,18 +52,6 @@ def compared(simulation: Mapping[str, Any], reference: Mapping[str, Any], metric
             raise
         return {"problem": error.problem}
     return comparison
-
-
-def metrics_of(simulation: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the metrics that the simulation's dataset declares, by name; none if it has been deleted."""
-    dataset = simulation["dataset"]
-    try:
-        described = api().get(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
-    except Refused as error:
-        if error.status not in (404, 410):
-            raise
-        return {}
-    return {metric["name"]: metric for metric in described["metrics"]}
 
 
 def others(reference: Mapping[str, Any], ids: list[str]) -> list[Mapping[str, Any]]:

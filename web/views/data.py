@@ -8,13 +8,15 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from web.api_client import Refused, api
+from web.api_client import api
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 
 SCENARIOS, FILES, CHANGES = 50, 100, 500
 #: Bytes of a file that a preview reads, and rows of a table that it shows.
 PREVIEWED, ROWS = 64 << 10, 100
+#: Statuses of a resource that a version does not have: of a dataset with files only, or that is being registered.
+UNANSWERED = (404, 409, 422)
 PICTURES = frozenset({"gif", "jpeg", "jpg", "png", "webp"})
 
 
@@ -45,22 +47,14 @@ def show(name: str) -> str:
 
 def leaderboard(name: str) -> Mapping[str, Any] | None:
     """Return the best simulation of each model on a version; None if its score has no direction."""
-    try:
-        ranked: Mapping[str, Any] = api().get(f"/v1/datasets/{name}/leaderboard", limit=20)
-    except Refused as error:
-        if error.status not in (404, 409, 422):
-            raise
-        return None
+    ranked: Mapping[str, Any] | None = api().find(f"/v1/datasets/{name}/leaderboard", UNANSWERED, limit=20)
     return ranked
 
 
 def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
     """Return a page of scenarios with the columns of their table; None for a dataset without a list of them."""
-    try:
-        page = api().get(f"/v1/datasets/{name}/scenarios", after=start, limit=SCENARIOS)
-    except Refused as error:
-        if error.status not in (404, 409, 422):
-            raise
+    page = api().find(f"/v1/datasets/{name}/scenarios", UNANSWERED, after=start, limit=SCENARIOS)
+    if page is None:
         return None
     columns = list(dict.fromkeys(key for item in page["items"] for key in item))
     return {"items": page["items"], "columns": columns, "next": page["next"], "start": start}

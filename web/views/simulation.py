@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 
 from web import replay_bundle, snippets
 from web.api_client import Refused, api
+from web.declared_metrics import metrics_of, score_of
 from web.states import STATES
 from web.task_request import task_request
 
@@ -47,22 +48,15 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
     path = f"/v1/simulations/{simulation['id']}"
     events = api().get(f"{path}/history", type=SHOWN_EVENTS, limit=1000)["items"]
     ended = STATES[simulation["state"]].ended
-    summary = None
-    if ended:
-        try:
-            summary = api().get(f"{path}/summary")
-        except Refused as error:
-            if error.status != 409:  # it has ended, and is being summarized
-                raise
     return {
         "simulation": simulation,
         "dataset": dataset,
         "worst": worst_tasks(simulation, 10) if simulation["tasks"]["done"] else [],
         "metrics": described_metrics(simulation, dataset),
-        "declared": declared_metrics(dataset),
+        "declared": plotted_metrics(dataset),
         "events": events,
         "ended": ended,
-        "summary": summary,
+        "summary": api().find(f"{path}/summary", missing=(409,)) if ended else None,  # 409: it is being summarized
         "since": request.args.get("since") or (events[-1]["number"] if events else 0),
     }
 
@@ -70,21 +64,20 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
 def dataset_of(simulation: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the description of the dataset's version; only its name if it has been deleted."""
     dataset = simulation["dataset"]
-    try:
-        described: Mapping[str, Any] = api().get(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
-    except Refused as error:
-        if error.status not in (404, 410):
-            raise
-        return {"name": dataset["name"], "title": dataset["name"], "metrics": [], "group_by": [], "deleted": True}
-    return described
+    described: Mapping[str, Any] | None = api().find(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
+    return described or {
+        "name": dataset["name"],
+        "title": dataset["name"],
+        "metrics": [],
+        "group_by": [],
+        "deleted": True,
+    }
 
 
 def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the metrics that have values, the score first, with title, unit and statistics."""
-    declared = {metric["name"]: metric for metric in dataset.get("metrics", ())}
-    score = (dataset.get("score") or {}).get("metric")
-    order = [name for name in (score, *declared) if name in simulation["metrics"]]
-    order += [name for name in simulation["metrics"] if name not in declared]
+    declared, score, values = metrics_of(dataset), score_of(dataset), simulation["metrics"]
+    names = [name for name in declared if name in values] + [name for name in values if name not in declared]
     return [
         {
             "name": name,
@@ -93,19 +86,17 @@ def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any])
             "better": declared.get(name, {}).get("better"),
             "formula": declared.get(name, {}).get("formula"),
             "score": name == score,
-            "values": simulation["metrics"][name],
+            "values": values[name],
         }
-        for name in dict.fromkeys(order)
+        for name in names
     ]
 
 
-def declared_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def plotted_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return title, unit and order of a dataset's metrics, the score first, for the plots."""
-    score = (dataset.get("score") or {}).get("metric")
-    ordered = sorted(dataset.get("metrics", ()), key=lambda metric: metric["name"] != score)
     return {
-        metric["name"]: {"title": metric["title"], "unit": metric["unit"], "order": order}
-        for order, metric in enumerate(ordered)
+        name: {"title": metric["title"], "unit": metric["unit"], "order": order}
+        for order, (name, metric) in enumerate(metrics_of(dataset).items())
     }
 
 
@@ -188,7 +179,7 @@ def show_task(id: str, task: int) -> str | tuple[str, int]:
         "simulation/task.html",
         simulation=simulation,
         dataset=dataset,
-        metrics={metric["name"]: metric for metric in dataset.get("metrics", ())},
+        metrics=metrics_of(dataset),
         task=task,
         result=result,
         previous=task - 1 if task else None,
@@ -210,13 +201,8 @@ def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None)
         return None
     dataset, index = simulation["dataset"], result["scenario"]["index"]
     path = f"/v1/datasets/{dataset['name']}@{dataset['version']}/scenarios"
-    try:
-        items = api().get(path, after=index, limit=1)["items"]
-    except Refused as error:
-        if error.status not in (404, 410):
-            raise
-        return None
-    return items[0] if items else None
+    page = api().find(path, after=index, limit=1)
+    return page["items"][0] if page and page["items"] else None
 
 
 @blueprint.get("/tasks/<int:task>/replay.html")
