@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Blueprint, Response, redirect, render_template, request
+from flask import Blueprint, Response, current_app, redirect, render_template, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from web.api_client import Refused, api
@@ -16,6 +16,8 @@ blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
 FILTERS = ("q", "dataset", "dataset_version", "dataset_digest", "runtime", "model", "model_digest", "submitted_by")
 REPEATED = ("state", "label")
 PAGE = 50
+#: Extension of the application that keeps the names of the runtimes.
+RUNTIMES = "windtunnel-runtimes"
 #: What an action on the chosen simulations has done to them.
 DONE: Mapping[str, str] = {"cancel": "are cancelled", "retry": "are repeated as new simulations"}
 
@@ -89,6 +91,14 @@ def own_address(text: str) -> str:
 def choices() -> dict[str, Any]:
     """Return what the form offers: names of datasets and runtimes."""
     return {
-        "datasets": [item["name"] for item in api().get("/v1/datasets")["items"]],
-        "runtimes": [item["name"] for item in api().get("/v1/runtimes")["items"]],
+        "datasets": [item["name"] for item in api().get("/v1/datasets", limit=200)["items"]],
+        "runtimes": runtimes(),
     }
+
+
+def runtimes() -> list[str]:
+    """Return the names of the runtimes, read once: a description has all packages, and names come with the server."""
+    names: list[str] | None = current_app.extensions.get(RUNTIMES)
+    if names is None:
+        names = current_app.extensions[RUNTIMES] = [item["name"] for item in api().get("/v1/runtimes")["items"]]
+    return names
