@@ -1,6 +1,7 @@
 // How a metric depends on parameters: means with intervals by value, a scatter of tasks, or a heat map of two parameters.
 
-import { colours, drawn, element, number } from "./dom.js";
+import { element } from "../replay/dom.js";
+import { colours, drawn, number } from "./dom.js";
 
 const ROW = 26; // pixels of a row of the interval plot
 const SCATTER = 320; // pixels

@@ -1,12 +1,6 @@
-// Elements, numbers and colours of plots.
+// Elements of SVG, numbers and colours of plots.
 
-/** Return an element with attributes and children; a null attribute is left out. */
-export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value != null) made.setAttribute(key, value);
-  made.append(...children.filter((child) => child != null));
-  return made;
-}
+import { element } from "../replay/dom.js";
 
 /** Return an element of SVG. */
 export function drawn(name, attributes = {}, ...children) {

@@ -1,6 +1,7 @@
 // A histogram of one metric: bars by uPlot for numbers, a table of bars for texts.
 
-import { colours, element, number } from "./dom.js";
+import { element } from "../replay/dom.js";
+import { colours, number } from "./dom.js";
 
 const HEIGHT = 120;
 

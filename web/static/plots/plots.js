@@ -1,6 +1,7 @@
 // The elements <metric-plots> and <dependence-plot>: live plots of a simulation, from /distributions and /dependence.
 
-import { element, load, number } from "./dom.js";
+import { element } from "../replay/dom.js";
+import { load, number } from "./dom.js";
 import { counts, heatMap, intervals, scatter } from "./dependence.js";
 import { described, histogram, valueBars } from "./histogram.js";
 
