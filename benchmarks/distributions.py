@@ -1,7 +1,6 @@
 """Distributions of large simulations: the first request of a process, and further ones while results arrive."""
 
 import json
-import subprocess
 import sys
 import time
 import zlib
@@ -16,8 +15,8 @@ from sqlalchemy import text
 from api import application
 from api.context import Context
 from benchmarks.figures import spread
+from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
-from benchmarks.platform_process import fresh_home
 from benchmarks.results import milliseconds, spanned, table
 from benchmarks.summaries import REPORT, SCENARIOS, peak_memory, reports
 from core.domain.records import Submission
@@ -128,15 +127,7 @@ def start_running(database: Database, id: str) -> None:
 
 def measure(sizes: Sequence[int] = SIZES) -> dict[str, Any]:
     """Measure each size in a process of its own and a new home folder."""
-    figures = {}
-    for tasks in sizes:
-        with fresh_home() as home:
-            home.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", "benchmarks.distributions", str(home), str(tasks)]
-            output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-        figures[str(tasks)] = json.loads(output.splitlines()[-1])
-        print(f"{tasks}: {figures[str(tasks)]}", flush=True)
-    return {"sizes": figures, "arriving": ARRIVING * REPORT}
+    return {"sizes": measure_sizes("benchmarks.distributions", sizes), "arriving": ARRIVING * REPORT}
 
 
 def section(figures: dict[str, Any]) -> str:

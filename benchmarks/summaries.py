@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -19,8 +18,8 @@ from sqlalchemy import text
 from api import application
 from api.context import Context
 from benchmarks.figures import tail
+from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
-from benchmarks.platform_process import fresh_home
 from benchmarks.results import milliseconds, table
 from core.domain.records import Submission
 from core.services.platform import Platform, PlatformOptions, build
@@ -166,15 +165,7 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
 
 def measure(sizes: Sequence[int] = SIZES) -> dict[str, Any]:
     """Measure each size in a process of its own and a new home folder."""
-    figures = {}
-    for tasks in sizes:
-        with fresh_home() as home:
-            home.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", "benchmarks.summaries", str(home), str(tasks)]
-            output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-        figures[str(tasks)] = json.loads(output.splitlines()[-1])
-        print(f"{tasks}: {figures[str(tasks)]}", flush=True)
-    return {"sizes": figures}
+    return {"sizes": measure_sizes("benchmarks.summaries", sizes)}
 
 
 def section(figures: dict[str, Any]) -> str:
