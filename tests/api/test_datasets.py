@@ -464,3 +464,10 @@ def test_a_range_of_a_damaged_pack_is_refused(client: FlaskClient, platform: Pla
     assert client.get("/v1/datasets/drives/files/a.txt", headers=ranges).data == b"pha"
     platform.store.put(packed, [whole])
     assert client.get("/v1/datasets/drives/files/b.bin", headers=ranges).data == b"234"
+
+
+@pytest.mark.parametrize("path", ["files", "files/dataset.json"])
+def test_a_built_in_dataset_says_that_it_lists_no_files(client: FlaskClient, path: str) -> None:
+    refused = problem(client.get(f"/v1/datasets/car_street@1/{path}"), 404, "unknown-dataset")
+    assert "built-in dataset: it lists no files" in refused["detail"]
+    assert "/v1/datasets/car_street/scenarios" in refused["detail"]

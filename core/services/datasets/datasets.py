@@ -274,6 +274,12 @@ class Datasets:
         return row
 
     def _ready(self, ref: str) -> Any:
+        if (built_in := _built_in(ref)) is not None:
+            raise UnknownDataset(
+                f"{built_in.name} is a built-in dataset: it lists no files, and has no differences and tags."
+                f" `GET /v1/datasets/{built_in.name}/scenarios` lists its scenarios; register a dataset of your own"
+                " (`POST /v1/datasets`, which can extend this one) to have them."
+            )
         row = self._row(ref)
         if row.state != "ready":
             if row.state == "registering":
