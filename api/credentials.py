@@ -1,7 +1,7 @@
 """Credentials of the public API: the operator's bearer token, or the session cookie that a browser has for it.
 
-A session cookie holds a value that follows from the token, not the token itself: whoever reads the browser's cookies
-does not learn the token, and a new token ends all sessions.
+A session cookie holds a value that follows from the token, not the token itself: a program that reads the browser's
+cookies does not learn the token, and a new token ends all sessions.
 """
 
 import hmac

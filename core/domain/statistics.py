@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def paired(first: Floats, second: Floats) -> dict[str, Any] | None:
-    """Return the mean paired difference with its 95 % interval; NaN is no value. None without a pair of values.
+    """Return the mean paired difference with its 95 % interval; NaN is not a value. None without a pair of values.
 
     Shapes: (n,) each, of the same scenarios in the same order.
     """

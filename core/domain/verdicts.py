@@ -4,7 +4,7 @@ Each group has a sequential test of its own, and two claims: the first model is 
 e-BH (Wang and Ramdas, "False discovery rate control with e-values", JRSS-B 84, 2022) accepts the k claims with the
 largest e-values, for the largest k whose e-values all reach (number of claims) / (error rate k). At most the error rate
 is then the expected share of false claims among the accepted, whatever the dependence between groups, and at whatever
-pair the comparison stops. E-values are those of the last pair, not their maxima, which are no e-values.
+pair the comparison stops. E-values are those of the last pair, not their maxima, which are not e-values.
 
 - **regressed**, **improved**: the claim is accepted.
 - **suspect**: it is not, but the group by itself would be decided as worse (its e-value for worse reaches 2 / error

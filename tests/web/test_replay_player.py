@@ -562,7 +562,7 @@ def test_a_problem_is_shown_with_its_next_step_and_can_be_tried_again(
     ("document", "text"),
     [
         ({"scene": {"kind": "hologram"}, "frames": [{}]}, "unknown kind hologram"),
-        ({"frames": []}, "The document is no replay"),
+        ({"frames": []}, "The document is not a replay"),
         ({"scene": {"kind": "street"}, "frames": []}, "has no frames"),
         ({"scene": {"kind": "drawing"}, "frames": [{}]}, "cannot be drawn"),
     ],

@@ -189,7 +189,7 @@ function checkReplay(replay) {
   const kind = replay?.scene?.kind;
   if (!KINDS.includes(kind)) {
     const detail = `This page draws ${KINDS.join(", ")}. Download the replay as JSON, or reload the page after an update.`;
-    throw new ReplayProblem(kind ? `Its scene is of the unknown kind ${kind}` : "The document is no replay", detail);
+    throw new ReplayProblem(kind ? `Its scene is of the unknown kind ${kind}` : "The document is not a replay", detail);
   }
   if (kind !== "result" && (replay.frames ?? []).length === 0) {
     throw new ReplayProblem("The replay has no frames", "The scenario ended before its first step; its result says why.");
