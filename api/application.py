@@ -30,6 +30,7 @@ from api.v1 import (
     sweeps,
     transfers,
     uploads,
+    usage,
 )
 
 VERSION = "0.2.0"
@@ -54,6 +55,7 @@ BLUEPRINTS = (
     uploads,
     transfers,
     operations,
+    usage,
     session,
 )
 

@@ -18,6 +18,7 @@ from core.services.datasets.environment_registration import EnvironmentRegistrat
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.operations.storage_use import StorageUse
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
@@ -94,6 +95,7 @@ class Platform:
     dataset_registration: DatasetRegistration
     disk_floor: DiskFloor
     store_health: StoreHealth
+    storage_use: StorageUse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,4 +228,5 @@ def build(
         ),
         disk_floor=floor,
         store_health=store_health,
+        storage_use=StorageUse(database, floor),
     )

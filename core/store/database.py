@@ -69,6 +69,13 @@ class Database:
         """Return the database's clock: seconds since the epoch."""
         return self._clock() if self._clock else float(connection.scalar(self._now) or 0.0)
 
+    def size(self, connection: Connection) -> int:
+        """Return the bytes of the database on its disk; of an embedded one with its log of recent transactions."""
+        if not self.embedded:
+            return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
+        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+        return sum(path.stat().st_size for path in files if path.exists())
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Lend a connection for queries. Never hold it across a ``yield`` to a client."""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from errors import StorageFull
@@ -23,6 +24,16 @@ def statvfs(folder: Path) -> tuple[int, int]:
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disk:
+    """A disk of this machine, in bytes. ``holds``: what the platform keeps on it."""
+
+    holds: tuple[str, ...]
+    free: int
+    size: int
+    floor: int
+
+
 class DiskFloor:
     """Refuses bytes of users while a disk has less free space than the floor.
 
@@ -39,8 +50,24 @@ class DiskFloor:
         measure: Callable[[Path], tuple[int, int]] = statvfs,
     ) -> None:
         self._folders = [(folder, folder is objects) for folder in (drafts, objects) if folder is not None]
+        self._contents = {"data": drafts, "objects": objects}
         self._least = least
         self.measure = measure
+
+    def disks(self) -> list[Disk]:
+        """Return the disks of the folders as they are now: one for folders of the same file system."""
+        holds: dict[int, list[str]] = {}
+        measured: dict[int, tuple[int, int]] = {}
+        for name, folder in self._contents.items():
+            if folder is not None and folder.exists():
+                device = folder.stat().st_dev
+                holds.setdefault(device, []).append(name)
+                measured[device] = self.measure(folder)
+        return [
+            Disk(holds=tuple(names), free=free, size=size, floor=floor_of(size, self._least))
+            for (device, names) in holds.items()
+            for free, size in (measured[device],)
+        ]
 
     def check(self, incoming: int = 0) -> None:
         """Raise StorageFull if a disk is below the floor, or would be after ``incoming`` bytes in the object store."""

@@ -1,0 +1,67 @@
+"""Schemas of what an operator looks at: storage in use, caches and the queue."""
+
+from marshmallow import fields
+
+from api.schemas.fields import Open
+
+
+def _integer(description: str, *, allow_none: bool = False) -> fields.Integer:
+    return fields.Integer(required=True, allow_none=allow_none, metadata={"description": description})
+
+
+def _time(description: str) -> fields.AwareDateTime:
+    return fields.AwareDateTime(
+        required=True, allow_none=True, format="iso", metadata={"description": f"{description}; null: not yet."}
+    )
+
+
+class StoredKindSchema(Open):
+    """A kind of object in the object store."""
+
+    name = fields.String(
+        required=True,
+        metadata={
+            "description": "`models` (each content once), `datasets` (files of registered versions: a file of several "
+            "versions counts in each, also where it stays in a bucket of its own), `results`, `artifacts`, `logs`, or "
+            "`uploads` (parts of uploads that have not expired)."
+        },
+    )
+    objects = _integer("Number of objects; of datasets, of versions.")
+    bytes = _integer("Their bytes.")
+
+
+class DatabaseSizeSchema(Open):
+    """The database."""
+
+    kind = fields.String(required=True, metadata={"description": "`sqlite` or `postgresql`."})
+    bytes = _integer("Bytes on its disk; null until they are measured.", allow_none=True)
+
+
+class DiskSchema(Open):
+    """A disk of the machine of the process that answers."""
+
+    holds = fields.List(
+        fields.String(),
+        required=True,
+        metadata={"description": "`data` (drafts and the embedded database), `objects` (the object store, if local)."},
+    )
+    free = _integer("Bytes that are free.")
+    size = _integer("Bytes in total.")
+    floor = _integer("Bytes that uploads, models and registrations leave free (`WINDTUNNEL_DISK_FLOOR`).")
+    below_floor = fields.Boolean(
+        required=True, metadata={"description": "Whether uploads, models and registrations are refused now."}
+    )
+
+
+class StorageSchema(Open):
+    """Storage in use."""
+
+    measured_at = _time("When `kinds` and the size of the database were computed")
+    kinds = fields.List(
+        fields.Nested(StoredKindSchema),
+        required=True,
+        allow_none=True,
+        metadata={"description": "What the rows of the database name, by kind; null until it is measured."},
+    )
+    database = fields.Nested(DatabaseSizeSchema, required=True)
+    disks = fields.List(fields.Nested(DiskSchema), required=True)

@@ -1,0 +1,27 @@
+"""Routes /v1/storage, /v1/caches and /v1/queue: what an operator looks at."""
+
+from typing import Any
+
+from flask.views import MethodView
+
+from api.blueprint import Blueprint, Success
+from api.context import services
+from api.schemas.usage import StorageSchema
+
+blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
+
+
+@blueprint.at("/storage")
+class StorageView(MethodView):
+    """Storage in use."""
+
+    @blueprint.operation(
+        "get_storage", Success(schema=StorageSchema, description="Bytes by kind, the database, and the disks.")
+    )
+    def get(self) -> dict[str, Any]:
+        """Get the storage in use
+
+        The sums are computed at most every five seconds, and less often where they take long; `measured_at` has their
+        time. The object store is not listed: the sums are of what the platform refers to in it.
+        """
+        return services().storage_use.describe()

@@ -1,0 +1,1 @@
+"""What an operator looks at: storage in use, caches and the queue."""
