@@ -4,6 +4,7 @@
 SEGMENTS = frozenset(
     {
         "compare",
+        "comparisons",
         "data",
         "favicon.ico",
         "models",

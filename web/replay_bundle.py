@@ -24,7 +24,7 @@ def script() -> str:
 
 def style() -> str:
     """Return the style sheet, as the text of an inline style element."""
-    return _inline((FOLDER / "replay.css").read_text())
+    return inline((FOLDER / "replay.css").read_text())
 
 
 def _in_order(name: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -42,10 +42,10 @@ def _plain(name: str) -> str:
         raise ValueError(
             f"{name}: `{left[0]}` cannot be joined; use `import {{ names }} from` and `export` before a name"
         )
-    return _inline(text)
+    return inline(text)
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Return a text that may be within an element. Raise ValueError if it would end the element."""
     if re.search(r"</(script|style)|<!--", text, re.IGNORECASE):
         raise ValueError("the text ends its element: write `<\\/script` in it")

@@ -35,10 +35,10 @@ def of_results(address: str, simulation: Mapping[str, Any], dataset: Mapping[str
     }
 
 
-def curl_of(address: str, body: Mapping[str, Any]) -> str:
-    """Return the curl command of a submission."""
+def curl_of(address: str, body: Mapping[str, Any], path: str = "v1/simulations") -> str:
+    """Return the curl command that posts a document; of a submission, unless another path is named."""
     return (
-        f"curl -X POST {shlex.quote(address + 'v1/simulations')} \\\n"
+        f"curl -X POST {shlex.quote(address + path)} \\\n"
         '  -H "Authorization: Bearer $WINDTUNNEL_TOKEN" -H "Content-Type: application/json" \\\n'
         f"  -d {shlex.quote(json.dumps(body))}\n"
     )

@@ -1,4 +1,4 @@
-"""States of simulations as pages show them: a sign, so that colour is not the only difference, and a tone."""
+"""States of simulations and comparisons as pages show them: a sign, not only a colour, and a tone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ STATES: Mapping[str, ShownState] = {
     "launching": ShownState("\N{NORTH EAST ARROW}", "waiting"),
     "running": ShownState("\N{BLACK RIGHT-POINTING TRIANGLE}\N{VARIATION SELECTOR-15}", "active"),
     "cancelling": ShownState("\N{HORIZONTAL ELLIPSIS}", "waiting"),
+    "finished": ShownState("\N{CHECK MARK}", "good", ended=True),  # of comparisons
     "succeeded": ShownState("\N{CHECK MARK}", "good", ended=True),
     "failed": ShownState("\N{MULTIPLICATION X}", "bad", ended=True),
     "errored": ShownState("!", "bad", ended=True),

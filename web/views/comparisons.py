@@ -1,0 +1,218 @@
+"""Pages of comparisons of models: list, request, one comparison with its live verdicts, and its report as one file."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from flask import Response as FlaskResponse
+from werkzeug.wrappers import Response
+
+from web import comparison_report, snippets
+from web.api_client import Refused, api
+from web.comparison_request import MODELS, Fields, comparison_request
+from web.declared_metrics import metrics_of
+from web.states import STATES
+from web.verdict_course import course_of
+from web.views.comparison import DECISIONS, TONES
+
+blueprint = Blueprint("comparisons", __name__, url_prefix="/comparisons")
+
+PAGE = 50
+#: What a new form has in its fields.
+DEFAULTS: Fields = {"error_rate": ["5"], "design": ["list"]}
+
+
+@blueprint.get("")
+def index() -> str:
+    """Show the list, or only its rows to a page that has it already."""
+    filters = {name: request.args.get(name, "") for name in ("dataset", "state", "after")}
+    page = api().get("/v1/comparisons", limit=PAGE, **filters)
+    kept = {name: value for name, value in filters.items() if value and name != "after"}
+    following = f"/comparisons?{urlencode({**kept, 'after': page['next']})}" if page["next"] else None
+    shown = {
+        "comparisons": [labelled(comparison) for comparison in page["items"]],
+        "following": following,
+        "first": f"/comparisons?{urlencode(kept)}" if filters["after"] else None,
+        "filters": kept,
+        "here": request.full_path.rstrip("?"),
+        "decisions": DECISIONS,
+        "running": any(not STATES[comparison["state"]].ended for comparison in page["items"]),
+    }
+    if request.headers.get("HX-Target") == "rows":
+        return render_template("comparisons/rows.html", **shown)
+    return render_template("comparisons/list.html", **shown)
+
+
+def labelled(comparison: dict[str, Any]) -> dict[str, Any]:
+    """Add a label to each model: its name, with the version where several have that name."""
+    models = [comparison["reference"], *comparison["models"]]
+    names = [model["name"] for model in models]
+    for model in models:
+        version = f"@{model['version']}" if names.count(model["name"]) > 1 else ""
+        model["label"] = f"{model['name']}{version}"
+    return comparison
+
+
+# -- request
+
+
+@blueprint.get("/new")
+def new() -> str:
+    """Show the form of a comparison, filled in with the query."""
+    given = request.args.to_dict(flat=False)
+    return form({**DEFAULTS, **given})
+
+
+@blueprint.get("/new/metrics")
+def metrics() -> str:
+    """Return the choice of metrics of the dataset that is chosen."""
+    fields = request.args.to_dict(flat=False)
+    return render_template("comparisons/metrics.html", metrics=judged_metrics(fields), fields=fields)
+
+
+@blueprint.post("/new/request")
+def equivalent() -> str:
+    """Return the request that the form would send."""
+    return render_template("comparisons/request.html", **request_shown(request.form.to_dict(flat=False)))
+
+
+@blueprint.post("/new")
+def create() -> str | Response | tuple[str, int]:
+    """Create a comparison; a request that is refused is shown again with the reason."""
+    fields = request.form.to_dict(flat=False)
+    key = request.form.get("key") or secrets.token_hex(16)
+    try:
+        created = api().post("/v1/comparisons", comparison_request(fields), headers={"Idempotency-Key": key})
+    except Refused as error:
+        if error.status == 401:
+            raise
+        return form(fields, problem=error.problem), error.status
+    return redirect(url_for("comparisons.show", id=created.json()["id"]), 303)
+
+
+def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
+    """Return the page of the form."""
+    models = api().get("/v1/models", limit=200)["items"]
+    names = list(dict.fromkeys(model["name"] for model in models))
+    given = [name for name in fields.get("model", ()) if name]
+    return render_template(
+        "comparisons/new.html",
+        fields=fields,
+        names=names,
+        datasets=[dataset["name"] for dataset in api().get("/v1/datasets", limit=200)["items"]],
+        metrics=judged_metrics(fields),
+        models=[*given, *[""] * (max(3, len(given)) - len(given))][:MODELS],
+        more=MODELS - max(3, len(given)),
+        problem=problem,
+        key=secrets.token_hex(16),
+        **request_shown(fields),
+    )
+
+
+def judged_metrics(fields: Fields) -> Mapping[str, Mapping[str, Any]]:
+    """Return the metrics with a better direction of the dataset that is chosen."""
+    name = next(iter(fields.get("dataset", ())), "")
+    dataset = api().find(f"/v1/datasets/{name}", missing=(404, 422)) if name else None
+    return {name: metric for name, metric in metrics_of(dataset or {}).items() if metric.get("better")}
+
+
+def request_shown(fields: Fields) -> dict[str, Any]:
+    """Return the curl command of the comparison that a form describes."""
+    return {"curl": snippets.curl_of(request.host_url, comparison_request(fields), path="v1/comparisons")}
+
+
+# -- one comparison
+
+
+@blueprint.get("/<id>")
+def show(id: str) -> str:
+    """Show a comparison."""
+    comparison = api().get(f"/v1/comparisons/{id}")
+    return render_template(
+        "comparisons/page.html",
+        **shown_parts(comparison),
+        document=json.dumps(comparison, indent=2),
+        names=list(dict.fromkeys(model["name"] for model in api().get("/v1/models", limit=200)["items"])),
+    )
+
+
+@blueprint.get("/<id>/live")
+def live(id: str) -> str:
+    """Return the part of the page that changes while the comparison runs."""
+    return render_template("comparisons/live.html", **shown_parts(api().get(f"/v1/comparisons/{id}")))
+
+
+def shown_parts(comparison: dict[str, Any]) -> dict[str, Any]:
+    """Return what the changing part shows."""
+    for model in labelled(comparison)["models"]:
+        for scenario in scenarios_of(model):
+            scenario["address"] = replay_address(scenario)
+    return {"comparison": comparison, "ended": STATES[comparison["state"]].ended, **verdict_parts(comparison)}
+
+
+def verdict_parts(comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the verdicts of a page and of a report need."""
+    return {
+        "courses": [course_of(model["looks"], comparison["scenarios"]) for model in comparison["models"]],
+        "tones": TONES,
+        "decisions": DECISIONS,
+    }
+
+
+def scenarios_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the scenarios of a model that differ most, in both directions."""
+    return [*model["scenarios"]["worse"], *model["scenarios"]["better"]]
+
+
+def replay_address(scenario: Mapping[str, Any]) -> str:
+    """Return the address of a scenario's replays, side by side."""
+    left = f"{scenario['simulation']}.{scenario['task']}"
+    right = f"{scenario['to_simulation']}.{scenario['to_task']}"
+    return f"/compare/replay?{urlencode({'left': left, 'right': right})}"
+
+
+@blueprint.post("/<id>/<any(cancel, retry):action>")
+def change(id: str, action: str) -> Response:
+    """Cancel a comparison, or let it go on."""
+    api().post(f"/v1/comparisons/{id}/{action}")
+    return redirect(url_for("comparisons.show", id=id), 303)
+
+
+@blueprint.post("/<id>/models")
+def join(id: str) -> Response:
+    """Let a model join."""
+    api().post(f"/v1/comparisons/{id}/models", {"models": [request.form.get("model", "").strip()]})
+    return redirect(url_for("comparisons.show", id=id), 303)
+
+
+@blueprint.post("/<id>/delete")
+def delete(id: str) -> Response:
+    """Delete a comparison that has ended."""
+    api().delete(f"/v1/comparisons/{id}")
+    return redirect(url_for("comparisons.index"), 303)
+
+
+@blueprint.get("/<id>/report.html")
+def report(id: str) -> FlaskResponse:
+    """Return the comparison as one HTML file that needs no server, with the worst replays in it."""
+    comparison = labelled(api().get(f"/v1/comparisons/{id}"))
+    replays = {} if request.args.get("replays") == "none" else comparison_report.replays_of(comparison)
+    if replays is None:  # at least one is being made
+        waiting = render_template("reload.html", address=request.path, seconds=2, what="The replays are being made.")
+        return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
+    for model in comparison["models"]:
+        for scenario in scenarios_of(model):
+            anchor = comparison_report.anchor_of(scenario)
+            scenario["address"] = f"#{anchor}" if anchor in replays else None
+    page = render_template(
+        "comparisons/report.html",
+        comparison=comparison,
+        replays=replays,
+        document=comparison,
+        **comparison_report.inline_parts(),
+        **verdict_parts(comparison),
+    )
+    return FlaskResponse(page, headers={"Content-Disposition": f'attachment; filename="comparison-{id}.html"'})
