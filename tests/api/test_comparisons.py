@@ -154,3 +154,20 @@ def test_a_metric_that_cannot_be_judged_is_refused(client: FlaskClient, play: Pl
         problem(client.get(f"{path}&bound={bound}"), 422, "invalid")
     document = compared(client, finished, finished)
     assert document["verdict"] is None and document["groups"] == {}, "the dataset noop has no score"
+
+
+def test_the_results_of_simulations_that_have_ended_are_compared_once(
+    client: FlaskClient, play: Play, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (play(lambda task: scored(task, 50 + task % 7), 20) for _ in range(2))
+    document = compared(client, first, second)
+
+    def unread(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the results are read again")
+
+    monkeypatch.setattr(platform.results, "lines", unread)
+    assert compared(client, first, second) == document
+    with pytest.raises(AssertionError, match="500 == 200"):
+        compared(client, first, second, bound=10)
+    assert client.delete(f"/v1/simulations/{second}").status_code == 204
+    problem(client.get(f"/v1/simulations/{first}/comparison?to={second}"), 404, "unknown-simulation")

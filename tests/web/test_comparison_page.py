@@ -111,6 +111,14 @@ def test_comparisons_are_accessible_and_fit_a_narrow_window(page: Page, origin: 
     for path in (f"/compare?simulation={second}&simulation={first}", f"/simulations/{first}/sensitivity"):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(f"{origin}{path}")
+        expect(page.get_by_role("table").first).to_be_visible()
         assert accessibility_violations(page) == []
         page.set_viewport_size({"width": 360, "height": 740})
         assert not scrolls_sideways(page)
+
+
+def test_a_browser_without_scripts_gets_the_whole_comparison(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    first, second = drives
+    address = f"{origin}/compare?simulation={second}&simulation={first}"
+    assert "better than" not in page.request.get(address).text(), "the comparison is loaded after the page"
+    assert "better than" in page.request.get(f"{address}&whole=1").text()

@@ -27,16 +27,36 @@ def show() -> str | Response:
     if len(ids) < 2:
         return redirect(url_for("simulations.index"), 303)
     metric = request.args.get("metric", "")
-    simulations = [api().get(f"/v1/simulations/{id}") for id in ids[-MOST - 1 :]]
-    reference = simulations[-1]
+    *simulations, reference = [api().get(f"/v1/simulations/{id}") for id in ids[-MOST - 1 :]]
+    whole = bool(request.args.get("whole"))  # a page without scripts: else each part is loaded by itself
     return render_template(
         "compare/page.html",
         reference=reference,
-        compared=[(simulation, compared(simulation, reference, metric)) for simulation in simulations[:-1]],
+        compared=simulations,
+        comparisons=[compared(simulation, reference, metric) if whole else None for simulation in simulations],
         metrics=metrics_of(dataset_of(reference)),
         metric=metric,
         ids=ids,
         others=others(reference, ids),
+        tones=TONES,
+        decisions=DECISIONS,
+    )
+
+
+@blueprint.get("/verdict")
+def verdict() -> str:
+    """Return the comparison of one simulation with another, as a part of the page."""
+    ids = request.args.getlist("simulation")
+    if len(ids) != 2:
+        abort(404)
+    metric = request.args.get("metric", "")
+    simulation, reference = (api().get(f"/v1/simulations/{id}") for id in ids)
+    return render_template(
+        "compare/verdict.html",
+        simulation=simulation,
+        reference=reference,
+        comparison=compared(simulation, reference, metric),
+        metrics=metrics_of(dataset_of(reference)),
         tones=TONES,
         decisions=DECISIONS,
     )

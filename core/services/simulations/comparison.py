@@ -1,10 +1,13 @@
 """Comparison of two simulations on the same scenarios: paired differences with intervals, and verdicts."""
 
+import threading
+from collections import OrderedDict
 from typing import Any
 
 from core.domain.compared_results import ComparedResults, paired_results
 from core.domain.model_labels import told_apart
 from core.domain.pair_verdicts import verdict_members
+from core.domain.records import Simulation
 from core.domain.score import judged_metric, metrics_with_direction
 from core.domain.statistics import paired
 from core.services.datasets.catalogue import played
@@ -12,13 +15,18 @@ from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from errors import Invalid
 
+#: Comparisons of simulations that have ended that a process keeps, some tens of kilobytes each.
+KEPT = 64
+
 
 class Comparison:
-    """Pairs results by scenario and repetition."""
+    """Pairs results by scenario and repetition. The answers that were asked for last are kept."""
 
     def __init__(self, simulations: Simulations, results: Results) -> None:
         self._simulations = simulations
         self._results = results
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str, str | None, float | None], dict[str, Any]] = OrderedDict()
 
     def compare(self, id: str, to: str, *, metric: str | None = None, bound: float | None = None) -> dict[str, Any]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval; and verdicts.
@@ -28,6 +36,22 @@ class Comparison:
         ``bound``: of its differences. Raise Invalid for an unknown metric, and for one without a better direction.
         """
         first, second = self._simulations.get(id), self._simulations.get(to)
+        key = id, to, metric, bound
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return kept
+        document = self._compare(first, second, metric, bound)
+        if first.final and second.final:  # their results do not change any more
+            with self._lock:
+                self._kept[key] = document
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        return document
+
+    def _compare(
+        self, first: Simulation, second: Simulation, metric: str | None, bound: float | None
+    ) -> dict[str, Any]:
         if first.dataset.digest != second.dataset.digest:
             raise Invalid("The two simulations did not use the same version of the same dataset.")
         definition = played(first.provenance["dataset"]).definition
@@ -36,7 +60,7 @@ class Comparison:
         penalties = {name: float(value) for name, value in worst.items() if value is not None}
         mine = ComparedResults(penalties, definition.get("group_by") or ())
         other = ComparedResults(penalties)
-        for side, results in ((id, mine), (to, other)):
+        for side, results in ((first.id, mine), (second.id, other)):
             for lines in self._results.lines(side):
                 results.add(lines)
         both = paired_results(mine, other)
@@ -46,8 +70,8 @@ class Comparison:
             if (compared := paired(mine.values(name)[both.here], other.values(name)[both.there])) is not None
         }
         document: dict[str, Any] = {
-            "simulation": id,
-            "to": to,
+            "simulation": first.id,
+            "to": second.id,
             "dataset": first.dataset.name,
             "models": [first.model.name, second.model.name],
             "metrics": metrics,
