@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datasets.nodecache.node_cache import NodeCache
     from datasets.objectstore.connections import Connection
     from datasets.scs_client.client import CacheClient
+    from datasets.scs_client.membership import Membership
 
 
 #: Seconds that /readyz waits for the object store.
@@ -76,6 +77,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             dry_runs=settings.dry_runs,
             connections=connections,
             model_origins=model_origins_of(settings),
+            cache_nodes=cache_nodes_of(settings).nodes,
         ),
         cache=node_cache(settings, store, connections),
     )
@@ -142,6 +144,14 @@ def near_of(settings: Settings) -> "CacheClient | None":
     token = Path(settings.scs_token_file) if settings.scs_token_file else None
     nodes = open_membership(settings.scs_nodes)
     return SimpleCache(nodes, bucket=settings.scs_bucket, zone=settings.scs_zone, token=token)
+
+
+def cache_nodes_of(settings: Settings) -> "Membership":
+    """Return the nodes of the cache service whose use is shown: those that are read, or this machine's own."""
+    from datasets.scs_client.membership import open_membership
+
+    own = (f"http://127.0.0.1:{settings.scs_port}",) if settings.scs_port else ()
+    return open_membership(settings.scs_nodes or own)
 
 
 def confinement_here(settings: Settings) -> dict[str, Any]:

@@ -95,6 +95,7 @@ def _configure_cache(settings: Settings, environ: dict[str, str]) -> str | None:
         return None
     config = cache_service.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
     if not cache_service.free(config):
+        environ["WINDTUNNEL_SCS_PORT"] = "0"  # what answers at this port is not this platform's
         return None
     url = f"http://127.0.0.1:{config.port}"
     # An object store in a local folder is not cached: every object would be on this disk twice.

@@ -53,6 +53,37 @@ class DiskSchema(Open):
     )
 
 
+class CacheSchema(Open):
+    """A cache: of this machine, or a bucket of a node of the cache service. Without a reason it has all figures."""
+
+    kind = fields.String(required=True, metadata={"description": "`node`: datasets and models; `service`: files."})
+    name = fields.String(required=True, metadata={"description": "Name of the machine, or address of the cache node."})
+    bucket = fields.String(required=True, allow_none=True, metadata={"description": "Bucket of the cache service."})
+    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it reports no figures."})
+    entries = _integer("Datasets and models, or objects, that it holds.", allow_none=True)
+    bytes = _integer("Their bytes; with what is being downloaded.", allow_none=True)
+    capacity = _integer("Bytes that it may hold; less where the disk has less room.", allow_none=True)
+    pinned = _integer("Bytes that running simulations need, which stay; null of the cache service.", allow_none=True)
+    hits = _integer("Requests for an entry that was present, since the cache was created.", allow_none=True)
+    misses = _integer("Requests for an entry that was absent.", allow_none=True)
+    evictions = _integer("Entries that were removed to make room.", allow_none=True)
+    hit_ratio = fields.Float(
+        required=True, allow_none=True, metadata={"description": "Share of hits; null before the first request."}
+    )
+
+
+class CacheListSchema(Open):
+    """Every cache that the process which answers can read."""
+
+    measured_at = _time("When the figures were read")
+    items = fields.List(
+        fields.Nested(CacheSchema),
+        required=True,
+        allow_none=True,
+        metadata={"description": "The caches; null until they are read."},
+    )
+
+
 class StorageSchema(Open):
     """Storage in use."""
 

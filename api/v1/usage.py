@@ -6,7 +6,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
 from api.context import services
-from api.schemas.usage import StorageSchema
+from api.schemas.usage import CacheListSchema, StorageSchema
 
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
 
@@ -25,3 +25,19 @@ class StorageView(MethodView):
         time. The object store is not listed: the sums are of what the platform refers to in it.
         """
         return services().storage_use.describe()
+
+
+@blueprint.at("/caches")
+class CachesView(MethodView):
+    """Every cache."""
+
+    @blueprint.operation(
+        "list_caches", Success(schema=CacheListSchema, description="Every cache with its size, hits and misses.")
+    )
+    def get(self) -> dict[str, Any]:
+        """List the caches
+
+        The node cache of the machine of the process that answers, and the nodes of the cache service. A cache that
+        cannot be read has a `reason`, and null for its figures.
+        """
+        return services().cache_use.describe()

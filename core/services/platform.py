@@ -18,6 +18,7 @@ from core.services.datasets.environment_registration import EnvironmentRegistrat
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.operations.cache_use import CacheUse, Nodes
 from core.services.operations.storage_use import StorageUse
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
@@ -96,6 +97,7 @@ class Platform:
     disk_floor: DiskFloor
     store_health: StoreHealth
     storage_use: StorageUse
+    cache_use: CacheUse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +107,7 @@ class PlatformOptions:
     ``home``: folder of all data on this machine. ``sandbox``: this machine's sandbox, as recorded in provenance.
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
     machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
-    ``disk_floor``: see `DiskFloor`.
+    ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes of the cache service, whose use is shown.
     """
 
     home: Path
@@ -127,6 +129,7 @@ class PlatformOptions:
     connections: Mapping[str, Connection] = field(default_factory=dict)
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
+    cache_nodes: Nodes = tuple
 
 
 def build(
@@ -229,4 +232,5 @@ def build(
         disk_floor=floor,
         store_health=store_health,
         storage_use=StorageUse(database, floor),
+        cache_use=CacheUse(cache, options.cache_nodes),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from datasets.download.partial_tree import PartialTree
 from datasets.eviction.decision import Candidate, Group, Newcomer, decide
+from datasets.nodecache.counts import Counts
 from datasets.nodecache.locks import locked, try_locked
 from datasets.nodecache.pins import Pins
 from datasets.nodecache.uses import Uses
@@ -55,6 +56,19 @@ class Entry:
     key: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheUse:
+    """What a cache holds, in bytes, and its counts since its folder was created. ``pinned``: what cannot be evicted."""
+
+    entries: int
+    bytes: int
+    pinned: int
+    capacity: int
+    hits: int
+    misses: int
+    evictions: int
+
+
 @functools.cache
 def this_boot() -> str:
     """Return the kernel's id of the current boot."""
@@ -81,6 +95,7 @@ class DiskCache:
         self._checked = folder / "checked"
         self._pins = Pins(folder / "pins")
         self._uses = Uses(folder / "uses", policy)
+        self._counts = Counts(folder / "counts.json")
 
     # -- paths
 
@@ -162,6 +177,30 @@ class DiskCache:
         """Return all holders with at least one pin."""
         with locked(self._lock):
             return self._pins.holders()
+
+    # -- use
+
+    def count(self, *, hit: bool) -> None:
+        """Count a request for an entry: ``hit``, or the entry has to be made."""
+        with locked(self._lock):
+            self._counts.add("hits" if hit else "misses")
+
+    def use(self) -> CacheUse | None:
+        """Return what the cache holds and its counts; None if its folder does not exist yet."""
+        if not self.folder.is_dir():
+            return None
+        with locked(self._lock):
+            entries, counts = list(self._entries()), self._counts.read()
+            capacity = self._effective_capacity(entries)
+        return CacheUse(
+            entries=len(entries),
+            bytes=sum(entry.size for entry in entries),
+            pinned=sum(entry.size for entry in entries if entry.pinned),
+            capacity=capacity,
+            hits=counts["hits"],
+            misses=counts["misses"],
+            evictions=counts["evictions"],
+        )
 
     # -- publishing
 
@@ -258,6 +297,8 @@ class DiskCache:
             for victim in decision.victims.get(_GROUP, ()):
                 if (path := self._move_to_trash(victim.id)) is not None:
                     trash.append(path)
+            if trash:
+                self._counts.add("evictions", len(trash))
             if decision.floors:
                 self._uses.raise_floor(decision.floors[_GROUP])
             if decision.admitted:

@@ -20,7 +20,7 @@ from datasets.download.downloader import (
     RetryLimits,
 )
 from datasets.download.partial_tree import PartialTree, is_intact
-from datasets.nodecache.disk_cache import DEFAULT_POLICY, DiskCache
+from datasets.nodecache.disk_cache import DEFAULT_POLICY, CacheUse, DiskCache
 from datasets.nodecache.entry_lock import EntryLock, ProgressReporter, disk_full_as_node_full
 from datasets.nodecache.locks import locked
 from datasets.objectstore.base import ObjectStore
@@ -79,6 +79,10 @@ class NodeCache:
         """Return the path of an object, which exists if the object is complete on this node."""
         return self._disk.object(_id(digest))
 
+    def use(self) -> CacheUse | None:
+        """Return what the cache holds, and its counts of hits, misses and evictions; None if it was never used."""
+        return self._disk.use()
+
     def hold(self, digest: str, holder: str) -> None:
         """Pin a tree or object, present or not yet, until ``release(holder)``."""
         self._disk.pin(_id(digest), holder)
@@ -103,9 +107,11 @@ class NodeCache:
         if path.exists():
             if holder is None:
                 self._disk.touch(id)
+            self._disk.count(hit=True)
             return path
         with self._entry_lock(id, ignore_progress):
-            if not path.exists():
+            self._disk.count(hit=(present := path.exists()))  # another process may have downloaded it meanwhile
+            if not present:
                 self._download_object(id, key, digest)
         return path
 
@@ -152,10 +158,13 @@ class NodeCache:
         """Return a complete tree, pinned for ``holder``; ``build`` makes it if no other process has."""
         self.hold(digest, holder)
         if (path := self.ready(digest)) is not None:
+            self._disk.count(hit=True)
             return path
         id = _id(digest)
         with self._entry_lock(id, on_progress):
-            if (path := self.ready(digest)) is None:
+            path = self.ready(digest)
+            self._disk.count(hit=path is not None)  # another process may have made it meanwhile
+            if path is None:
                 path = build(id)
         return path
 
