@@ -53,6 +53,66 @@ class DiskSchema(Open):
     )
 
 
+def _oldest() -> fields.AwareDateTime:
+    return fields.AwareDateTime(
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "When the oldest of them was submitted; null: none waits."},
+    )
+
+
+class WaitingReasonSchema(Open):
+    """Simulations that wait for the same thing."""
+
+    state = fields.String(required=True, metadata={"description": "`queued`, `staging` or `launching`."})
+    executor = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Executor that they are admitted to, or that their submissions name; null: any."},
+    )
+    reason = fields.String(required=True, metadata={"description": "What they wait for, in words."})
+    simulations = _integer("Number of simulations.")
+    tasks = _integer("Their tasks without a result.")
+    oldest_at = _oldest()
+
+
+class WaitingSchema(Open):
+    """Simulations that do not run yet."""
+
+    simulations = _integer("Number of simulations.")
+    tasks = _integer("Their tasks without a result.")
+    oldest_at = _oldest()
+    reasons = fields.List(fields.Nested(WaitingReasonSchema), required=True)
+
+
+class ExecutorLoadSchema(Open):
+    """What runs on an executor."""
+
+    name = fields.String(required=True, metadata={"description": "Name of the executor."})
+    launches = _integer("Launches that are not over.")
+    leases = _integer("Ranges of tasks that a worker holds.")
+    tasks = _integer("Tasks of these ranges without a result.")
+    rate = fields.Float(
+        required=True, metadata={"description": "Tasks per second, as these workers measured with their last reports."}
+    )
+
+
+class QueueSchema(Open):
+    """The queue."""
+
+    measured_at = _time("When the counts were read")
+    waiting = fields.Nested(
+        WaitingSchema, required=True, allow_none=True, metadata={"description": "What waits; null until it is counted."}
+    )
+    executors = fields.List(
+        fields.Nested(ExecutorLoadSchema),
+        required=True,
+        allow_none=True,
+        metadata={"description": "What runs, by executor; null until it is counted."},
+    )
+
+
 class CacheSchema(Open):
     """A cache: of this machine, or a bucket of a node of the cache service. Without a reason it has all figures."""
 

@@ -6,7 +6,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
 from api.context import services
-from api.schemas.usage import CacheListSchema, StorageSchema
+from api.schemas.usage import CacheListSchema, QueueSchema, StorageSchema
 
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
 
@@ -41,3 +41,13 @@ class CachesView(MethodView):
         cannot be read has a `reason`, and null for its figures.
         """
         return services().cache_use.describe()
+
+
+@blueprint.at("/queue")
+class QueueView(MethodView):
+    """The queue."""
+
+    @blueprint.operation("get_queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
+    def get(self) -> dict[str, Any]:
+        """Get the queue: what waits, by reason, and what runs, by executor"""
+        return services().queue.describe()

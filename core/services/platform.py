@@ -19,6 +19,7 @@ from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.operations.cache_use import CacheUse, Nodes
+from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
@@ -98,6 +99,7 @@ class Platform:
     store_health: StoreHealth
     storage_use: StorageUse
     cache_use: CacheUse
+    queue: Queue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,4 +235,5 @@ def build(
         store_health=store_health,
         storage_use=StorageUse(database, floor),
         cache_use=CacheUse(cache, options.cache_nodes),
+        queue=Queue(database, options.executor_configs),
     )

@@ -8,8 +8,9 @@ from flask.testing import FlaskClient
 from core.services.platform import Platform
 from core.services.uploads.models import key_of
 from core.settings import Settings
+from core.store import executors
 from datasets.nodecache.node_cache import NodeCache
-from tests.api.conftest import Submit
+from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_datasets import PLAIN
 from tests.api.test_datasets import register as register
 from tests.api.test_datasets import upload as upload
@@ -86,3 +87,48 @@ def test_the_node_cache_has_its_size_hits_misses_and_evictions(
     assert (shown["misses"], shown["hit_ratio"], shown["evictions"]) == (1, 0.75, 0)
     assert (shown["entries"], shown["bytes"], shown["pinned"]) == (1, stored.size, stored.size)
     assert shown["capacity"] > shown["bytes"] and shown["reason"] is None
+
+
+def queue_of(client: FlaskClient, expected: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """Return the queue once it is as expected."""
+
+    def queue() -> dict[str, Any]:
+        document = answered(client, "/v1/queue")
+        return document if document and expected(document) else {}
+
+    return until(queue, 10.0, message=lambda: f"the queue is {client.get('/v1/queue').json}")
+
+
+def test_the_queue_has_what_waits_by_reason_and_what_runs_by_executor(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
+    assert queue_of(client, lambda queue: True)["waiting"] == {
+        "simulations": 0,
+        "tasks": 0,
+        "oldest_at": None,
+        "reasons": [],
+    }
+    first = submit().json
+    submit(placement={"executor": "local"})
+    queue = queue_of(client, lambda queue: queue["waiting"]["simulations"] == 2)
+    assert queue["waiting"]["tasks"] == 2 * first["tasks"]["total"]
+    assert queue["waiting"]["oldest_at"][:19] == first["created_at"][:19]
+    reasons = {reason["executor"]: reason["reason"] for reason in queue["waiting"]["reasons"]}
+    assert reasons == {None: "waits for free workers", "local": "waits for free workers of local"}
+    (load,) = queue["executors"]
+    assert load == {"name": "local", "launches": 0, "leases": 0, "tasks": 0, "rate": 0}
+    lease = worker.lease(worker.launch(first["id"]))
+    queue = queue_of(client, lambda queue: queue["executors"][0]["leases"] == 1)
+    (load,) = queue["executors"]
+    assert (load["launches"], load["tasks"]) == (1, lease.stop - lease.cursor)
+    assert {reason["state"] for reason in queue["waiting"]["reasons"]} <= {"queued", "launching"}
+
+
+def test_the_queue_names_an_executor_that_does_not_answer(
+    client: FlaskClient, submit: Submit, platform: Platform
+) -> None:
+    down = {"kind": "local", "workers": 1, "in_use": 0, "healthy": 0, "last_error": "it is on fire"}
+    platform.database.write(lambda c: executors.keep(c, "local", down, 1.0))
+    submit(placement={"executor": "local"})
+    queue = queue_of(client, lambda queue: queue["waiting"]["simulations"] == 1)
+    assert queue["waiting"]["reasons"][0]["reason"] == "waits for local: it is on fire"

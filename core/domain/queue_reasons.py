@@ -1,0 +1,26 @@
+"""Reasons for which simulations wait, of groups of them."""
+
+from collections.abc import Mapping
+
+from core.domain.states import State
+
+
+def reason_of(
+    state: State, executor: str | None, *, awaits_model: bool, paused: bool, outages: Mapping[str, str | None]
+) -> str:
+    """Return what a group of simulations waits for.
+
+    ``paused``: their last attempt failed, and the next is later. ``outages``: the last error of each executor that is
+    not healthy.
+    """
+    if state is State.LAUNCHING:
+        return "its processes are being started"
+    if state is State.STAGING:
+        return "its model and dataset are being brought near"
+    if awaits_model:
+        return "its model is being imported"
+    if paused:
+        return "its last attempt failed; it is tried again"
+    if executor is not None and executor in outages:
+        return f"waits for {executor}: {outages[executor] or 'it does not answer'}"
+    return f"waits for free workers of {executor}" if executor else "waits for free workers"

@@ -1,0 +1,70 @@
+"""The queue: simulations and tasks that wait, by reason, and the leases that are held, by executor."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from core.domain.executor_config import ExecutorConfig
+from core.domain.queue_reasons import reason_of
+from core.domain.states import State
+from core.services.operations.measurement import Measurement
+from core.store import executors, queue_counts
+from core.store.database import Database
+
+#: Seconds for which counts are kept.
+INTERVAL = 0.25
+
+
+class Queue:
+    """Counts what waits and what runs."""
+
+    def __init__(self, database: Database, executor_configs: Sequence[ExecutorConfig]) -> None:
+        self._database = database
+        self._names = [config.name for config in executor_configs]
+        self._counts = Measurement(self._measure, interval=INTERVAL)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the counts with the time at which they were read."""
+        counts = self._counts.latest()
+        return {"measured_at": counts.at, "waiting": None, "executors": None} | (counts.value or {})
+
+    def _measure(self) -> dict[str, Any]:
+        with self._database.read() as c:
+            groups = queue_counts.waiting(c, self._database.now(c))
+            outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
+            leases, launches = queue_counts.leases(c), queue_counts.launches(c)
+        reasons = [
+            {
+                "state": group.state,
+                "executor": group.executor,
+                "reason": reason_of(
+                    State(group.state),
+                    group.executor,
+                    awaits_model=bool(group.awaits_model),
+                    paused=bool(group.paused),
+                    outages=outages,
+                ),
+                "simulations": int(group.simulations),
+                "tasks": int(group.tasks or 0),
+                "oldest_at": datetime.fromtimestamp(group.since, UTC),
+            }
+            for group in groups
+        ]
+        return {
+            "waiting": {
+                "simulations": sum(reason["simulations"] for reason in reasons),
+                "tasks": sum(reason["tasks"] for reason in reasons),
+                "oldest_at": min((reason["oldest_at"] for reason in reasons), default=None),
+                "reasons": reasons,
+            },
+            "executors": [
+                {
+                    "name": name,
+                    "launches": launches.get(name, 0),
+                    "leases": int(leases[name].leases) if name in leases else 0,
+                    "tasks": int(leases[name].tasks or 0) if name in leases else 0,
+                    "rate": float(leases[name].rate or 0.0) if name in leases else 0.0,
+                }
+                for name in self._names
+            ],
+        }

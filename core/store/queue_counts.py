@@ -1,0 +1,49 @@
+"""Counts of simulations that wait, and of what runs, by executor; they read every row that waits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, text
+
+from core.domain.states import State
+from core.store.tables import LISTED_ROWS
+
+#: States before a simulation runs.
+WAITING = (State.QUEUED, State.STAGING, State.LAUNCHING)
+#: The executor that a submission names, where it is not admitted yet.
+_NAMED = {
+    "sqlite": "json_extract(s.spec, '$.placement.executor')",
+    "postgresql": "s.spec::json -> 'placement' ->> 'executor'",
+}
+#: Tasks without a result are those that were never leased, and the rest of ranges that were.
+_WAITING = (
+    "SELECT state, executor, awaits_model, paused, count(*) AS simulations, sum(tasks) AS tasks, min(since) AS since"
+    " FROM (SELECT s.state, CASE WHEN s.state='queued' THEN {named} ELSE s.executor END AS executor,"
+    " s.awaits_model, CASE WHEN s.not_before>:now THEN 1 ELSE 0 END AS paused, s.created_at AS since,"
+    " (SELECT sum(g.total-g.next) FROM stages g WHERE g.simulation_id=s.id) + coalesce((SELECT sum(r.stop-r.cursor)"
+    " FROM stages g JOIN ranges r ON r.stage_id=g.id WHERE g.simulation_id=s.id AND r.state<>'done'), 0) AS tasks"
+    f" FROM simulations s WHERE s.state IN :states AND {LISTED_ROWS}) AS waiting"
+    " GROUP BY state, executor, awaits_model, paused ORDER BY state, executor, awaits_model, paused"
+)
+_LEASES = text(
+    "SELECT l.executor, count(*) AS leases, sum(r.stop-r.cursor) AS tasks, sum(r.rate) AS rate"
+    " FROM ranges r JOIN launches l ON l.id=r.launch_id"
+    " WHERE r.state='leased' GROUP BY l.executor"
+)
+_LAUNCHES = text("SELECT executor, count(*) AS launches FROM launches WHERE state='live' GROUP BY executor")
+
+
+def waiting(c: Connection, now: float) -> Sequence[Row[Any]]:
+    """Return groups of simulations before they run: by state, executor, and what holds them."""
+    query = text(_WAITING.format(named=_NAMED[c.dialect.name])).bindparams(bindparam("states", expanding=True))
+    return c.execute(query, {"states": [state.value for state in WAITING], "now": now}).all()
+
+
+def leases(c: Connection) -> dict[str, Row[Any]]:
+    """Return the leases that are held, by executor: their number, tasks without a result, and tasks per second."""
+    return {row.executor: row for row in c.execute(_LEASES)}
+
+
+def launches(c: Connection) -> dict[str, int]:
+    """Return the number of live launches, by executor."""
+    return {row.executor: row.launches for row in c.execute(_LAUNCHES)}
