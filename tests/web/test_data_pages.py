@@ -9,6 +9,10 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Page, expect
 
+from core.services.platform import Platform
+from core.services.uploads.models import key_of
+from core.settings import Settings
+from datasets.nodecache.node_cache import NodeCache
 from tests.api.conftest import Submit
 from tests.api.test_datasets import register as register
 from tests.api.test_datasets import upload as upload
@@ -105,6 +109,35 @@ def test_operations_follow_the_queue(page: Page, origin: str, submit: Submit) ->
     id = submit().json["id"]
     expect(page.locator(f"#live a[href='/simulations/{id}']")).to_be_visible()
     expect(page.get_by_role("region", name="This server")).to_contain_text("database")
+
+
+def test_operations_show_what_waits_and_why(page: Page, origin: str, submit: Submit) -> None:
+    submit(placement={"executor": "local"})
+    page.goto(f"{origin}/operations")
+    row = page.get_by_role("region", name="What simulations wait for").locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("waits for free workers of local")
+    assert accessibility_violations(page) == []
+
+
+def test_operations_show_storage_and_caches_as_they_change(
+    page: Page, origin: str, finished: str, platform: Platform, settings: Settings
+) -> None:
+    page.goto(f"{origin}/operations")
+    storage = page.get_by_role("region", name="Storage in use")
+    expect(storage.get_by_role("row", name="results")).to_contain_text("KiB")
+    expect(storage.get_by_role("row", name="database")).to_contain_text("sqlite")
+    expect(page.get_by_role("region", name="Storage", exact=True)).to_contain_text("are free on the disk of data and")
+    caches = page.get_by_role("region", name="Table of caches")
+    expect(caches.get_by_role("row", name="Node cache")).to_contain_text("not reported")
+    stored = platform.models.get("mine")
+    cache = NodeCache(settings.cache, platform.store)
+    for _ in range(4):
+        cache.object(key_of(stored.digest), stored.digest)
+    expect(caches.get_by_role("row", name="Node cache")).to_contain_text("75")
+    assert accessibility_violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not scrolls_sideways(page)
 
 
 @pytest.mark.parametrize("path", ["/data/nothing", "/models/nothing", "/data/car_street@9"])

@@ -1,4 +1,4 @@
-"""Page of operations: the queue, executors with their capacity and health, simulators, and the checks of the server."""
+"""Page of operations: the queue, executors, caches, storage in use, simulators, and the checks of the server."""
 
 from typing import Any
 
@@ -12,9 +12,14 @@ blueprint = Blueprint("operations", __name__, url_prefix="/operations")
 @blueprint.get("")
 def show() -> str:
     """Show the state of the platform, or only the part that changes."""
+    queue = api().get("/v1/queue")
     shown = {
         "readiness": readiness(),
         "counts": api().get("/v1/simulations/counts"),
+        "queue": queue,
+        "loads": {load["name"]: load for load in queue["executors"] or ()},
+        "caches": api().get("/v1/caches"),
+        "storage": api().get("/v1/storage"),
         "executors": api().get("/v1/executors")["items"],
         "waiting": api().get("/v1/simulations", state=["queued", "staging", "launching"], limit=20)["items"],
     }
