@@ -1,5 +1,6 @@
 """Routes /v1/datasets: registration, versions, tags, scenarios, files, differences, leaderboard, prefetch, deletion."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ from marshmallow import ValidationError
 
 from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
 from api.body import json_body
+from api.byte_ranges import serve
 from api.context import services
-from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, download
+from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, SANDBOXED, download
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.problems import invalid
@@ -58,6 +60,7 @@ VERSION_ERRORS = (UnknownDataset, NotReady)
 LOCATION = {"Location": header("Address of the version, with its state.")}
 #: Media type of the same lines for web browsers, which display it.
 TEXT = "text/plain"
+SVG = "image/svg+xml"
 #: Lines of a difference per chunk of the response.
 CHUNK_LINES = 500
 
@@ -173,6 +176,35 @@ class ScenariosView(MethodView):
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the scenarios of a dataset"""
         return page(*services().datasets.scenarios(dataset, **query))
+
+
+@blueprint.at("/<ref:dataset>/scenarios/<task:index>/map")
+class ScenarioMapView(MethodView):
+    """The map of a scenario."""
+
+    @blueprint.operation(
+        "get_scenario_map",
+        Success(description="The map.", media={SVG: BINARY}, headers=DOWNLOAD_HEADERS),
+        other_responses={304: NOT_MODIFIED},
+        errors=(*VERSION_ERRORS, NotPlayable, NotFound, PreconditionFailed, RangeNotSatisfiable),
+    )
+    def get(self, dataset: str, index: int) -> Response:
+        """Draw a scenario on its street, without a simulation
+
+        Only scenarios of `car_street`, and of datasets that extend it, have a street. The map has the street around the
+        route, crossings, the route, and the model's car at its start; other vehicles are placed by the simulation.
+        """
+        from api.rendering.scenario_map import svg  # imported at the first use: most processes never draw a map
+
+        image = svg(*services().scenario_maps.find(dataset, index)).encode()
+        etag = f'"{hashlib.sha256(image).hexdigest()[:32]}"'
+        return serve(
+            lambda start, stop: iter((image[start:stop],)),
+            size=len(image),
+            etag=etag,
+            media_type=SVG,
+            headers=SANDBOXED,
+        )
 
 
 @blueprint.at("/<ref:dataset>/leaderboard")

@@ -17,6 +17,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
+from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.operations.cache_use import CacheUse, Nodes
 from core.services.operations.queue import Queue
@@ -95,6 +96,7 @@ class Platform:
     transfers: Transfers
     datasets: Datasets
     dataset_registration: DatasetRegistration
+    scenario_maps: ScenarioMaps
     disk_floor: DiskFloor
     store_health: StoreHealth
     storage_use: StorageUse
@@ -231,6 +233,7 @@ def build(
             EnvironmentRegistration(installer, cache, home),
             RegistrationLimits(largest=options.max_dataset, floor=floor, maps=options.maps),
         ),
+        scenario_maps=ScenarioMaps(datasets),
         disk_floor=floor,
         store_health=store_health,
         storage_use=StorageUse(database, floor),

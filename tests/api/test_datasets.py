@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from flask.testing import FlaskClient
@@ -471,3 +472,40 @@ def test_a_built_in_dataset_says_that_it_lists_no_files(client: FlaskClient, pat
     refused = problem(client.get(f"/v1/datasets/car_street@1/{path}"), 404, "unknown-dataset")
     assert "built-in dataset: it lists no files" in refused["detail"]
     assert "/v1/datasets/car_street/scenarios" in refused["detail"]
+
+
+def test_every_scenario_of_a_street_is_drawn_without_a_simulation(client: FlaskClient) -> None:
+    for index in range(0, 288, 7):
+        response = client.get(f"/v1/datasets/car_street/scenarios/{index}/map")
+        assert response.status_code == 200 and response.content_type == "image/svg+xml"
+        picture = ElementTree.fromstring(response.data)
+        classes = [element.get("class") for element in picture.iter() if element.get("class")]
+        assert classes.count("route") == classes.count("start") == classes.count("end") == 1
+        scenario = client.get(f"/v1/datasets/car_street/scenarios?after={index}&limit=1").json["items"][0]
+        assert ("crossing" in classes) >= (scenario["street"] == "crosswalk")
+        assert scenario["name"] in response.text and len(response.data) < 100_000
+    assert "sandbox" in response.headers["Content-Security-Policy"]
+    unchanged = client.get(response.request.path, headers={"If-None-Match": response.headers["ETag"]})
+    assert unchanged.status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "slug", "expected"),
+    [
+        ("car_street/scenarios/288/map", 404, "not-found", "no scenario 288"),
+        ("car_street/scenarios/-1/map", 404, "not-found", "no scenario -1"),
+        ("cartpole/scenarios/0/map", 404, "not-found", "have no street"),
+        ("nothing/scenarios/0/map", 404, "unknown-dataset", "no dataset"),
+    ],
+)
+def test_what_has_no_map_is_explained(client: FlaskClient, path: str, status: int, slug: str, expected: str) -> None:
+    assert expected in problem(client.get(f"/v1/datasets/{path}"), status, slug)["detail"]
+
+
+def test_scenarios_of_a_registered_dataset_are_drawn(client: FlaskClient, register: Register) -> None:
+    scenario = client.get("/v1/datasets/car_street/scenarios?after=200&limit=1").json["items"][0]
+    scenario |= {"index": 0, "name": "my own start"}
+    described = {"extends": "car_street", "scenarios": "lines.ndjson"}
+    register("mine", {"dataset.json": json.dumps(described).encode(), "lines.ndjson": json.dumps(scenario).encode()})
+    response = client.get("/v1/datasets/mine/scenarios/0/map")
+    assert response.status_code == 200 and "my own start" in response.text

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from api.rendering import scenario_map
 from core.services.datasets.map_conversion import MapLimits
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
@@ -251,3 +252,11 @@ def test_a_commonroad_file_is_a_map_and_a_scenario_for_each_planning_problem(pla
 )
 def test_a_commonroad_file_without_a_drive_is_refused(platform: Platform, source: bytes, expected: str) -> None:
     assert expected in reason(register(platform, source, "lanes.xml"))
+
+
+def test_scenarios_on_an_own_map_are_drawn_without_a_simulation(platform: Platform) -> None:
+    assert register(platform, town(), generate={"count": 20, "seed": 0})["state"] == "ready"
+    for index in range(20):
+        scenario, outline = platform.scenario_maps.find("towns", index)
+        assert scenario["street"] == "town" and set(scenario["route"]) <= set(outline.lanes)
+        assert scenario["name"] in scenario_map.svg(scenario, outline)

@@ -84,6 +84,33 @@ def test_a_dataset_leads_to_the_simulations_that_used_it(
     expect(page.locator(f"#row-{id}")).to_be_visible()
 
 
+def test_a_scenario_is_drawn_on_its_street_without_a_simulation(page: Page, origin: str) -> None:
+    page.goto(f"{origin}/data/car_street@1")
+    page.get_by_role("link", name="Map of scenario 3", exact=True).click()
+    picture = page.locator("#scenario-map img")
+    expect(picture).to_have_attribute("alt", re.compile(r"^Map of scenario 3, .* street signal_grid"))
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    assert accessibility_violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not scrolls_sideways(page)
+    page.get_by_role("link", name="Map of scenario 4", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(picture).to_have_attribute("alt", re.compile(r"^Map of scenario 4"))
+
+
+def test_a_scenario_has_a_page_with_its_map(page: Page, origin: str) -> None:
+    page.goto(f"{origin}/data/car_street/scenarios/200")
+    expect(page.get_by_role("img", name="Map of scenario 200")).to_be_visible()
+    expect(page.locator("dl.facts")).to_contain_text("street")
+    assert accessibility_violations(page) == []
+
+
+def test_a_dataset_without_streets_offers_no_maps(page: Page, origin: str) -> None:
+    page.goto(f"{origin}/data/cartpole")
+    expect(page.get_by_role("region", name="Table of scenarios")).to_be_visible()
+    expect(page.get_by_role("link", name=re.compile("^Map of"))).to_have_count(0)
+
+
 def test_a_model_leads_to_its_simulations(page: Page, origin: str, submit: Submit) -> None:
     id = submit().json["id"]
     page.goto(f"{origin}/models")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, abort, render_template, request
 
 from web.api_client import api
 
@@ -57,7 +57,24 @@ def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
     if page is None:
         return None
     columns = list(dict.fromkeys(key for item in page["items"] for key in item))
-    return {"items": page["items"], "columns": columns, "next": page["next"], "start": start}
+    return {
+        "items": page["items"],
+        "columns": columns,
+        "next": page["next"],
+        "start": start,
+        "mapped": all("street" in item for item in page["items"]),
+    }
+
+
+@blueprint.get("/<name>/scenarios/<int:index>")
+def show_scenario(name: str, index: int) -> str:
+    """Show a scenario on its map, or only the map to a page that has the list already."""
+    items = api().get(f"/v1/datasets/{name}/scenarios", after=index, limit=1)["items"]
+    if not items or "street" not in items[0]:
+        abort(404)
+    shown = {"name": name, "scenario": items[0], "address": f"/v1/datasets/{name}/scenarios/{index}/map"}
+    part = request.headers.get("HX-Target") == "scenario-map"
+    return render_template("data/map.html" if part else "data/scenario.html", **shown)
 
 
 def files(name: str) -> Mapping[str, Any]:
