@@ -1,5 +1,6 @@
 """Counts of a node cache: hits, misses and evictions since its folder was created."""
 
+import contextlib
 import json
 import secrets
 from collections import Counter
@@ -24,10 +25,14 @@ class Counts:
             return Counter()
 
     def add(self, name: str, number: int = 1) -> None:
-        """Add to a count."""
+        """Add to a count. On a full disk nothing is counted: a figure must not fail a simulation."""
         counts = self.read()
         counts[name] += number
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
-        draft.write_text(json.dumps(counts))
-        draft.replace(self._path)
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                draft.write_text(json.dumps(counts))
+                draft.replace(self._path)
+            finally:
+                draft.unlink(missing_ok=True)

@@ -1,13 +1,18 @@
 """Caches in use: what the node cache and the nodes of the cache service count, as the platform reads it."""
 
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import app as root
 from core.services.operations.cache_use import CacheUse
+from core.settings import Settings
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.scs_client.client import SimpleCache
 from datasets.scs_client.membership import CacheNode, StaticMembership
+from server.preparation import _configure_cache
 from tests.contracts.cache_nodes import CacheServiceProcess, FaultyNode, open_cache, server, servers, token
 from tests.contracts.test_staging import digest
 from tests.waiting import until
@@ -82,3 +87,29 @@ def test_damaged_counts_begin_at_zero(tmp_path: Path) -> None:
     cache.object("models/a", digest(b"a"))
     use = cache.use()
     assert use is not None and (use.hits, use.misses) == (1, 0)
+
+
+def test_counts_that_cannot_be_written_do_not_fail_a_request(tmp_path: Path) -> None:
+    store = FilesystemStore(tmp_path / "objects")
+    store.put("models/a", [b"a"])
+    (tmp_path / "cache" / "counts.json").mkdir(parents=True)  # it cannot be replaced by a file
+    cache = NodeCache(tmp_path / "cache", store)
+    assert cache.object("models/a", digest(b"a")).read_bytes() == b"a"
+    assert not list((tmp_path / "cache").glob(".counts*"))
+
+
+def test_the_nodes_that_are_shown_are_those_of_the_settings_or_this_machines_own(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, scs_port=5099)
+    own = root.cache_nodes_of(settings).nodes()
+    assert [node.url for node in own] == ["http://127.0.0.1:5099"]
+    assert root.cache_nodes_of(replace(settings, scs_port=0)).nodes() == ()
+    others = root.cache_nodes_of(replace(settings, scs_nodes=("http://a:1", "zone=http://b:2"))).nodes()
+    assert {node.url for node in others} == {"http://a:1", "http://b:2"}
+
+
+def test_what_answers_at_the_port_of_another_cache_service_is_not_shown(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = Settings(home=tmp_path, scs_port=other.getsockname()[1])
+        environ: dict[str, str] = {}
+        assert _configure_cache(settings, environ) is None
+    assert environ == {"WINDTUNNEL_SCS_PORT": "0"}
