@@ -20,6 +20,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
     "htmx.org": {"htmx.min.js": "dist/htmx.min.js", "htmx.LICENSE": "LICENSE"},
     "htmx-ext-sse": {"sse.min.js": "dist/sse.min.js", "sse.LICENSE": "LICENSE"},
     "idiomorph": {"idiomorph-ext.min.js": "dist/idiomorph-ext.min.js", "idiomorph.LICENSE": "LICENSE"},
+    "tus-js-client": {"tus.min.js": "dist/tus.min.js", "tus.LICENSE": "LICENSE"},
     "uplot": {
         "uPlot.iife.min.js": "dist/uPlot.iife.min.js",
         "uPlot.min.css": "dist/uPlot.min.css",
