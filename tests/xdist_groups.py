@@ -17,6 +17,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_datasets.py": "platform 1",
     "tests/system/test_worlds.py": "platform 1",
     "tests/system/test_web_page.py": "platform 1",
+    "tests/system/test_submit_page.py": "platform 1",
     "tests/system/test_model_comparisons.py": "platform 1",
     "tests/system/test_chaos.py": "platform 2",
     "tests/system/test_determinism.py": "platform 2",
@@ -40,6 +41,7 @@ GROUPS: Mapping[str, str] = {
     "tests/web/test_pages.py": "web",
     "tests/web/test_simulation_page.py": "web",
     "tests/web/test_replay_player.py": "web",
+    "tests/web/test_submit_page.py": "web",
 }
 
 

@@ -14,7 +14,7 @@ from web import api_client, formatting
 from web.api_client import Refused
 from web.declared_metrics import score_of
 from web.states import STATES
-from web.views import comparison, comparisons, data, models, operations, session, simulation, simulations
+from web.views import comparison, comparisons, data, models, operations, session, simulation, simulations, submission
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -31,7 +31,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
     app.jinja_env.filters.update(formatting.FILTERS)
     app.jinja_env.globals.update(static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of)
     api_client.register(app, wsgi_api)
-    for module in (simulations, simulation, comparison, comparisons, data, models, operations, session):
+    for module in (simulations, simulation, comparison, comparisons, data, models, operations, session, submission):
         app.register_blueprint(module.blueprint)
     app.add_url_rule("/", "root", lambda: redirect(url_for("simulations.index"), 303))
     app.add_url_rule("/favicon.ico", "icon", lambda: redirect(static_address("icon.svg"), 301))

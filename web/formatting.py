@@ -37,6 +37,8 @@ def duration(seconds: float | None) -> str:
     """Format seconds as the two largest units that are not zero: `3 min 20 s`."""
     if seconds is None:
         return MISSING
+    if 0 < seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:

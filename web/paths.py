@@ -14,6 +14,7 @@ SEGMENTS = frozenset(
         "sign-out",
         "simulations",
         "static",
+        "submit",
     }
 )
 

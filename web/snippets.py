@@ -17,6 +17,16 @@ with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as
     results = pandas.read_parquet(io.BytesIO(answer.read()))
 print({expression})
 """
+POST = """\
+import os
+import httpx
+
+submission = {body}
+token = os.environ.get("WINDTUNNEL_TOKEN")
+headers = {{"Authorization": f"Bearer {{token}}"}} if token else {{}}
+answer = httpx.post("{address}v1/simulations", json=submission, headers=headers)
+print(answer.raise_for_status().json()["id"])
+"""
 
 
 def of_results(address: str, simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, str]:
@@ -42,3 +52,14 @@ def curl_of(address: str, body: Mapping[str, Any], path: str = "v1/simulations")
         '  -H "Authorization: Bearer $WINDTUNNEL_TOKEN" -H "Content-Type: application/json" \\\n'
         f"  -d {shlex.quote(json.dumps(body))}\n"
     )
+
+
+def of_submission(address: str, body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lines that submit a simulation, by tool."""
+    return {"curl": curl_of(address, body), "Python": POST.format(address=address, body=_python(body))}
+
+
+def _python(body: Mapping[str, Any]) -> str:
+    """Return a document as a Python expression with a member per line."""
+    members = "".join(f"    {name!r}: {value!r},\n" for name, value in body.items())
+    return f"{{\n{members}}}" if members else "{}"

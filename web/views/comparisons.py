@@ -12,8 +12,9 @@ from werkzeug.wrappers import Response
 
 from web import comparison_report, snippets
 from web.api_client import Refused, api
-from web.comparison_request import MODELS, Fields, comparison_request
+from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
+from web.form_fields import Fields
 from web.states import STATES
 from web.verdict_course import course_of
 from web.views.comparison import DECISIONS, TONES

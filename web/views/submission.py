@@ -1,0 +1,106 @@
+"""Page that submits a simulation: a model by upload or by name, its check, scenarios, sweep, and equivalent lines."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from web import snippets
+from web.api_client import Refused, api
+from web.form_fields import Fields, text_of
+from web.submission_request import SELECTIONS, submission_fields, submission_request, tasks_of
+
+blueprint = Blueprint("submission", __name__, url_prefix="/submit")
+
+RECORDS = ("none", "failures", "all")
+#: Members of a submission that decide whether its model fits.
+CHECKED = ("dataset", "model", "runtime", "params", "placement")
+
+
+@blueprint.get("")
+def show() -> str:
+    """Show the form, filled in with the query, or with the submission of `?simulation=ID`."""
+    fields: dict[str, Any] = request.args.to_dict(flat=False)
+    if id := "".join(fields.pop("simulation", [])[:1]):
+        simulation = api().get(f"/v1/simulations/{id}")
+        dataset = f"{simulation['dataset']['name']}@{simulation['dataset']['version']}"
+        given = submission_fields({**simulation["spec"], "model": simulation["model"]["digest"], "dataset": dataset})
+        fields = given | fields
+    return form(fields)
+
+
+@blueprint.post("")
+def create() -> str | Response | tuple[str, int]:
+    """Submit the simulation; a submission that is refused is shown again with the reason."""
+    fields = request.form.to_dict(flat=False)
+    key = text_of(fields, "key") or secrets.token_hex(16)
+    try:
+        created = api().post("/v1/simulations", submission_request(fields), headers={"Idempotency-Key": key})
+    except Refused as error:
+        if error.status == 401:
+            raise
+        return form(fields, problem=error.problem), error.status
+    return redirect(url_for("simulation.show", id=created.json()["id"]), 303)
+
+
+@blueprint.get("/dataset")
+def dataset() -> str:
+    """Return the part of the form that depends on the dataset that is chosen."""
+    fields = request.args.to_dict(flat=False)
+    return render_template("submit/dataset.html", fields=fields, dataset=dataset_of(fields), selections=SELECTIONS)
+
+
+@blueprint.post("/request")
+def equivalent() -> str:
+    """Return the number of tasks, and the lines that submit the same."""
+    return render_template("submit/request.html", **request_shown(request.form.to_dict(flat=False)))
+
+
+@blueprint.post("/check")
+def check() -> str:
+    """Return whether the model loads and fits the dataset, by a few real steps."""
+    body = submission_request(request.form.to_dict(flat=False))
+    checked = {name: body[name] for name in CHECKED if name in body}
+    if "dataset" not in checked or not ("model" in checked or "runtime" in checked):
+        return render_template("submit/check.html", waiting=True)
+    try:
+        answer = api().post("/v1/checks", checked).json()
+    except Refused as error:
+        if error.status == 401:
+            raise
+        return render_template("submit/check.html", problem=error.problem)
+    return render_template("submit/check.html", check=answer)
+
+
+def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
+    """Return the page of the form."""
+    models = api().get("/v1/models", limit=200)["items"]
+    return render_template(
+        "submit/page.html",
+        fields=fields,
+        models=list(dict.fromkeys(model["name"] for model in models)),
+        runtimes=[runtime["name"] for runtime in api().get("/v1/runtimes")["items"]],
+        datasets=[item["name"] for item in api().get("/v1/datasets", limit=200)["items"]],
+        executors=[item["name"] for item in api().get("/v1/executors")["items"]],
+        dataset=dataset_of(fields),
+        selections=SELECTIONS,
+        records=RECORDS,
+        problem=problem,
+        key=secrets.token_hex(16),
+        **request_shown(fields),
+    )
+
+
+def dataset_of(fields: Fields) -> Mapping[str, Any] | None:
+    """Return the description of the dataset that is chosen, if there is one of this name."""
+    name = text_of(fields, "dataset")
+    found: Mapping[str, Any] | None = api().find(f"/v1/datasets/{name}", missing=(404, 410, 422)) if name else None
+    return found
+
+
+def request_shown(fields: Fields) -> dict[str, Any]:
+    """Return the lines that submit what a form describes, and the number of its tasks."""
+    body = submission_request(fields)
+    return {"lines": snippets.of_submission(request.host_url, body), "tasks": tasks_of(body, dataset_of(fields))}
