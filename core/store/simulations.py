@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from core.domain.listing import search_text
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
+from core.store import scheduling_changes
 from core.store.tables import events, idempotency, simulations, stages
 from errors import Conflict, IllegalTransition, UnknownSimulation
 
@@ -48,11 +49,6 @@ _ADMITTED = sorted(ADMITTED)
 _CONCLUDE = text(
     "UPDATE simulations SET outcome=:outcome, reason=:reason, claim=NULL, claim_until=0"
     " WHERE id=:i AND state=:state AND outcome IS NULL RETURNING id"
-)
-_CHANGED = text("INSERT INTO scheduling_changes(simulation_id) VALUES(:i)")
-_CHANGES = text("SELECT number, simulation_id FROM scheduling_changes")
-_ACKNOWLEDGE = text("DELETE FROM scheduling_changes WHERE number IN :numbers").bindparams(
-    bindparam("numbers", expanding=True)
 )
 _UNENDED_STATES = text("SELECT id, state FROM simulations WHERE state IN :states").bindparams(
     bindparam("states", expanding=True)
@@ -128,7 +124,7 @@ def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> N
     searched = search_text(values["model"], values["dataset"], values["runtime"], labels)
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
-    c.execute(_CHANGED, {"i": values["id"]})
+    scheduling_changes.add(c, values["id"])
     say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
 
 
@@ -164,20 +160,6 @@ def unended_dry_runs(c: Connection, after: str, since: float) -> tuple[int, floa
     # ids begin with the time of their creation, and are the second column of the index on states
     row = c.execute(query.where(s.state.in_(_UNENDED), s.id > after, s.created_at > since)).one()
     return row[0], row[1] or 0.0
-
-
-def changes(c: Connection) -> list[tuple[int, str]]:
-    """Return the log of changes for the dispatcher: entries (number, simulation) that are not acknowledged.
-
-    Every change of a simulation's state or specification adds an entry in its own transaction.
-    """
-    return [(number, id) for number, id in c.execute(_CHANGES)]
-
-
-def acknowledge(c: Connection, numbers: Sequence[int]) -> None:
-    """Delete entries of the log. By number: an entry with a smaller number may commit later."""
-    for at in range(0, len(numbers), 500):
-        c.execute(_ACKNOWLEDGE, {"numbers": numbers[at : at + 500]})
 
 
 def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
@@ -243,7 +225,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     if isinstance(changes.get("reason"), str):
         body["reason"] = changes["reason"]
     _insert_event(c, id, int(seq), "state", body, now)
-    c.execute(_CHANGED, {"i": id})
+    scheduling_changes.add(c, id)
     return int(seq)
 
 
@@ -277,7 +259,7 @@ def conclude(c: Connection, id: str, current: State, outcome: State, reason: str
     values = {"i": id, "state": current.value, "outcome": outcome.value, "reason": _storable(reason)}
     if c.execute(_CONCLUDE, values).first() is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
-    c.execute(_CHANGED, {"i": id})
+    scheduling_changes.add(c, id)
 
 
 def awaits_model(c: Connection, id: str) -> bool:
@@ -292,7 +274,7 @@ def supply_model(c: Connection, id: str, **values: Any) -> None:
     supplying = waiting.values(awaits_model=0, reason=None, **values).returning(simulations.c.id)
     if c.execute(supplying).first() is None:
         raise Conflict(f"Simulation {id} waits for no model any more.")
-    c.execute(_CHANGED, {"i": id})
+    scheduling_changes.add(c, id)
 
 
 def explain_import(c: Connection, id: str, reason: str) -> None:
@@ -413,7 +395,7 @@ def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
     change = update(simulations).where(simulations.c.id == id, running).values(spec=json.dumps(spec))
     if c.execute(change.returning(simulations.c.id)).first() is None:
         raise Conflict(f"Simulation {id} has just ended.")
-    c.execute(_CHANGED, {"i": id})
+    scheduling_changes.add(c, id)
 
 
 def set_summary(c: Connection, id: str, columns: Mapping[str, str | None]) -> None:

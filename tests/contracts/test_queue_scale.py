@@ -16,7 +16,7 @@ from core.domain.listing import Listing
 from core.domain.states import State
 from core.services.scheduling import snapshots
 from core.services.scheduling.dispatch import Dispatch
-from core.store import simulations
+from core.store import scheduling_changes, simulations
 from core.store.database import Connection, Database
 from errors import Conflict
 from tests.contracts.test_dispatcher import DispatcherRig
@@ -209,7 +209,7 @@ def test_a_dispatcher_without_leadership_leaves_the_log_to_the_leader(full: Disp
     with pytest.raises(Conflict):
         full.dispatch.snapshot()
     with full.platform.database.read() as c:
-        assert id in [changed for _, changed in simulations.changes(c)]
+        assert id in [changed for _, changed in scheduling_changes.entries(c)]
 
 
 def test_an_entry_that_commits_late_is_not_lost_although_a_later_entry_was_read(
@@ -221,9 +221,9 @@ def test_an_entry_that_commits_late_is_not_lost_although_a_later_entry_was_read(
         slow.execute(insertion, {"id": "first"})
         database.write(lambda c: c.execute(insertion, {"id": "second"}) and None)
         with database.read() as c:
-            entries = simulations.changes(c)
+            entries = scheduling_changes.entries(c)
         assert [id for _, id in entries] == ["second"]
-        database.write(lambda c: simulations.acknowledge(c, [number for number, _ in entries]))
+        database.write(lambda c: scheduling_changes.acknowledge(c, [number for number, _ in entries]))
     with database.read() as c:
-        assert [id for _, id in simulations.changes(c)] == ["first"]
+        assert [id for _, id in scheduling_changes.entries(c)] == ["first"]
     database.close()

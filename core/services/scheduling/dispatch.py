@@ -22,7 +22,7 @@ from core.services.scheduling.model_environments import locked
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
-from core.store import clock_steps, executors, launches, leases, results, simulations
+from core.store import clock_steps, executors, launches, leases, results, scheduling_changes, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.versions import scenario_folder
@@ -95,7 +95,7 @@ class Dispatch:
     def _acknowledge(self) -> None:
         """Delete the entries of the log of changes that snapshots cover: in groups, since each deletion is a commit."""
         if changes := self._snapshots.forget_covered():
-            self._write(lambda c: simulations.acknowledge(c, changes), durable=False)
+            self._write(lambda c: scheduling_changes.acknowledge(c, changes), durable=False)
 
     def live_launches(self) -> tuple[LiveLaunch, ...]:
         """Return the launches that are not over, as of now."""

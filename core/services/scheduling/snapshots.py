@@ -12,7 +12,7 @@ from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, replicas
 from core.domain.states import State
 from core.services.scheduling.eligibility import Eligibility
-from core.store import launches, simulations
+from core.store import launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
 
 #: Seconds between two comparisons with all rows, for writers that do not log their changes (an earlier version).
@@ -144,7 +144,7 @@ class SnapshotReader:
         """Return a snapshot; ``moment`` on the monotonic clock, in seconds."""
         with self._database.read() as c:
             # The log first: a row that changes after this query is read with the change or is in the next log.
-            changes = simulations.changes(c)
+            changes = scheduling_changes.entries(c)
             changed = {id for number, id in changes if number not in self._covered}
             if moment >= self._verify_at:
                 changed |= self._differing(c)
