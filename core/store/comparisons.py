@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, text, update
 
 from core.domain.comparisons import ComparisonState
 from core.domain.states import FINAL
@@ -170,6 +170,12 @@ def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
     )
 
 
+def explain(c: Connection, id: str, reason: str | None) -> None:
+    """Store what a comparison that runs waits for, None: for nothing; one that has ended has the reason of its end."""
+    running = (comparisons.c.id == id, comparisons.c.state == ComparisonState.RUNNING.value)
+    c.execute(update(comparisons).where(*running).values(reason=reason))
+
+
 def release(c: Connection, id: str, who: str, **values: Any) -> None:
     """End a claim, if it is still held, and change columns of the comparison."""
     releasing = update(comparisons).where(comparisons.c.id == id, comparisons.c.claim == who)
@@ -188,8 +194,3 @@ def needing_dataset(c: Connection, digest: str) -> str | None:
     query = select(comparisons.c.id).where(comparisons.c.dataset_digest == digest, comparisons.c.state.in_(_UNENDED))
     found: str | None = c.scalar(query.limit(1))
     return found
-
-
-def count(c: Connection) -> int:
-    """Return how many comparisons have not ended."""
-    return int(c.scalar(select(func.count()).where(comparisons.c.state.in_(_UNENDED))) or 0)

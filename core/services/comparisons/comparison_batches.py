@@ -75,38 +75,31 @@ class ComparisonBatches:
         with renewed_claim(take, f"comparison {id}") as acquired:
             if not acquired:
                 return
-            changes: dict[str, Any] = {"failures": 0, "not_before": 0.0, "reason": None}
+            wait, failures, reason = 0.0, 0, None
             try:
                 wait = self._advance(id)
             except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
                 logger.info("comparison %s: %s", id, error.detail)
-                return
             except UnknownComparison:
                 return
             except (StoreUnavailable, StorageFull) as error:
-                changes = self._explain(id, error)
-            else:
-                changes["not_before"] = wait
+                failures, reason = self._failures(id) + 1, f"waits: {error.detail}"
+                wait = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+                logger.warning("comparison %s goes on in %.0f s: %s", id, wait, error.detail)
 
             def release(c: Connection) -> None:
-                if changes.get("not_before"):
-                    changes["not_before"] += self._database.now(c)
-                if store.find(c, id).state != ComparisonState.RUNNING.value:
-                    changes.pop("reason", None)  # of its end
-                store.release(c, id, who, **changes)
+                store.explain(c, id, reason)
+                store.release(c, id, who, failures=failures, not_before=self._database.now(c) + wait if wait else 0.0)
 
             self._database.write(release)
 
-    def _explain(self, id: str, error: PlatformError) -> dict[str, Any]:
-        """Return the columns of a comparison that goes on once a store answers."""
+    def _failures(self, id: str) -> int:
+        """Return how many attempts in a row have failed because a store did not answer."""
         with self._database.read() as c:
-            failures = store.find(c, id).failures + 1
-        seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
-        logger.warning("comparison %s goes on in %.0f s: %s", id, seconds, error.detail)
-        return {"failures": failures, "not_before": seconds, "reason": f"waits: {error.detail}"}
+            return int(store.find(c, id).failures)
 
     def _advance(self, id: str) -> float:
-        """Take the steps; return the seconds after which the next is possible at the earliest."""
+        """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         with self._database.read() as c:
             row = store.find(c, id)
         if ComparisonState(row.state) is ComparisonState.CANCELLING:
