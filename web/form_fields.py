@@ -1,6 +1,9 @@
-"""Fields of forms as text: the first value of a field, numbers, and values of parameters."""
+"""Fields of forms as text: the first value of a field, numbers, values of parameters, and the key of a request."""
 
+import hashlib
 import json
+import math
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,16 +20,25 @@ def number_of(text: str) -> float | int | str | None:
     """Return a number, None for no text; other text as it is, so that the API says what is wrong with it."""
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if math.isfinite(number):  # JSON has no other numbers
+            return number
     return text or None
 
 
 def value_of(text: str) -> Any:
     """Return the value of a parameter: a number, true or false, or text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float) else text
+    if text in ("true", "false"):
+        return text == "true"
+    return number_of(text)
+
+
+def key_of(fields: Fields, body: Mapping[str, Any]) -> str:
+    """Return the Idempotency-Key of a request: of the page that sends it, and of its content.
+
+    A form that is sent twice is one request; a form that is changed, after the button *back* too, is another.
+    """
+    page = text_of(fields, "key") or secrets.token_hex(16)
+    return hashlib.sha256(json.dumps([page, body], sort_keys=True).encode()).hexdigest()

@@ -64,19 +64,28 @@ def submission_fields(spec: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def tasks_of(body: Mapping[str, Any], dataset: Mapping[str, Any] | None) -> int | None:
-    """Return the number of tasks of a submission; None if it is not known."""
-    selection = body.get("scenarios") or {}
-    scenarios: Any = dataset.get("tasks") if dataset else None
-    if "range" in selection:
-        first, end = selection["range"]
-        scenarios = end - first if isinstance(first, int) and isinstance(end, int) else None
-    elif "tasks" in selection:
-        scenarios = len(selection["tasks"])
-    elif "sample" in selection:
-        scenarios = selection["sample"]
-    factors = [scenarios, body.get("repeat", 1), *(len(values) for values in body.get("sweep", {}).values())]
-    known = [factor for factor in factors if isinstance(factor, int) and factor > 0]
-    return math.prod(known) if len(known) == len(factors) else None
+    """Return the number of tasks of a submission; None if it is not known.
+
+    A dataset without a number of scenarios plays one, unless others are selected.
+    """
+    match body.get("scenarios"), dataset:
+        case {"range": [int(first), int(end)]}, _:
+            scenarios = end - first
+        case {"tasks": list(tasks)}, _:
+            scenarios = len(tasks)
+        case {"sample": int(size)}, _:
+            scenarios = size
+        case None, {"tasks": int(tasks)}:
+            scenarios = tasks
+        case None, {"tasks": None}:
+            scenarios = 1
+        case _:
+            return None
+    match body.get("sweep", {}), body.get("repeat", 1):
+        case dict(sweep), int(repeat) if all(isinstance(values, list) for values in sweep.values()):
+            total = math.prod((scenarios, repeat, *(len(values) for values in sweep.values())))
+            return total if total > 0 else None
+    return None
 
 
 def _selection(kind: str, text: str) -> dict[str, Any] | None:

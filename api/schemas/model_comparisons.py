@@ -15,7 +15,6 @@ from api.schemas.simulations import ModelRefSchema
 from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
 from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
 from core.domain.sequential_test import Decision, Design
-from core.domain.states import State
 
 _STATES = [state.value for state in ComparisonState]
 _DECISIONS = [decision.value for decision in Decision]
@@ -185,9 +184,7 @@ class BatchSimulationSchema(Open):
     id = fields.String(required=True)
     batch = fields.Integer(required=True, metadata={"description": "Number of the batch, from 0."})
     state = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"enum": [*(state.value for state in State), None], "description": "Null: it was deleted."},
+        required=True, allow_none=True, metadata={"description": "State of the simulation; null: it was deleted."}
     )
 
 

@@ -35,6 +35,11 @@ def test_a_form_becomes_a_submission() -> None:
         "placement": {"executor": "local"}, "log_to_run": True,
     }  # fmt: skip
     assert tasks_of(body, {"tasks": 288}) == 60 and tasks_of({}, {"tasks": 288}) == 288 and tasks_of({}, None) is None
+    assert tasks_of({}, {"tasks": None}) == 1 and tasks_of({"scenarios": {"range": [0, "x"]}}, None) is None
+    strange = ({"scenarios": {"range": [0]}}, {"scenarios": "x"}, {"sweep": [1]}, {"sweep": {"a": 1}}, {"repeat": "x"})
+    assert [tasks_of(body, {"tasks": 9}) for body in strange] == [None] * 5
+    odd = submission_request({"repeat": ["inf"], "seed": ["1e999"], "param.a": ["nan, 2"], "more": ["[1]"]})
+    assert odd == {"sweep": {"a": ["nan", 2]}, "repeat": "inf", "seed": "1e999", "more": "[1]"}
     assert submission_request({"repeat": ["many"], "more": ["{"]}) == {"repeat": "many", "more": "{"}
 
 
@@ -170,7 +175,9 @@ def test_a_form_without_scripts_submits_once_however_often_it_is_sent(page: Page
     form = {"key": "k", "dataset": "noop", "model": model, "runtime": "", "select": "all", "scenarios": ""}
     sent = [page.request.post(f"{origin}/submit", form=form, headers={"Origin": origin}) for _ in range(2)]
     assert [answer.status for answer in sent] == [200, 200] and sent[0].url == sent[1].url
-    assert len(page.request.get(f"{origin}/v1/simulations").json()["items"]) == 1
+    changed = page.request.post(f"{origin}/submit", form=form | {"repeat": "2"}, headers={"Origin": origin})
+    assert changed.status == 200 and changed.url != sent[0].url, "a form that was changed is another request"
+    assert len(page.request.get(f"{origin}/v1/simulations").json()["items"]) == 2
 
 
 def test_a_simulation_is_repeated_with_changes(page: Page, origin: str, finished: str) -> None:

@@ -14,7 +14,7 @@ from web import comparison_report, snippets
 from web.api_client import Refused, api
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
-from web.form_fields import Fields
+from web.form_fields import Fields, key_of
 from web.states import STATES
 from web.verdict_course import course_of
 from web.views.comparison import DECISIONS, TONES
@@ -84,9 +84,9 @@ def equivalent() -> str:
 def create() -> str | Response | tuple[str, int]:
     """Create a comparison; a request that is refused is shown again with the reason."""
     fields = request.form.to_dict(flat=False)
-    key = request.form.get("key") or secrets.token_hex(16)
+    body = comparison_request(fields)
     try:
-        created = api().post("/v1/comparisons", comparison_request(fields), headers={"Idempotency-Key": key})
+        created = api().post("/v1/comparisons", body, headers={"Idempotency-Key": key_of(fields, body)})
     except Refused as error:
         if error.status == 401:
             raise

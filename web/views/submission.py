@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response
 
 from web import snippets
 from web.api_client import Refused, api
-from web.form_fields import Fields, text_of
+from web.form_fields import Fields, key_of, text_of
 from web.submission_request import SELECTIONS, submission_fields, submission_request, tasks_of
 
 blueprint = Blueprint("submission", __name__, url_prefix="/submit")
@@ -35,9 +35,9 @@ def show() -> str:
 def create() -> str | Response | tuple[str, int]:
     """Submit the simulation; a submission that is refused is shown again with the reason."""
     fields = request.form.to_dict(flat=False)
-    key = text_of(fields, "key") or secrets.token_hex(16)
+    body = submission_request(fields)
     try:
-        created = api().post("/v1/simulations", submission_request(fields), headers={"Idempotency-Key": key})
+        created = api().post("/v1/simulations", body, headers={"Idempotency-Key": key_of(fields, body)})
     except Refused as error:
         if error.status == 401:
             raise
