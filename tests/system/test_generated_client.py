@@ -21,6 +21,7 @@ GENERATOR = "openapi-python-client==0.29.1"
 OVERRIDES = """
 content_type_overrides:
   application/zip: application/octet-stream
+  image/svg+xml: application/octet-stream
   application/offset+octet-stream: application/octet-stream
   application/vnd.apache.parquet: application/octet-stream
   application/x-ndjson: application/octet-stream
