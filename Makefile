@@ -14,7 +14,7 @@ help:     ## List the targets.
 setup:    ## Create .venv with all dependencies (installs uv if it is missing).
 	@$(UV) sync --quiet
 
-demo:     ## Set up, start the platform, send the 1.0 request, show its results.
+demo:     ## Set up, start the platform, send the 1.0 request, show its results; on a terminal, serve them until Ctrl-C.
 	@echo "Starting: packages first (once, about a minute), then the platform."
 	@$(UV) sync --quiet && $(PY) -m scripts.demo
 

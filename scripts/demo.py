@@ -1,4 +1,7 @@
-"""`make demo`: start the platform, send the 1.0 request, follow the simulation, and show its results."""
+"""`make demo`: start the platform, send the 1.0 request, follow the simulation, and show its results.
+
+On a terminal it serves the page with the results until Ctrl-C; in a script it ends by itself.
+"""
 
 import json
 import os
@@ -6,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +20,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cli import report
 from cli.client import Client, RequestRefused
-from scripts.demo_platform import NotStarted, Platform, open_platform
+from scripts.demo_platform import NotStarted, Platform, open_platform, ready
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
     ' -d "{\\"runtimePath\\": \\"tensorflow\\", \\"model_data\\": \\"car_street\\"}"'
 )
 OUT = Path("var/demo")
+#: Seconds between two looks whether the platform still serves the results.
+LOOK_INTERVAL = 2.0
 console = Console()
 
 
@@ -71,6 +78,8 @@ def _show(platform: Platform, client: Client, began: float) -> int:
     if "id" not in response:
         console.print(f"[red]No simulation was created:[/] {report.terminal_text(json.dumps(response))}")
         return 1
+    page = f"{platform.url}/simulations/{response['id']}"
+    console.print(f"Its page: [bold]{page}[/]\n", soft_wrap=True)
     model = _watch(client, response, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
     submission = {"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}}
@@ -92,10 +101,25 @@ def _show(platform: Platform, client: Client, began: float) -> int:
     if platform.token:
         console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
     console.print(
-        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform;"
+        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform again, with these results;"
         f" {platform.url}/docs documents its API.\n"
     )
+    if platform.temporary and _on_terminal(os.environ):
+        _serve(platform, page)
     return 0
+
+
+def _on_terminal(environ: Mapping[str, str]) -> bool:
+    """Return whether a person sees the output and can press Ctrl-C; some CI systems give their jobs a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not environ.get("CI")
+
+
+def _serve(platform: Platform, page: str) -> None:
+    """Wait until Ctrl-C, or until the platform has ended."""
+    console.print(f"[bold]{page}[/] shows the results in a browser. Ctrl-C stops the platform.", soft_wrap=True)
+    with suppress(KeyboardInterrupt):
+        while ready(platform.url):
+            time.sleep(LOOK_INTERVAL)
 
 
 def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, Any]:

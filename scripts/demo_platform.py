@@ -50,10 +50,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A platform that is ready: its URL, and the token that every request must have, or an empty text."""
+    """A platform that is ready: its URL, and the token that every request must have, or an empty text.
+
+    ``temporary``: the demo has started it, and it ends with the demo.
+    """
 
     url: str
     token: str = field(default="", repr=False)
+    temporary: bool = False
 
 
 def choose_ports(preferred: Ports, api_is_free: Callable[[int], bool], runner_is_free: Callable[[int], bool]) -> Ports:
@@ -200,7 +204,7 @@ def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> It
     server, url = _start(settings, environ, tell)
     try:
         _wait_until_ready(server, url)
-        yield Platform(url, settings.token)
+        yield Platform(url, settings.token, temporary=True)
     finally:
         _stop(server)
 

@@ -186,6 +186,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[silent]": "a server that answers is in every run",
         "[ipv6]": "a server that answers is in every run",
         "test_the_platform_of_another_home_on_the_port_is_not_used": "starts two platforms",
+        "test_on_a_terminal_the_demo_serves_its_page_until_it_is_terminated": "runs both simulations of the demo",
     },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {

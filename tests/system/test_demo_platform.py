@@ -15,13 +15,14 @@ import httpx
 import pytest
 
 from api import application
+from benchmarks.terminal import Terminal
 from cli.client import Client
 from scripts import demo_platform
 from scripts.demo import documented_request
 from scripts.demo_platform import NotStarted, open_platform
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
-from tests.system.platform_process import PlatformProcess
+from tests.system.platform_process import ROOT, PlatformProcess
 from tests.waiting import until
 
 TOKEN = "token-of-the-demo-tests"
@@ -154,3 +155,18 @@ def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: Platform
     finally:
         os.killpg(demo.pid, signal.SIGTERM)  # SIGINT may be ignored: a shell's background job inherits that
         demo.communicate(timeout=60)
+
+
+def test_on_a_terminal_the_demo_serves_its_page_until_it_is_terminated(idle: PlatformProcess) -> None:
+    environ = environ_of(idle, idle.port, idle.runner_api_port)
+    environ.pop("CI", None)
+    terminal = Terminal([sys.executable, "-m", "scripts.demo"], ROOT, environ)
+    try:
+        page = terminal.until(r"(http://\S+/simulations/\w+) shows the results in a browser", 300)[1]
+        shown = httpx.get(page, trust_env=False)
+        assert shown.status_code == 200 and "succeeded" in shown.text
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.process.wait(60) == 0
+        assert not idle.ready()
+    finally:
+        terminal.end()
