@@ -16,10 +16,10 @@ a benchmark started. Compare ratios within a section, not figures across machine
 Figures = dict[str, Any]
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a Markdown table: first column left-aligned, figures right-aligned."""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, words: bool = False) -> str:
+    """Return a Markdown table: first column left-aligned, figures right-aligned, unless all columns are ``words``."""
     names = list(head)
-    lines = [names, [":--"] + ["--:"] * (len(names) - 1), *(list(row) for row in rows)]
+    lines = [names, [":--"] + [":--" if words else "--:"] * (len(names) - 1), *(list(row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

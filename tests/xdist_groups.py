@@ -36,6 +36,7 @@ GROUPS: Mapping[str, str] = {
     "tests/contracts/test_scs_fuzzing.py": "scs",
     "tests/web/test_browser.py": "web",
     "tests/web/test_comparison_page.py": "web",
+    "tests/web/test_counted_page.py": "web",
     "tests/web/test_data_pages.py": "web",
     "tests/web/test_model_comparison_pages.py": "web",
     "tests/web/test_pages.py": "web",
