@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Response
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser import (
     Errors,
@@ -195,7 +195,7 @@ def test_signals_alone_are_charts(site: StaticSite, still: Page) -> None:
     document = recorded("half_cheetah")
     document["scene"] = document["scene"] | {"kind": "signals"}
     show(still, site, document)
-    assert still.locator(".replay-canvas").count() == 0
+    expect(still.locator(".replay-canvas")).to_have_count(0)
     charts = still.locator(".replay-chart")
     assert charts.count() == 12 and len(charts.first.evaluate(COLOURS)) >= 2
     keep_picture(still, "signals")
@@ -204,7 +204,8 @@ def test_signals_alone_are_charts(site: StaticSite, still: Page) -> None:
 def test_a_task_without_a_trace_has_its_metrics_and_their_ranges(site: StaticSite, still: Page) -> None:
     show(still, site, recorded("result"))
     row = still.get_by_role("row", name="Sum of the observation")
-    assert row.get_by_text("1.784").is_visible() and row.get_by_text("0 to 4").is_visible()
+    expect(row.get_by_text("1.784")).to_be_visible()
+    expect(row.get_by_text("0 to 4")).to_be_visible()
     assert still.get_by_role("button", name="Play").count() == 0
 
 
@@ -212,8 +213,8 @@ def test_a_street_has_speed_limit_brake_and_the_names_of_its_events(site: Static
     show(still, site, recorded("street_collision"))
     seek(still, 6.0)
     assert still.locator(".replay-speed").text_content() == "55"
-    assert still.get_by_role("img", name="limit 50 km/h").is_visible()
-    assert still.locator(".replay-limit.replay-exceeded").count() == 1
+    expect(still.get_by_role("img", name="limit 50 km/h")).to_be_visible()
+    expect(still.locator(".replay-limit.replay-exceeded")).to_have_count(1)
     events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
     assert events == ["4.3 sAbove the limit", "7.2 sCollision with pedestrian p4", "7.2 sEnd: collision"]
 
@@ -328,7 +329,8 @@ def test_a_replay_plays_by_itself_and_not_where_motion_is_unwanted(
     calm.emulate_media(reduced_motion="reduce")
     show(calm, site, recorded("street_collision"))
     until(lambda: time_of(page) > 0.5, message="the replay does not play by itself")
-    assert time_of(calm) == 0 and calm.get_by_role("button", name="Play").is_visible()
+    expect(calm.get_by_role("button", name="Play")).to_be_visible()
+    assert time_of(calm) == 0
 
 
 def test_frames_of_uneven_times_are_shown_at_their_times(site: StaticSite, still: Page) -> None:
@@ -435,7 +437,7 @@ def test_the_first_signals_that_change_are_shown_and_others_are_chosen(site: Sta
     assert "reward" in names.all_text_contents() and names.count() < 12
     still.get_by_text("Choose,").click()
     still.get_by_label("Filter signals").fill("row_1_column_2")
-    assert still.locator(".replay-choices label:visible").count() == 2
+    expect(still.locator(".replay-choices label:visible")).to_have_count(2)
     still.get_by_label("own_row_1_column_2").check()
     assert "own_row_1_column_2" in names.all_text_contents()
     still.get_by_role("button", name="None").click()
@@ -448,10 +450,11 @@ def test_the_list_of_signals_closes_by_escape_and_by_work_elsewhere(site: Static
     summary.click()
     choices.focus()
     still.keyboard.press("Escape")
-    assert not choices.is_visible() and summary.evaluate("node => node === document.activeElement")
+    expect(choices).to_be_hidden()
+    assert summary.evaluate("node => node === document.activeElement")
     summary.click()
     still.get_by_role("button", name="Next event").click()
-    assert not choices.is_visible()
+    expect(choices).to_be_hidden()
 
 
 def test_of_a_hundred_signals_twelve_are_shown(site: StaticSite, still: Page) -> None:
@@ -461,10 +464,10 @@ def test_of_a_hundred_signals_twelve_are_shown(site: StaticSite, still: Page) ->
     for step, frame in enumerate(document["frames"]):
         frame["observation"] = [step * number / 7 for number in range(100)]
     show(still, site, document)
-    assert still.locator(".replay-chart").count() == 12
+    expect(still.locator(".replay-chart")).to_have_count(12)
     still.get_by_text("Choose,").click()
     still.get_by_role("button", name="All").click()
-    assert still.locator(".replay-chart").count() == 106
+    expect(still.locator(".replay-chart")).to_have_count(106)
 
 
 def test_values_and_units_are_those_of_the_present_frame(site: StaticSite, still: Page) -> None:
@@ -491,7 +494,8 @@ def test_a_click_on_a_chart_goes_to_its_time(site: StaticSite, still: Page) -> N
 
 def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSite, still: Page) -> None:
     compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
-    assert still.locator(".replay-canvas").count() == 2 and still.get_by_role("slider").count() == 1
+    expect(still.locator(".replay-canvas")).to_have_count(2)
+    expect(still.get_by_role("slider")).to_have_count(1)
     still.get_by_role("button", name="Play").focus()
     still.keyboard.press("End")
     drawn(still)
@@ -505,23 +509,23 @@ def test_a_comparison_has_the_differences_of_metrics_and_both_lines_in_a_chart(s
     compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
     row = still.get_by_role("row", name="Route completion")
     assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "−78.01 %"]
-    assert row.locator(".replay-worse").count() == 1
+    expect(row.locator(".replay-worse")).to_have_count(1)
     assert still.locator(".replay-signal", has_text="speed").first.locator(".replay-value").count() == 2
-    assert still.get_by_text("different scenarios").count() == 0
+    expect(still.get_by_text("different scenarios")).to_have_count(0)
 
 
 def test_replays_of_different_scenarios_are_named_as_such(site: StaticSite, still: Page) -> None:
     other = recorded("street_collision")
     other["result"]["scenario"]["index"] = 7
     compare(still, site, [recorded("street_arrival"), other])
-    assert still.get_by_text("These tasks are of different scenarios").is_visible()
+    expect(still.get_by_text("These tasks are of different scenarios")).to_be_visible()
 
 
 def test_results_without_traces_are_compared_as_well(site: StaticSite, still: Page) -> None:
     other = recorded("result")
     other["result"]["metrics"]["echo"] = 2.0
     compare(still, site, [recorded("result"), other])
-    assert still.get_by_role("row", name="Sum of the observation").get_by_text("+0.2157").is_visible()
+    expect(still.get_by_role("row", name="Sum of the observation").get_by_text("+0.2157")).to_be_visible()
 
 
 # -- requests
@@ -552,7 +556,8 @@ def test_a_problem_is_shown_with_its_next_step_and_can_be_tried_again(
     site.pages["/page"] = html('<replay-player src="/replay"></replay-player>')
     still.goto(f"{site.origin}/page")
     alert = still.get_by_role("alert")
-    assert alert.get_by_text("No replay").is_visible() and alert.get_by_text("log of the jobs role").is_visible()
+    expect(alert.get_by_text("No replay")).to_be_visible()
+    expect(alert.get_by_text("log of the jobs role")).to_be_visible()
     assert accessibility_violations(still) == []
     alert.get_by_role("button", name="Try again").click()
     still.locator(".replay").wait_for()
@@ -574,15 +579,15 @@ def test_a_document_that_cannot_be_drawn_is_named_in_words(
     site.responses["/replay"] = [answer(document)]
     site.pages["/page"] = html('<replay-player src="/replay"></replay-player>')
     still.goto(f"{site.origin}/page")
-    assert still.get_by_role("alert").get_by_text(text).is_visible()
+    expect(still.get_by_role("alert").get_by_text(text)).to_be_visible()
 
 
 def test_names_of_users_are_text(site: StaticSite, still: Page) -> None:
     document = recorded("result") | {"title": "<img src=x onerror=alert(1)>", "outcome": "<b>good</b>"}
     document["result"]["metrics"] = {"<i>evil</i>": "<script>alert(1)</script>"}
     show(still, site, document)
-    assert still.get_by_role("heading", name="<img src=x").is_visible()
-    assert still.locator("replay-player img, replay-player b, replay-player script").count() == 0
+    expect(still.get_by_role("heading", name="<img src=x")).to_be_visible()
+    expect(still.locator("replay-player img, replay-player b, replay-player script")).to_have_count(0)
 
 
 def test_a_player_that_leaves_the_page_stops_and_one_that_returns_plays_on(site: StaticSite, page: Page) -> None:
@@ -709,7 +714,7 @@ def test_the_bundle_shows_inline_documents_without_a_server(page: Page) -> None:
         }"""
     )
     page.locator("replay-compare .replay").wait_for()
-    assert page.locator("replay-compare .replay-canvas").count() == 2
+    expect(page.locator("replay-compare .replay-canvas")).to_have_count(2)
 
 
 def test_every_module_is_in_the_bundle_and_no_import_is_left() -> None:
