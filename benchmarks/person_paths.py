@@ -71,9 +71,10 @@ def replay_worst(person: CountedPage, around: Surroundings) -> None:
     person.click(
         person.page.get_by_role("region", name="Worst tasks").get_by_role("link").first, "the first of the worst"
     )
-    player = person.page.locator("replay-player")
-    expect(player.get_by_role("slider").first).to_be_visible()
-    person.page.wait_for_function("() => document.querySelector('replay-player').clock.time > 0.5")
+    replay = person.page.get_by_role("region", name="Replay")
+    expect(replay.get_by_role("slider", name="Time")).to_be_visible()
+    moves = "() => Number(document.querySelector('[aria-label=Replay] input[aria-label=Time]').value) > 0.5"
+    person.page.wait_for_function(moves)
     lines = around.client.open("GET", f"/v1/simulations/{around.stored.worse}/results?format=ndjson").read()
     scores = {line["task"]: line["metrics"]["score"] for line in map(json.loads, lines.splitlines())}
     assert scores[int(person.page.url.rpartition("/")[2])] == min(scores.values())
