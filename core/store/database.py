@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -44,6 +44,7 @@ class Database:
         self._clock = clock
         self._names_lock = threading.Lock()
         self._exclusive: dict[str, threading.Lock] = {}
+        self._closed = False
         self.embedded = url.startswith("sqlite")
         if self.embedded:
             path = Path(url.removeprefix("sqlite:///"))
@@ -58,6 +59,7 @@ class Database:
             if "connect_timeout" not in address.query:
                 address = address.update_query_dict({"connect_timeout": str(CONNECTING)})
             self._reader = self._writer = create_engine(address, pool_size=readers, max_overflow=0, pool_pre_ping=True)
+            event.listen(self._reader, "checkin", self._on_return)
             self._now = text("SELECT extract(epoch FROM clock_timestamp())::float8")
 
     @property
@@ -113,11 +115,17 @@ class Database:
                     yield
 
     def close(self) -> None:
-        """Commit the waiting transactions, and close the connections."""
+        """Commit the waiting transactions, and close the connections, those in use once they are returned."""
+        self._closed = True
         if self.embedded:
             self._commits.close()
         self._reader.dispose()
         self._writer.dispose()
+
+    def _on_return(self, connection: Any, record: Any) -> None:
+        """Close a connection that is returned after the end: a pool that was disposed of would keep it open."""
+        if self._closed and connection is not None:
+            connection.close()
 
     def _write_through(self, work: Work[T]) -> T:
         for attempt in range(RETRIES):

@@ -269,3 +269,14 @@ def test_two_processes_on_one_sqlite_database_wait_for_each_other_fairly(tmp_pat
     other.close()
     database.close()
     assert min(counts.values()) > 5, f"one process starved: {counts}"
+
+
+def test_connections_that_are_in_use_at_the_end_are_closed_when_they_are_returned(postgres: str) -> None:
+    database = Database(postgres_url(postgres, "connections in use at the end"))
+    with database.read() as c:
+        in_use = c.connection.driver_connection
+        database.close()
+    with database.read() as c:  # of a thread that looks once more
+        later = c.connection.driver_connection
+    assert isinstance(in_use, psycopg.Connection) and isinstance(later, psycopg.Connection)
+    assert in_use.closed and later.closed

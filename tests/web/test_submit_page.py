@@ -131,7 +131,8 @@ def test_an_upload_is_paused_continued_and_cancelled(page: Page, origin: str, fi
         "**/v1/uploads/*", lambda route: held.append(route) if route.request.method == "PATCH" else route.continue_()
     )
     page.goto(f"{origin}/submit")
-    page.get_by_label("Model file").set_input_files(file)
+    with page.expect_request(lambda request: request.method == "PATCH"):  # the upload exists
+        page.get_by_label("Model file").set_input_files(file)
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("model-upload")).to_contain_text("is paused")
     page.get_by_role("button", name="Continue").click()
