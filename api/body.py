@@ -8,9 +8,11 @@ from typing import IO, Any
 
 import msgspec
 from flask import Request, request
+from marshmallow import Schema, ValidationError
 from werkzeug.formparser import FormDataParser
 
 from api import json_limits
+from api.problems import invalid
 from api.request_guard import needs_length
 from errors import BadRequest, TooLarge, UnsupportedMedia
 
@@ -104,6 +106,15 @@ def json_body(*, optional: bool = False) -> dict[str, Any]:
     if request.mimetype != "application/json":
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
     return json_object(raw_body())
+
+
+def validated(schema: Schema, document: Any) -> dict[str, Any]:
+    """Return the values of a document; raise Invalid with a line for each field that the schema refuses."""
+    try:
+        values: dict[str, Any] = schema.load(document)
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    return values
 
 
 def read_form() -> None:

@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 from flask import Response, request
-from marshmallow import ValidationError, fields
+from marshmallow import fields
 from werkzeug.datastructures import FileStorage
 
 from api import model_sources
 from api.blueprint import json_response
-from api.body import base_name, chunks_of, json_object, parse_json, raw_body
+from api.body import base_name, chunks_of, json_object, parse_json, raw_body, validated
 from api.context import caller, context, services
 from api.negotiation import choose
-from api.problems import invalid
 from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission
@@ -49,10 +48,7 @@ def parse_submission(document: Mapping[str, Any]) -> Submission:
 
 def _parse(document: Mapping[str, Any], schema: AcceptedSubmission) -> tuple[Submission, str | None]:
     """Return a submission without its `upload`, and the format that it names for the model's bytes."""
-    try:
-        values = schema.load(document)
-    except ValidationError as error:
-        raise invalid(error.messages) from None
+    values = validated(schema, document)
     values.pop("upload", None)
     return Submission(**{name: value for name, value in values.items() if name != "format"}), values.get("format")
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api.blueprint import Blueprint, Success
-from api.body import json_body
+from api.body import json_body, validated
 from api.context import caller, services
-from api.problems import describe, invalid
+from api.problems import describe
 from api.schemas.simulations import BulkRetrySchema, BulkSchema, OutcomesSchema
 from api.simulation_filters import listing_of
 from core.domain.states import State
@@ -28,10 +27,7 @@ def requested(schema: BulkSchema, states: tuple[State, ...]) -> tuple[list[str],
 
     ``states``: of the simulations that a filter without states has.
     """
-    try:
-        options: dict[str, Any] = schema.load(json_body())
-    except ValidationError as error:
-        raise invalid(error.messages) from None
+    options = validated(schema, json_body())
     limit = options.pop("limit")
     filters = options.pop("filter", None)
     if filters is None:

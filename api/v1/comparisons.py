@@ -6,13 +6,11 @@ from typing import Any
 import msgspec
 from flask import Response
 from flask.views import MethodView
-from marshmallow import Schema, ValidationError
 
 from api.blueprint import TEXT, Blueprint, Success, empty_response, header, json_response
-from api.body import json_body
+from api.body import json_body, validated
 from api.context import caller, context, services
 from api.paging import LINK, page
-from api.problems import invalid
 from api.schemas.model_comparisons import (
     ComparisonHeaders,
     ComparisonListQuery,
@@ -70,15 +68,6 @@ RESOLUTION_ERRORS = (
 CHANGED = Success(schema=ModelComparisonSchema, plain=True, status=202, description="The change is requested.")
 
 
-def body_of(schema: Schema) -> dict[str, Any]:
-    """Return this request's body, validated."""
-    try:
-        values: dict[str, Any] = schema.load(json_body())
-    except ValidationError as error:
-        raise invalid(error.messages) from None
-    return values
-
-
 @blueprint.at("")
 class ComparisonsView(MethodView):
     """All comparisons."""
@@ -115,7 +104,7 @@ class ComparisonsView(MethodView):
         Scenarios are played in random order, in batches of one simulation for each model. After each batch a sequential
         test decides whether more are needed. Its error rate holds whenever it stops.
         """
-        request = msgspec.convert(body_of(ComparisonRequestSchema()), ComparisonRequest)
+        request = msgspec.convert(validated(ComparisonRequestSchema(), json_body()), ComparisonRequest)
         digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
         key = headers.get("idempotency_key")
         try:
@@ -173,7 +162,7 @@ class ModelsView(MethodView):
         They are compared with its reference on the same scenarios and seeds. What was played is not played again, and
         the verdicts on other models stay as they are.
         """
-        values = body_of(JoiningModelsSchema())
+        values = validated(JoiningModelsSchema(), json_body())
         return services().comparisons.add_models(id, values["models"], values.get("runtimes", {}))
 
 

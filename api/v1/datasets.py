@@ -7,16 +7,14 @@ from typing import Any
 import msgspec
 from flask import Response
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
-from api.body import json_body
+from api.body import json_body, validated
 from api.byte_ranges import serve
 from api.context import services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, SANDBOXED, download
 from api.negotiation import choose
 from api.paging import LINK, page
-from api.problems import invalid
 from api.schemas.datasets import (
     ChangeSchema,
     DatasetPageSchema,
@@ -65,14 +63,6 @@ SVG = "image/svg+xml"
 CHUNK_LINES = 500
 
 
-def parsed_body(schema: type[RegistrationSchema] | type[TagSchema]) -> dict[str, Any]:
-    """Return the JSON of this request, validated by a schema."""
-    try:
-        return dict(schema().load(json_body()))
-    except ValidationError as error:
-        raise invalid(error.messages) from None
-
-
 @blueprint.at("")
 class DatasetsView(MethodView):
     """All datasets."""
@@ -102,7 +92,7 @@ class DatasetsView(MethodView):
 
         Content that is registered already keeps its version.
         """
-        version = services().datasets.register(**parsed_body(RegistrationSchema))
+        version = services().datasets.register(**validated(RegistrationSchema(), json_body()))
         return json_response(version, 202, {"Location": f"/v1/datasets/{version['id']}"})
 
 
@@ -155,7 +145,7 @@ class TagsView(MethodView):
     )
     def put(self, name: str, tag: str) -> dict[str, Any]:
         """Set a tag to a version"""
-        return services().datasets.tag(name, tag, parsed_body(TagSchema)["version"])
+        return services().datasets.tag(name, tag, validated(TagSchema(), json_body())["version"])
 
     @blueprint.operation("delete_dataset_tag", Success(status=204, description="Deleted."), errors=[NotFound])
     def delete(self, name: str, tag: str) -> None:

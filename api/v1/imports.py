@@ -5,12 +5,10 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api.blueprint import Blueprint, Success, header, json_response
-from api.body import json_body
+from api.body import json_body, validated
 from api.context import services
-from api.problems import invalid
 from api.schemas.models import ImportRequest, ImportSchema
 from errors import Invalid, UnknownImport, UnsupportedMedia
 
@@ -21,10 +19,7 @@ _SCHEMA = ImportSchema()
 
 def accepted(document: Mapping[str, Any]) -> Response:
     """Begin the import that a JSON object describes; answer with it and its address."""
-    try:
-        options = ImportRequest().load(document)
-    except ValidationError as error:
-        raise invalid(error.messages) from None
+    options = validated(ImportRequest(), document)
     record = services().model_imports.request(
         options.pop("model_reference"), options.pop("connection", None), **options
     )

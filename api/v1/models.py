@@ -4,15 +4,14 @@ from typing import Any
 
 from flask import Response, request
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
-from api.body import base_name, chunks_of, json_body, raw_chunks
+from api.body import base_name, chunks_of, json_body, raw_chunks, validated
 from api.context import services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, REDIRECT, download, redirect, wants_redirect
 from api.paging import LINK, page
-from api.problems import LengthRequired, invalid
+from api.problems import LengthRequired
 from api.schemas.models import (
     ModelFields,
     ModelFromUpload,
@@ -85,10 +84,7 @@ def from_form() -> Model:
     files = [(name, file) for name, file in request.files.items(multi=True)]
     if len(files) != 1 or files[0][0] not in {"file", "model"}:
         raise Invalid("Send exactly one file, in the field `file`: `curl -F file=@policy.onnx`.")
-    try:
-        options = ModelFields().load(request.form.to_dict())
-    except ValidationError as error:
-        raise invalid(error.messages) from None
+    options = validated(ModelFields(), request.form.to_dict())
     file = files[0][1]
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **options)
 
@@ -98,10 +94,7 @@ def from_json() -> Response:
     document = json_body()
     if "model_reference" in document:
         return imports.accepted(document)
-    try:
-        options = ModelFromUpload().load(document)
-    except ValidationError as error:
-        raise invalid(error.messages) from None
+    options = validated(ModelFromUpload(), document)
     if (key := options.pop("transfer", None)) is not None:
         return created(model_sources.of_transfer(key, **options))
     return created(model_sources.of_upload(options.pop("upload"), **options))

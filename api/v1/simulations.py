@@ -4,13 +4,11 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api.blueprint import TEXT, Blueprint, Success, header
-from api.body import json_body
+from api.body import json_body, validated
 from api.context import caller, context, services
 from api.paging import LINK, page
-from api.problems import invalid
 from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
 from api.schemas.results import ChangesHeaders, SummarySchema
 from api.schemas.simulations import (
@@ -97,23 +95,6 @@ NEXT = {
     "cancel_simulation": {"id": "$response.body#/id"},
     "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
 }
-
-
-def requested_workers() -> int:
-    """Return the number of workers of this request's body."""
-    try:
-        return int(WorkersSchema().load(json_body())["workers"])
-    except ValidationError as error:
-        raise invalid(error.messages) from None
-
-
-def retry_options() -> dict[str, Any]:
-    """Return the options of this request's body, with their defaults."""
-    try:
-        options: dict[str, Any] = RetrySchema().load(json_body(optional=True))
-    except ValidationError as error:
-        raise invalid(error.messages) from None
-    return options
 
 
 @blueprint.at("")
@@ -211,7 +192,7 @@ class SimulationView(MethodView):
 
         If the executor does not support that, the simulation continues unchanged; an event reports it.
         """
-        return services().simulations.resize(id, requested_workers())
+        return services().simulations.resize(id, validated(WorkersSchema(), json_body())["workers"])
 
     @blueprint.operation(
         "delete_simulation",
@@ -265,7 +246,8 @@ class RetryView(MethodView):
     )
     def post(self, id: str) -> Response:
         """Repeat the tasks that did not succeed, or all tasks, as a new simulation"""
-        return created(services().simulations.retry(id, **retry_options(), submitted_by=caller()))
+        options = validated(RetrySchema(), json_body(optional=True))
+        return created(services().simulations.retry(id, **options, submitted_by=caller()))
 
 
 @blueprint.at("/<id:id>/summary")

@@ -8,11 +8,9 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from marshmallow import ValidationError
 
 from api.blueprint import Blueprint, Success, json_response
-from api.body import json_body
-from api.problems import invalid
+from api.body import json_body, validated
 from api.schemas.models import ModelCheckFields, ModelChecksSchema, ModelForm, ModelSchema
 from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import DryRunSchema, RerunSchema, SubmissionForm, SubmissionHeaders, SubmissionSchema
@@ -59,10 +57,7 @@ class ModelCheckView(MethodView):
         much memory it takes. A registered dataset is not tried if the built-in one that it extends refuses the model.
         The first check in a runtime installs its packages, and may take minutes.
         """
-        try:
-            options = ModelCheckFields().load(json_body(optional=True))
-        except ValidationError as error:
-            raise invalid(error.messages) from None
+        options = validated(ModelCheckFields(), json_body(optional=True))
         return {"items": check_model(model, options.pop("datasets"), options)}
 
 
