@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 from flask import Response, request
 
+from api.blueprint import empty_response
 from api.context import context, services
 from core.domain.records import Event
 from core.services.simulations.list_changes import Changes
@@ -100,3 +102,25 @@ def stream(
     return Response(
         body, status, headers={**STREAM_HEADERS, **(headers or {})}, content_type=media_type, direct_passthrough=True
     )
+
+
+class EventSource(Protocol):
+    """Events of simulations or of comparisons, by id."""
+
+    def ended(self, id: str, after: int) -> bool:
+        """Return whether no event will follow number ``after``."""
+
+    def follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
+        """Yield events after number ``after`` as they are inserted, None as a heartbeat."""
+
+
+def stream_events(source: EventSource, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]) -> Response:
+    """Answer with events after `Last-Event-ID` or `after`; with 204 if none will follow: a browser reconnects no more.
+
+    ``query`` and ``headers``: values of EventsQuery and of EventsHeaders.
+    """
+    after = headers.get("last_event_id", query.get("after", 0))
+    if after and source.ended(id, after):
+        return empty_response(204, STREAM_HEADERS)
+    require_free_stream()
+    return stream(encode_events(source.follow_events(id, after, context().heartbeat)), SSE)

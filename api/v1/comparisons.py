@@ -7,9 +7,9 @@ import msgspec
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import TEXT, Blueprint, Success, empty_response, header, json_response
+from api.blueprint import TEXT, Blueprint, Success, header, json_response
 from api.body import json_body, validated
-from api.context import caller, context, services
+from api.context import caller, services
 from api.paging import LINK, page
 from api.schemas.model_comparisons import (
     ComparisonHeaders,
@@ -20,7 +20,7 @@ from api.schemas.model_comparisons import (
     ModelComparisonSchema,
 )
 from api.schemas.results import EventsHeaders, EventsQuery
-from api.streams import SSE, STREAM_HEADERS, encode_events, require_free_stream, stream
+from api.streams import SSE, stream_events
 from core.domain.comparison_requests import ComparisonRequest
 from errors import (
     BadArchive,
@@ -204,8 +204,4 @@ class EventsView(MethodView):
         `state`: of the comparison. `batch`: a batch was added to the verdict on a model. `model`: a model has ended.
         `joined`: a model has joined.
         """
-        after = headers.get("last_event_id", query.get("after", 0))
-        if after and services().comparisons.ended(id, after):
-            return empty_response(204, STREAM_HEADERS)
-        require_free_stream()
-        return stream(encode_events(services().comparisons.follow_events(id, after, context().heartbeat)), SSE)
+        return stream_events(services().comparisons, id, query, headers)

@@ -28,12 +28,12 @@ from api.streams import (
     NDJSON,
     SSE,
     STREAM_HEADERS,
-    encode_events,
     encode_heartbeats,
     encode_results,
     mark_incomplete,
     require_free_stream,
     stream,
+    stream_events,
 )
 from api.tabular import PARQUET, Lines, as_csv
 from core.domain.result_selection import Selection
@@ -182,11 +182,7 @@ class EventsView(MethodView):
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Stream the events of a simulation, as server-sent events"""
-        after = headers.get("last_event_id", query.get("after", 0))
-        if after and services().results.ended(id, after):
-            return empty_response(204, STREAM_HEADERS)
-        require_free_stream()
-        return stream(encode_events(services().results.follow_events(id, after, context().heartbeat)), SSE)
+        return stream_events(services().results, id, query, headers)
 
 
 @blueprint.at("/history")
