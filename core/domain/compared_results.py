@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,10 +62,11 @@ class ComparedResults:
         """Metrics with a number."""
         return set(self._columns)
 
-    def add(self, lines: bytes) -> None:
-        """Add result lines; a scenario that the simulation has already is ignored."""
-        for result in _decoder.decode_lines(lines):
-            self._add(result)
+    def add(self, chunks: Iterable[bytes]) -> None:
+        """Add chunks of result lines; a scenario that the simulation has already is ignored."""
+        for lines in chunks:
+            for result in _decoder.decode_lines(lines):
+                self._add(result)
 
     def _add(self, result: _Result) -> None:
         position = len(self.tasks)

@@ -14,8 +14,8 @@ from core.store.tables import comparisons, events, simulations
 from errors import Conflict, UnknownComparison
 
 _UNENDED = (ComparisonState.RUNNING.value, ComparisonState.CANCELLING.value)
-#: The states are no parameters, so that the partial index is used: comparisons that have ended stay. A comparison waits
-#: while, for each model that still runs, a simulation of its present batch has not ended.
+#: The states are literals, not parameters, so that the partial index is used: comparisons that have ended stay. A
+#: comparison waits while, for each model that still runs, a simulation of its present batch has not ended.
 _DUE = text(
     "SELECT id FROM comparisons k WHERE state IN ('running', 'cancelling') AND not_before<=:now AND claim_until<:now"
     " AND (state='cancelling' OR EXISTS(SELECT 1 FROM comparison_models m WHERE m.comparison_id=k.id"

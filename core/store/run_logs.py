@@ -8,7 +8,8 @@ from core.domain.states import FINAL
 from core.store.tables import run_logs as table
 
 _ENDED = sorted(state.value for state in FINAL)
-#: The state is no parameter, so that the partial index is used; a join would begin with all ended simulations.
+#: The state is a literal, not a parameter, so that the partial index is used; a join would begin with all simulations
+#: that have ended.
 _DUE = text(
     "SELECT simulation_id FROM run_logs WHERE state='waiting' AND not_before<=:now AND claim_until<:now AND EXISTS"
     " (SELECT 1 FROM simulations s WHERE s.id=run_logs.simulation_id AND s.state IN :ended AND s.summary IS NOT NULL"

@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from core.domain.backoff import pause
@@ -208,9 +209,8 @@ class ComparisonBatches:
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
         first, second = ComparedResults({}, comparison.group_by), ComparedResults({})
-        for id, results in zip(ids, (first, second), strict=True):
-            for lines in self._results.lines(id):
-                results.add(lines)
+        first.add(self._results.lines(ids[0]))
+        second.add(self._results.lines(ids[1]))
         both = paired_results(first, second)
         metric = comparison.question.metric["name"]
         return PlayedBatch(
@@ -327,8 +327,12 @@ class _Comparison:
             scenarios=row.scenarios,
             groups=json.loads(row.groups),
         )
-        tasks = provenance["play"]["tasks"]
-        self.scenarios_of = batches(int(tasks["seed"]), _indexes(tasks))
+        self._tasks = provenance["play"]["tasks"]
+
+    @cached_property
+    def scenarios_of(self) -> Sequence[Sequence[int]]:
+        """Scenarios of each batch, by index in the dataset. Not every step needs them: a million take a second."""
+        return batches(int(self._tasks["seed"]), _indexes(self._tasks))
 
 
 def _indexes(tasks: Mapping[str, Any]) -> list[int]:

@@ -24,7 +24,7 @@ from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view
-from core.services.datasets.catalogue import played
+from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import event_of, follow
 from core.services.simulations.resolving import Resolved, Resolver
@@ -118,7 +118,7 @@ class Comparisons:
         for name in request.models:
             submission = _submission(request, dataset, name)
             resolved.append((submission, self._resolver.resolve(submission)))
-            dataset = _pinned(resolved[0][1])
+            dataset = pinned(resolved[0][1].provenance["dataset"])
         _check_different(request.models, [entry.provenance for _, entry in resolved])
         return resolved
 
@@ -133,8 +133,7 @@ class Comparisons:
             present = store.models_of(c, [id])
         spec = json.loads(present[0].spec)
         provenances = [json.loads(model.provenance) for model in present]
-        frozen = provenances[0]["dataset"]
-        dataset = frozen["digest"] if "extends" in frozen else f"{frozen['name']}@{frozen['version']}"
+        dataset = pinned(provenances[0]["dataset"])
         joining: list[tuple[Submission, Resolved]] = []
         for name in names:
             values = spec | {"model": name, "runtime": runtimes.get(name), "dataset": dataset}
@@ -338,12 +337,6 @@ def _submission(request: ComparisonRequest, dataset: str, model: str) -> Submiss
         labels=dict(request.labels),
         **values,
     )
-
-
-def _pinned(resolved: Resolved) -> str:
-    """Return the reference to the very version that a dataset's name was resolved to."""
-    frozen = resolved.provenance["dataset"]
-    return str(frozen["digest"]) if "extends" in frozen else f"{frozen['name']}@{frozen['version']}"
 
 
 def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, resolved: Resolved, now: float) -> None:

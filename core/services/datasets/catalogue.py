@@ -114,6 +114,15 @@ def played(dataset: Mapping[str, Any]) -> Dataset:
     )
 
 
+def pinned(dataset: Mapping[str, Any]) -> str:
+    """Return the reference to exactly the version of a simulation's dataset, from its provenance.
+
+    A registered dataset's version number may name other content on another installation; its digest does not.
+    """
+    reference: str = dataset["digest"] if "extends" in dataset else f"{dataset['name']}@{dataset['version']}"
+    return reference
+
+
 def built_in(dataset: Mapping[str, Any]) -> Dataset:
     """Return the built-in dataset whose files an evaluator reads: the dataset itself, or the one that it extends."""
     shipped = dataset.get("extends", dataset)

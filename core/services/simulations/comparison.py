@@ -60,9 +60,8 @@ class Comparison:
         penalties = {name: float(value) for name, value in worst.items() if value is not None}
         mine = ComparedResults(penalties, definition.get("group_by") or ())
         other = ComparedResults(penalties)
-        for side, results in ((first.id, mine), (second.id, other)):
-            for lines in self._results.lines(side):
-                results.add(lines)
+        mine.add(self._results.lines(first.id))
+        other.add(self._results.lines(second.id))
         both = paired_results(mine, other)
         metrics = {
             name: compared

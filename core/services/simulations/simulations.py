@@ -19,6 +19,7 @@ from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulat
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
+from core.services.datasets.catalogue import pinned
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.simulations.headlines import headline_of, summary_columns
@@ -420,10 +421,7 @@ class Simulations:
                 spec |= {"model": provenance["model"]["digest"], "model_reference": None, "connection": None}
                 spec["format"] = None
             spec["runtime"] = provenance["runtime"]["name"]
-            dataset = provenance["dataset"]
-            # A registered dataset's version number may name other content on another installation.
-            registered = "extends" in dataset
-            spec["dataset"] = dataset["digest"] if registered else f"{dataset['name']}@{dataset['version']}"
+            spec["dataset"] = pinned(provenance["dataset"])
             return msgspec.convert(spec, Submission)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
