@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from web.api_client import Refused, api
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
 from web.form_fields import Fields, key_of
+from web.offered_names import dataset_names, model_names
 from web.states import STATES
 from web.verdict_course import course_of
 from web.views.comparison import DECISIONS, TONES
@@ -47,8 +49,9 @@ def index() -> str:
     return render_template("comparisons/list.html", **shown)
 
 
-def labelled(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Add a label to each model: its name, with the version where several have that name."""
+def labelled(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy in which each model has a label: its name, with the version where several have that name."""
+    comparison: dict[str, Any] = deepcopy(dict(answer))
     models = [comparison["reference"], *comparison["models"]]
     names = [model["name"] for model in models]
     for model in models:
@@ -96,14 +99,12 @@ def create() -> str | Response | tuple[str, int]:
 
 def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
     """Return the page of the form."""
-    models = api().get("/v1/models", limit=200)["items"]
-    names = list(dict.fromkeys(model["name"] for model in models))
     given = [name for name in fields.get("model", ()) if name]
     return render_template(
         "comparisons/new.html",
         fields=fields,
-        names=names,
-        datasets=[dataset["name"] for dataset in api().get("/v1/datasets", limit=200)["items"]],
+        names=model_names(),
+        datasets=dataset_names(),
         metrics=judged_metrics(fields),
         models=[*given, *[""] * (max(3, len(given)) - len(given))][:MODELS],
         more=MODELS - max(3, len(given)),
@@ -136,7 +137,7 @@ def show(id: str) -> str:
         "comparisons/page.html",
         **shown_parts(comparison),
         document=json.dumps(comparison, indent=2),
-        names=list(dict.fromkeys(model["name"] for model in api().get("/v1/models", limit=200)["items"])),
+        names=model_names(),
     )
 
 
@@ -146,9 +147,10 @@ def live(id: str) -> str:
     return render_template("comparisons/live.html", **shown_parts(api().get(f"/v1/comparisons/{id}")))
 
 
-def shown_parts(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Return what the changing part shows."""
-    for model in labelled(comparison)["models"]:
+def shown_parts(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the changing part shows of a comparison."""
+    comparison = labelled(answer)
+    for model in comparison["models"]:
         for scenario in scenarios_of(model):
             scenario["address"] = replay_address(scenario)
     return {"comparison": comparison, "ended": STATES[comparison["state"]].ended, **verdict_parts(comparison)}
@@ -199,7 +201,8 @@ def delete(id: str) -> Response:
 @blueprint.get("/<id>/report.html")
 def report(id: str) -> FlaskResponse:
     """Return the comparison as one HTML file that needs no server, with the worst replays in it."""
-    comparison = labelled(api().get(f"/v1/comparisons/{id}"))
+    answer = api().get(f"/v1/comparisons/{id}")
+    comparison = labelled(answer)
     replays = {} if request.args.get("replays") == "none" else comparison_report.replays_of(comparison)
     if replays is None:  # at least one is being made
         waiting = render_template("reload.html", address=request.path, seconds=2, what="The replays are being made.")
@@ -212,7 +215,7 @@ def report(id: str) -> FlaskResponse:
         "comparisons/report.html",
         comparison=comparison,
         replays=replays,
-        document=comparison,
+        document=answer,
         **comparison_report.inline_parts(),
         **verdict_parts(comparison),
     )

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 from web import snippets
 from web.api_client import Refused, api
 from web.form_fields import Fields, key_of, text_of
+from web.offered_names import dataset_names, model_names, runtime_names
 from web.submission_request import SELECTIONS, submission_fields, submission_request, tasks_of
 
 blueprint = Blueprint("submission", __name__, url_prefix="/submit")
@@ -76,13 +77,12 @@ def check() -> str:
 
 def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
     """Return the page of the form."""
-    models = api().get("/v1/models", limit=200)["items"]
     return render_template(
         "submit/page.html",
         fields=fields,
-        models=list(dict.fromkeys(model["name"] for model in models)),
-        runtimes=[runtime["name"] for runtime in api().get("/v1/runtimes")["items"]],
-        datasets=[item["name"] for item in api().get("/v1/datasets", limit=200)["items"]],
+        models=model_names(),
+        runtimes=runtime_names(),
+        datasets=dataset_names(),
         executors=[item["name"] for item in api().get("/v1/executors")["items"]],
         dataset=dataset_of(fields),
         selections=SELECTIONS,
