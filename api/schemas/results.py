@@ -136,10 +136,23 @@ class EventsHeaders(Headers):
     last_event_id = _last_event_id("Number of the last event received; takes precedence over `after`.")
 
 
+class ChangesQuery(Strict):
+    """Moment since which changes are streamed."""
+
+    after = Whole(
+        0,
+        text=True,
+        metadata={
+            "description": "Id of the last event received, or the time at which the list was read, in microseconds "
+            "since 1970: changes since then are sent first, and nothing is sent before a change."
+        },
+    )
+
+
 class ChangesHeaders(Headers):
     """Headers of a reconnecting stream of changes."""
 
-    last_event_id = _last_event_id("Id of the last event received: changes since then are sent first.")
+    last_event_id = _last_event_id("Id of the last event received; takes precedence over `after`.")
 
 
 class RangeHeaders(Headers):

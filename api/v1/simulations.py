@@ -10,7 +10,7 @@ from api.body import json_body, validated
 from api.context import caller, context, services
 from api.paging import LINK, page
 from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
-from api.schemas.results import ChangesHeaders, SummarySchema
+from api.schemas.results import ChangesHeaders, ChangesQuery, SummarySchema
 from api.schemas.simulations import (
     CountsSchema,
     ListingQuery,
@@ -153,20 +153,23 @@ class CountsView(MethodView):
 class ChangesView(MethodView):
     """Changes of the list."""
 
+    @blueprint.takes(ChangesQuery)
     @blueprint.takes(ChangesHeaders, location="headers")
     @blueprint.operation(
         "watch_simulations",
         Success(description="Ids of simulations that have changed; the stream does not end.", media={SSE: TEXT}),
         errors=[TooManyStreams],
     )
-    def get(self, headers: dict[str, Any]) -> Response:
+    def get(self, query: dict[str, Any], headers: dict[str, Any]) -> Response:
         """Stream which simulations change, as server-sent events
 
         Events `changes` have `ids` of simulations that were submitted, have changed or were deleted, at most one event
-        each second; if `all` is true, others may have changed too. The first event is sent at once: read the list then.
+        each second; if `all` is true, others may have changed too. Without `after`, the first event is sent at once:
+        read the list then.
         """
         require_free_stream()
-        changes = services().list_changes.follow(headers.get("last_event_id"), context().heartbeat)
+        after = headers.get("last_event_id", query.get("after"))
+        changes = services().list_changes.follow(after, context().heartbeat)
         return stream(encode_changes(changes), SSE)
 
 

@@ -91,6 +91,16 @@ def test_a_resumed_stream_begins_with_what_has_changed_meanwhile(database: Datab
         assert message(stream).all
 
 
+def test_a_stream_after_a_time_begins_with_the_first_change(database: Database, clock: Clock) -> None:
+    submit(database, "s1", now=clock.now)
+    clock.now += 100
+    stream = changes_of(database).follow(int(clock.now * 1e6), heartbeat=0.1)
+    assert next(stream) is None, "nothing has changed"
+    submit(database, "s2", now=clock.now + 1)
+    assert message(stream).ids == ("s2",)
+    stream.close()  # type: ignore[attr-defined]
+
+
 def test_more_changes_than_a_message_holds_are_announced(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

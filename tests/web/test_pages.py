@@ -95,7 +95,7 @@ def test_a_label_leads_to_the_simulations_that_have_it(page: Page, origin: str, 
 
 
 def test_older_simulations_are_on_further_pages(page: Page, origin: str, application: Flask) -> None:
-    ids = submitted(application, 52)
+    ids = submitted(application, 32)
     page.goto(origin)
     assert names(page) == ids[:1:-1]
     page.get_by_role("link", name="Older").click()

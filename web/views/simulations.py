@@ -1,23 +1,25 @@
 """The list of simulations: live, searched, filtered and paged by the API's cursor."""
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Blueprint, Response, current_app, redirect, render_template, request
+from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from web.api_client import Refused, api
+from web.offered_names import dataset_names, runtime_names
+from web.states import STATES
 
 blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
 
 #: Filters of the list that an address may have, as the API names them; one that may be repeated is a list.
 FILTERS = ("q", "dataset", "dataset_version", "dataset_digest", "runtime", "model", "model_digest", "submitted_by")
 REPEATED = ("state", "label")
-PAGE = 50
-#: Extension of the application that keeps the names of the runtimes.
-RUNTIMES = "windtunnel-runtimes"
+#: Rows of a page: more than most windows have, and few enough to be painted without a wait.
+PAGE = 30
 #: What an action on the chosen simulations has done to them.
 DONE: Mapping[str, str] = {"cancel": "are cancelled", "retry": "are repeated as new simulations"}
 
@@ -29,6 +31,17 @@ def query() -> dict[str, Any]:
     return {name: value for name, value in filters.items() if value}
 
 
+def counts_of(page: Mapping[str, Any], filters: Mapping[str, Any], after: str) -> Mapping[str, Any]:
+    """Return the number of simulations in each state, whatever the states that the page is filtered by."""
+    if after or page.get("next") or "state" in filters:
+        counted = {name: value for name, value in filters.items() if name != "state"}
+        counts: Mapping[str, Any] = api().get("/v1/simulations/counts", **counted)
+        return counts
+    # The page has them all: a search with few matches reads every simulation once, not twice.
+    states = Counter(simulation["state"] for simulation in page["items"])
+    return {"total": states.total(), "states": {name: states[name] for name in STATES if states[name]}}
+
+
 def address(filters: Mapping[str, Any], **changes: Any) -> str:
     """Return the address of the list with filters and a cursor; a change to an empty value removes a filter."""
     text = urlencode({name: value for name, value in {**filters, **changes}.items() if value}, doseq=True)
@@ -38,12 +51,13 @@ def address(filters: Mapping[str, Any], **changes: Any) -> str:
 @blueprint.get("")
 def index() -> str:
     """Show the list, or only its rows to a page that has it already."""
+    began = int(time.time() * 1e6)  # changes since then are streamed
     filters, after = query(), request.args.get("after", "")
     page = api().get("/v1/simulations", limit=PAGE, after=after, **filters)
     following = address(filters, after=page["next"]) if page.get("next") else None
-    counted = {name: value for name, value in filters.items() if name != "state"}
-    counts = api().get("/v1/simulations/counts", **counted)
+    counts = counts_of(page, filters, after)
     shown = {
+        "began": began,
         "simulations": page["items"],
         "counts": counts,
         "states_addresses": {name: address(filters, state=[name]) for name in counts["states"]},
@@ -56,7 +70,7 @@ def index() -> str:
     }
     if request.headers.get("HX-Target") == "rows":
         return render_template("simulations/rows.html", **shown)
-    return render_template("simulations/list.html", **shown, **choices())
+    return render_template("simulations/list.html", **shown, datasets=dataset_names(), runtimes=runtime_names())
 
 
 @blueprint.post("/bulk")
@@ -86,19 +100,3 @@ def outcome(items: Sequence[Mapping[str, Any]], done: str) -> str:
 def own_address(text: str) -> str:
     """Return an address of the list, whatever a form says."""
     return text if text.partition("?")[0] == "/simulations" else "/simulations"
-
-
-def choices() -> dict[str, Any]:
-    """Return what the form offers: names of datasets and runtimes."""
-    return {
-        "datasets": [item["name"] for item in api().get("/v1/datasets", limit=200)["items"]],
-        "runtimes": runtimes(),
-    }
-
-
-def runtimes() -> list[str]:
-    """Return the names of the runtimes, read once: a description has all packages, and names come with the server."""
-    names: list[str] | None = current_app.extensions.get(RUNTIMES)
-    if names is None:
-        names = current_app.extensions[RUNTIMES] = [item["name"] for item in api().get("/v1/runtimes")["items"]]
-    return names

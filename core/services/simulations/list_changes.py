@@ -38,27 +38,28 @@ class ListChanges:
     def follow(self, after: int | None = None, heartbeat: float = 15.0) -> Iterator[Changes | None]:
         """Yield a first message at once, then one for each second with changes, None as a heartbeat; without end.
 
-        ``after``: the ``until`` of the last message received; the first message then has the changes since.
+        ``after``: the ``until`` of the last message received, or the time at which the list was read, in microseconds.
+        The first message then has the changes since, and is sent once there are some.
         """
         with self._database.read() as c:
             now = self._database.now(c)
         since = now if after is None else min(now, after / 1e6)
         too_old = since < now - RESUMABLE
-        return self._follow(max(since, now - RESUMABLE), heartbeat, first_all=too_old, resumed=after is not None)
+        return self._follow(max(since, now - RESUMABLE), heartbeat, all_changed=too_old, resumed=after is not None)
 
-    def _follow(self, since: float, heartbeat: float, *, first_all: bool, resumed: bool) -> Iterator[Changes | None]:
+    def _follow(self, since: float, heartbeat: float, *, all_changed: bool, resumed: bool) -> Iterator[Changes | None]:
         with self._waiters.watching(LIST):
             reported = {} if resumed else self._changed(since - OVERLAP)
-            first, quiet_since = True, time.monotonic()
+            announced, quiet_since = resumed and not all_changed, time.monotonic()
             while True:
                 version = self._waiters.version(LIST)
                 changed = self._changed(since - OVERLAP)
                 fresh = tuple(id for id, at in changed.items() if reported.get(id) != at)
                 since, reported = max([since, *changed.values()]), changed
-                if fresh or first:
-                    complete = len(fresh) <= MOST and not first_all
+                if fresh or not announced:
+                    complete = len(fresh) <= MOST and not all_changed
                     yield Changes(fresh[:MOST], not complete, int(since * 1e6))
-                    first, first_all, quiet_since = False, False, time.monotonic()
+                    announced, all_changed, quiet_since = True, False, time.monotonic()
                     self._pause()
                 elif not self._waiters.wait(LIST, version, min(heartbeat, LOOK)):
                     if time.monotonic() - quiet_since >= heartbeat:
