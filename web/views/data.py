@@ -12,7 +12,7 @@ from web.api_client import api
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 
-SCENARIOS, FILES, CHANGES = 50, 100, 500
+SCENARIOS, FILES, CHANGES = 30, 100, 500
 #: Bytes of a file that a preview reads, and rows of a table that it shows.
 PREVIEWED, ROWS = 64 << 10, 100
 #: Statuses of a resource that a version does not have: of a dataset with files only, or that is being registered.
