@@ -1,6 +1,6 @@
 """Counted page: a web page that is used as a person does, every click and keystroke of which is counted."""
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FilePayload, Locator, Page
 
 from benchmarks.gestures import Step, choose, click, press, write
 
@@ -31,6 +31,13 @@ class CountedPage:
         """Choose an option of a select element by its text."""
         self.steps.append(choose(words))
         target.select_option(label=option)
+
+    def choose_file(self, target: Locator, file: FilePayload, words: str) -> None:
+        """Choose a file of this machine: a click on the field, and a click on the file in the dialog that opens."""
+        self.steps.append(choose(words))
+        with self.page.expect_file_chooser() as opened:
+            target.click()
+        opened.value.set_files(file)
 
     def write(self, text: str) -> None:
         """Type text where the cursor is."""

@@ -39,6 +39,45 @@ class DocumentedPath:
 
 DOCUMENTED = (
     DocumentedPath(
+        "submit",
+        "W&B",
+        f"{_WANDB}/platform/launch/add-job-to-queue",
+        (
+            command("wandb artifact put -n p/candidate policy.onnx"),
+            click("Jobs"),
+            click("Launch"),
+            choose("the job's version"),
+            choose("the queue"),
+            choose("the project"),
+            click("Launch now"),
+        ),
+        remark="if a job evaluates the newest version of that artifact, and Launch has an agent and a queue",
+    ),
+    DocumentedPath(
+        "submit",
+        "OSMO",
+        f"{_OSMO}/tutorials/advanced_patterns.rst",
+        (command("osmo workflow submit evaluate.yaml"),),
+        remark="if a workflow is written that names the file as `localpath` and evaluates it",
+    ),
+    DocumentedPath(
+        "submit",
+        "Backend.AI",
+        _FOLDERS,
+        (
+            click("Data"),
+            click("the folder"),
+            click("Upload"),
+            choose("the file"),
+            click("Sessions"),
+            click("Start Session"),
+            click("Recent History"),
+            click("the session"),
+            click("Launch"),
+        ),
+        remark="if a batch session that evaluates the file of that name is among the last five",
+    ),
+    DocumentedPath(
         "running",
         "W&B",
         f"{_WANDB}/models/runs/run-states",

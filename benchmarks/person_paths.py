@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Locator, Page, expect, sync_playwright
 
 from benchmarks.counted_page import CountedPage
 from benchmarks.documented_paths import DOCUMENTED, READ, SYSTEMS, DocumentedPath
@@ -25,6 +25,8 @@ LONG = 100
 SEVERAL = 3
 #: Milliseconds until a step must have had its effect, and until a comparison must have ended.
 TIMEOUT, COMPARED = 30_000, 300_000
+#: A model whose file is submitted.
+IDM = Path(__file__).parents[1] / "runtimes" / "baselines" / "car_street" / "idm.py"
 #: A model that does not load.
 BROKEN = b'class Model:\n    def __init__(self):\n        raise ValueError("no weights found")\n'
 
@@ -147,6 +149,24 @@ def repeat_failed(person: CountedPage, around: Surroundings) -> None:
     assert repeated["retry_of"] == around.stored.failed
 
 
+def submit_file(person: CountedPage, around: Surroundings) -> None:
+    """Submit the file of a model, which is checked before."""
+    page = person.page
+    person.click(page.get_by_role("link", name="Submit a simulation"), "Submit a simulation")
+    file: FilePayload = {"name": "candidate.py", "mimeType": "text/x-python", "buffer": IDM.read_bytes()}
+    person.choose_file(page.get_by_label("Model file"), file, "the file")
+    person.choose(page.get_by_role("combobox", name="Dataset"), "car_street", "the dataset")
+    expect(page.locator("#check .good")).to_contain_text("fits")
+    expect(page.locator("#request")).to_contain_text("288 tasks")
+    person.click(page.get_by_role("button", name="Submit", exact=True), "Submit")
+    page.wait_for_url("**/simulations/0*")
+    id = page.url.rpartition("/")[2]
+    submitted = around.client.get(f"/v1/simulations/{id}")
+    assert submitted["model"]["name"] == "candidate" and submitted["tasks"]["total"] == 288
+    around.client.open("POST", f"/v1/simulations/{id}/cancel").read()
+    around.client.until_final(id)
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A task of a person, and its path on the web page; ``long``: while several simulations run."""
@@ -157,8 +177,8 @@ class Task:
     long: bool = False
 
 
-#: The submission of a model's file on the page `/submit` belongs here and in DOCUMENTED.
 TASKS = (
+    Task("submit", "submit the file of a model: simulate it in all scenarios of a dataset", submit_file),
     Task("running", "see the state of a running simulation, live", see_running, long=True),
     Task("worst", "find the worst scenario of a finished simulation and replay it", replay_worst),
     Task("compare", "compare two finished simulations and see where the new one is worse", compare_two),
