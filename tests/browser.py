@@ -190,7 +190,7 @@ def static_site(
         server.server_close()
 
 
-def screenshot_folder() -> Path | None:
-    """Return the folder of WEB_SCREENSHOTS, in which tests keep pictures to look at, or None."""
-    folder = os.environ.get("WEB_SCREENSHOTS")
-    return Path(folder) if folder else None
+def keep_picture(page: Page, name: str, *, full_page: bool = False) -> None:
+    """Keep a picture of the window, or of the whole page, if WEB_SCREENSHOTS names a folder."""
+    if folder := os.environ.get("WEB_SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=full_page)

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser import browser as browser
 from tests.browser import context as context
+from tests.browser import keep_picture
 from tests.browser import page as page
 from tests.browser import page_errors as page_errors
 from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
@@ -42,6 +43,7 @@ def test_a_person_compares_two_models_replays_the_worst_and_keeps_the_report(
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".statusline")).to_contain_text("finished", timeout=END_TIMEOUT * 1000)
     expect(page.locator(".verdict")).to_contain_text("idm is better than constant_speed in score")
+    keep_picture(page, "verdict")
     address = page.url
     page.get_by_role("table", name="Where it is better").get_by_role("link").first.click()
     expect(page.locator("replay-compare").get_by_role("slider").first).to_be_visible()

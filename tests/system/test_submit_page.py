@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import Errors, accessibility_violations, screenshot_folder
+from tests.browser import Errors, accessibility_violations, keep_picture
 from tests.browser import browser as browser
 from tests.browser import context as context
 from tests.browser import page as page
@@ -48,8 +48,7 @@ def test_a_model_is_dropped_checked_simulated_replayed_compared_and_downloaded(
     page.get_by_role("combobox", name="Traces for replays").select_option("all")
     expect(page.locator("#request")).to_contain_text("24 tasks")
     assert accessibility_violations(page) == []
-    if (folder := screenshot_folder()) is not None:
-        page.screenshot(path=folder / "submit.png")
+    keep_picture(page, "submit")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/simulations/0*")
     expect(page.locator("#live .statusline")).to_contain_text("succeeded", timeout=LONG)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import Errors, screenshot_folder
+from tests.browser import Errors, keep_picture
 from tests.browser import browser as browser
 from tests.browser import context as context
 from tests.browser import page as page
@@ -26,12 +26,6 @@ def ends_of_streams(page_errors: Errors) -> None:
     page_errors.expect(r"\[object Event\]")
 
 
-def keep(page: Page, name: str) -> None:
-    """Keep a picture of the window, if pictures are asked for."""
-    if (folder := screenshot_folder()) is not None:
-        page.screenshot(path=folder / f"{name}.png")
-
-
 def test_a_simulation_is_followed_and_its_worst_drive_replayed(page: Page, platform: PlatformProcess) -> None:
     page.goto(platform.url)
     id = platform.submit(**STREETS, runtime="tensorflow", labels={"branch": "main"})["id"]
@@ -40,14 +34,14 @@ def test_a_simulation_is_followed_and_its_worst_drive_replayed(page: Page, platf
     row.get_by_role("link").first.click()
     expect(page.locator("#live .statusline")).to_contain_text("succeeded")
     expect(page.get_by_role("img", name="Histogram of Driving score")).to_be_visible()
-    keep(page, "simulation")
+    keep_picture(page, "simulation")
     page.get_by_role("region", name="Worst tasks").get_by_role("link").first.click()
     clock = page.locator("replay-player")
     expect(clock.get_by_role("slider").first).to_be_visible()
     before = float(clock.evaluate("element => element.clock.time"))
     clock.evaluate("element => element.clock.seek(5)")
     assert float(clock.evaluate("element => element.clock.time")) != before
-    keep(page, "replay")
+    keep_picture(page, "replay")
     page.get_by_role("button", name="Run just this again").click()
     page.wait_for_url(lambda url: "/tasks/" not in url)
     expect(page.locator("#live .statusline")).to_contain_text("succeeded")
@@ -60,11 +54,11 @@ def test_two_models_are_compared_and_replayed_side_by_side(page: Page, platform:
     second = platform.run(**STREETS, model="idm", labels=labels)
     page.goto(f"{platform.url}/simulations?label=comparison=two")
     expect(page.locator("#rows tbody tr")).to_have_count(2)
-    keep(page, "simulations")
+    keep_picture(page, "simulations")
     page.get_by_label("all on this page").check()
     page.get_by_role("button", name="Compare the chosen").click()
     expect(page.locator(".verdict")).to_contain_text("better")
-    keep(page, "comparison")
+    keep_picture(page, "comparison")
     page.locator("table").filter(has_text="Where it is better").get_by_role("link").first.click()
     expect(page.locator("replay-compare").get_by_role("slider").first).to_be_visible()
     expect(page.locator("replay-compare")).to_contain_text("Driving score")

@@ -48,6 +48,9 @@ def test_models_are_compared_from_the_form_to_the_verdict(page: Page, origin: st
     expect(page.locator("main")).to_contain_text("were saved")
     expect(page.get_by_role("img", name="Course of the verdict on new")).to_be_visible()
     expect(page.get_by_role("table", name="street")).to_be_visible()
+    shown = page.locator("tr", has_text="held").evaluate_all("rows => rows.map(row => row.cells[5].textContent)")
+    assert shown and "–" not in shown, "beside each `held` is what could have been shown, or that nothing could"
+    assert "none, too few pairs" in shown
     assert "/compare/replay?left=" in str(
         page.locator("table").filter(has_text="Where it is better").get_by_role("link").first.get_attribute("href")
     )

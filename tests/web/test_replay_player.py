@@ -13,7 +13,7 @@ from tests.browser import (
     Errors,
     StaticSite,
     accessibility_violations,
-    screenshot_folder,
+    keep_picture,
     scrolls_sideways,
     static_site,
 )
@@ -143,13 +143,6 @@ def colours(page: Page, number: int = 0) -> dict[str, int]:
     return counts
 
 
-def keep_picture(page: Page, name: str) -> None:
-    """Keep a screenshot if WEB_SCREENSHOTS names a folder."""
-    if (folder := screenshot_folder()) is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=folder / f"{name}.png", full_page=True)
-
-
 def ego_centre(page: Page) -> list[float]:
     """Return the mean position of the pixels that have the colour of the model's vehicle."""
     place: list[float] = page.locator(".replay-canvas").evaluate(
@@ -179,7 +172,7 @@ def test_a_scene_is_drawn(site: StaticSite, still: Page, name: str, scheme: Any)
     show(still, site, recorded(name))
     seek(still, 1.0)
     assert len(colours(still)) >= 4, "the canvas has few colours"
-    keep_picture(still, f"{name}-{scheme}")
+    keep_picture(still, f"{name}-{scheme}", full_page=True)
 
 
 @pytest.mark.parametrize("name", ["street_collision", "street_arrival", "highway", "cartpole", "simple_tag"])
@@ -198,7 +191,7 @@ def test_signals_alone_are_charts(site: StaticSite, still: Page) -> None:
     expect(still.locator(".replay-canvas")).to_have_count(0)
     charts = still.locator(".replay-chart")
     assert charts.count() == 12 and len(charts.first.evaluate(COLOURS)) >= 2
-    keep_picture(still, "signals")
+    keep_picture(still, "signals", full_page=True)
 
 
 def test_a_task_without_a_trace_has_its_metrics_and_their_ranges(site: StaticSite, still: Page) -> None:
@@ -369,7 +362,7 @@ def test_the_camera_follows_or_shows_the_whole_street(site: StaticSite, still: P
     drawn(still)
     assert follow.get_attribute("aria-pressed") == "false"
     assert colours(still).get(",".join(map(str, EGO)), 0) < near
-    keep_picture(still, "street_whole")
+    keep_picture(still, "street_whole", full_page=True)
 
 
 def test_keys_buttons_and_the_wheel_zoom(site: StaticSite, still: Page) -> None:
@@ -502,7 +495,7 @@ def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSi
     assert time_of(still) == pytest.approx(10.9)
     events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
     assert "7.2 sbrake: End: collision" in events and "10.9 sidm: End: arrived" in events
-    keep_picture(still, "comparison")
+    keep_picture(still, "comparison", full_page=True)
 
 
 def test_a_comparison_has_the_differences_of_metrics_and_both_lines_in_a_chart(site: StaticSite, still: Page) -> None:
@@ -660,7 +653,7 @@ def test_a_narrow_window_does_not_scroll_sideways(site: StaticSite, still: Page,
         still.get_by_text("Choose,").click()
     drawn(still)
     assert not scrolls_sideways(still)
-    keep_picture(still, f"{name}-360")
+    keep_picture(still, f"{name}-360", full_page=True)
 
 
 def test_a_narrow_comparison_does_not_scroll_sideways(site: StaticSite, still: Page) -> None:
@@ -681,7 +674,7 @@ def test_a_canvas_has_a_pixel_for_each_of_the_screen(site: StaticSite, still: Pa
         drawn(page)
         width, shown = page.locator(".replay-canvas").evaluate("canvas => [canvas.width, canvas.clientWidth]")
         assert width == pytest.approx(shown * ratio, abs=ratio) and width > 2000
-        keep_picture(page, f"street-4k-{ratio}")
+        keep_picture(page, f"street-4k-{ratio}", full_page=True)
 
 
 def test_the_pages_own_colours_decide_between_light_and_dark(site: StaticSite, still: Page) -> None:
