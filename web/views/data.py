@@ -13,6 +13,8 @@ from web.api_client import api
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 
 SCENARIOS, FILES, CHANGES = 30, 100, 500
+#: Simulations that are named on the page of the version that they used.
+NEWEST = 5
 #: Bytes of a file that a preview reads, and rows of a table that it shows.
 PREVIEWED, ROWS = 64 << 10, 100
 #: Statuses of a resource that a version does not have: of a dataset with files only, or that is being registered.
@@ -32,6 +34,7 @@ def show(name: str) -> str:
     """Show a version of a dataset: `name`, `name@version` or `name@tag`."""
     dataset = api().get(f"/v1/datasets/{name}")
     used = {"dataset": dataset["name"], "dataset_version": dataset["version"]}
+    newest = api().get("/v1/simulations", limit=NEWEST, **used)
     return render_template(
         "data/dataset.html",
         dataset=dataset,
@@ -39,8 +42,8 @@ def show(name: str) -> str:
         versions=api().get(f"/v1/datasets/{dataset['name']}/versions", limit=50)["items"],
         scenarios=scenarios(name, request.args.get("from", 0, type=int)),
         files=files(name) if dataset["registered"] else None,
-        simulations=api().get("/v1/simulations", limit=5, **used)["items"],
-        counts=api().get("/v1/simulations/counts", **used),
+        simulations=newest["items"],
+        used=api().get("/v1/simulations/counts", **used)["total"] if newest["next"] else len(newest["items"]),
         leaderboard=leaderboard(name) if dataset.get("score") else None,
     )
 
