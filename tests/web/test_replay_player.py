@@ -501,8 +501,9 @@ def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSi
 def test_a_comparison_has_the_differences_of_metrics_and_both_lines_in_a_chart(site: StaticSite, still: Page) -> None:
     compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
     row = still.get_by_role("row", name="Route completion")
-    assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "−78.01 %"]
-    expect(row.locator(".replay-worse")).to_have_count(1)
+    assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "+78.01 %"]
+    expect(row.locator(".replay-better")).to_have_count(1)
+    expect(still.get_by_role("columnheader", name="idm less brake")).to_be_visible()
     assert still.locator(".replay-signal", has_text="speed").first.locator(".replay-value").count() == 2
     expect(still.get_by_text("different scenarios")).to_have_count(0)
 
@@ -518,7 +519,7 @@ def test_results_without_traces_are_compared_as_well(site: StaticSite, still: Pa
     other = recorded("result")
     other["result"]["metrics"]["echo"] = 2.0
     compare(still, site, [recorded("result"), other])
-    expect(still.get_by_role("row", name="Sum of the observation").get_by_text("+0.2157")).to_be_visible()
+    expect(still.get_by_role("row", name="Sum of the observation").get_by_text("−0.2157")).to_be_visible()
 
 
 # -- requests

@@ -27,7 +27,7 @@ export function resultCard(replay, declared) {
   return card;
 }
 
-/** Return a table of the metrics of two results and their differences, which are good or bad where that is known. */
+/** Return a table of the metrics of two results and the first less the second, good or bad where that is known. */
 export function differenceTable(replays, labels, declared) {
   const results = replays.map((replay) => replay.result);
   const rows = metricNames(results).map((name) => {
@@ -36,7 +36,7 @@ export function differenceTable(replays, labels, declared) {
     const cells = values.map((value) => element("td", { class: "replay-number" }, valueText(value, metric)));
     return element("tr", {}, titleCell(metric), ...cells, differenceCell(values, metric));
   });
-  return tableOf(["Metric", ...labels, "Difference"], rows);
+  return tableOf(["Metric", ...labels, `${labels[0]} less ${labels[1]}`], rows);
 }
 
 function tableOf(headings, rows) {
@@ -82,7 +82,7 @@ function rangeBar(value, metric) {
 function differenceCell([first, second], metric) {
   const cell = element("td", { class: "replay-number" });
   if (typeof first === "number" && typeof second === "number") {
-    const difference = second - first;
+    const difference = first - second;
     cell.textContent = difference === 0 ? "equal" : `${difference > 0 ? "+" : "−"}${quantity(Math.abs(difference), metric.unit)}`;
     const direction = { higher: 1, lower: -1 }[metric.better] ?? 0;
     if (difference * direction !== 0) cell.classList.add(difference * direction > 0 ? "replay-better" : "replay-worse");
