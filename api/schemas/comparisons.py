@@ -80,7 +80,7 @@ class MeanDifferenceSchema(Open):
     """Mean of paired differences; positive where the first simulation is better."""
 
     sentence = fields.String(required=True, metadata={"description": "The verdict in words."})
-    count = fields.Integer(required=True, metadata={"description": "Pairs that were tested, at most 20,000 in all."})
+    count = fields.Integer(required=True, metadata={"description": "Pairs that were tested."})
     mean = fields.Float(
         required=True,
         allow_none=True,

@@ -2,8 +2,7 @@
 
 The design is that of a population: the scenarios count as a random sample, and the claim is about the mean over all
 there could be. About the finite list nothing is left to test, since its mean is known. Pairs are tested in an order
-that is random by a fixed seed, so that a simulation that is compared twice has one verdict. Of more than TESTED pairs
-the first of that order are tested: a random sample as well, whose size does not depend on the results.
+that is random by a fixed seed, so that a simulation that is compared twice has one verdict.
 """
 
 import math
@@ -21,15 +20,14 @@ from core.domain.play_order import play_order
 from core.domain.sequential_test import Decision, Design, Plan, SequentialTest
 from core.domain.smallest_difference import smallest_difference
 from core.domain.verdicts import group_sentence, group_verdicts, sentence
+from core.domain.whole_sample import sample_test
 
 Floats = NDArray[np.float64]
 
 #: Seed of the order in which pairs are tested.
 SEED = 0
-#: Most pairs that are tested, and most groups of a grouping: those with the most pairs.
-TESTED, GROUPS = 20_000, 200
-#: Means on each side of 0 in the grids of groups, of which there are many.
-GROUP_RESOLUTION = 20
+#: Most groups of a grouping: those with the most pairs.
+GROUPS = 200
 #: Most scenarios of each direction.
 SCENARIOS = 20
 CLAIM = (
@@ -74,9 +72,9 @@ def verdict_members(
         missing |= np.isnan(values) & np.array([pair.statuses[side] == "ok" for pair in pairs], np.bool_)
     known = [pairs[position] for position in np.flatnonzero(~missing).tolist()]
     first, second = (values[~missing] for values in numbers)
-    order = np.array(play_order(SEED, [_identity(pair) for pair in known])[:TESTED], np.int64)
+    order = np.array(play_order(SEED, [_identity(pair) for pair in known]), np.int64)
     differences, clipped = scale.differences(first[order], second[order])
-    test = SequentialTest(plan=Plan(bound=scale.bound)).extend(differences)
+    test = sample_test(Plan(bound=scale.bound), differences)
     name = metric["name"]
     verdict = {
         "metric": name,
@@ -93,10 +91,10 @@ def verdict_members(
         "scale": {"kind": scale.kind.value, "bound": scale.bound, "unit": scale.unit},
         "fixed": _fixed(test, len(known)),
     }
-    tested = [known[position] for position in order.tolist()]
+    shuffled = [known[position] for position in order.tolist()]
     return {
         "verdict": verdict,
-        "groups": _groups(tested, differences, scale),
+        "groups": _groups(shuffled, differences, scale),
         "scenarios": scenario_differences(known, first, second, scale),
     }
 
@@ -122,17 +120,17 @@ def _fixed(test: SequentialTest, pairs: int) -> dict[str, Any] | None:
     return {"decision": decision.value, "low": low, "high": high, "saving": asdict(saved) | {"share": saved.share}}
 
 
-def _groups(tested: Sequence[Pair], differences: Floats, scale: MetricScale) -> dict[str, list[dict[str, Any]]]:
+def _groups(pairs: Sequence[Pair], differences: Floats, scale: MetricScale) -> dict[str, list[dict[str, Any]]]:
     """Return the verdicts on the groups of each grouping, which e-BH corrects for their number."""
     positions: dict[str, dict[str, list[int]]] = {}
-    for position, pair in enumerate(tested):
+    for position, pair in enumerate(pairs):
         for grouping, group in pair.groups.items():
             positions.setdefault(grouping, {}).setdefault(group, []).append(position)
-    plan = Plan(bound=scale.bound, resolution=GROUP_RESOLUTION)
+    plan = Plan(bound=scale.bound)
     documents = {}
     for grouping, of_group in positions.items():
         largest = sorted(of_group, key=lambda group: (-len(of_group[group]), group))[:GROUPS]
-        tests = {group: SequentialTest(plan=plan).extend(differences[of_group[group]]) for group in sorted(largest)}
+        tests = {group: sample_test(plan, differences[of_group[group]]) for group in sorted(largest)}
         documents[grouping] = described_groups(tests, scale)
     return documents
 

@@ -19,7 +19,6 @@ from core.domain.fixed_design import Saving, saving
 from core.domain.metric_scale import MetricScale
 from core.domain.pair_verdicts import (
     CLAIM,
-    GROUP_RESOLUTION,
     GROUPS,
     SCENARIOS,
     Floats,
@@ -33,6 +32,8 @@ from core.domain.smallest_difference import smallest_difference
 from core.domain.verdicts import sentence
 
 LIST_CLAIM = "The verdict is about the mean over the {scenarios:,} scenarios of this comparison, not over others."
+#: Means on each side of 0 in the grids of groups, of which there are many, each with its state.
+GROUP_RESOLUTION = 20
 #: Tests of a grouping by group.
 Tests = Mapping[str, SequentialTest]
 

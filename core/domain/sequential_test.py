@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 
 #: Fractions of the capital that are bet. The largest is for metrics that vary little; 1 would be ruined by one pair.
 FRACTIONS = (0.06, 0.16, 0.4, 0.95)
+#: Signs of a difference for the sides of better and worse, shape (2 sides, means).
+_SIDES = np.array([[1.0], [-1.0]])
 #: Pairs whose capital is computed at once: few calls, and 2 MiB of memory.
 BLOCK = 256
 #: Sums of differences, of a scale from -1 to 1, that are this close (per pair) are equal: rounding, not evidence.
@@ -130,16 +132,12 @@ class SequentialTest:
         # cumsum adds one at a time, in contrast to sum: equal bits whatever the batches
         totals = np.cumsum(np.concatenate(([self.total], shares)))
         squares = np.cumsum(np.concatenate(([self.squares], shares * shares)))
-        sides = np.array([1.0, -1.0])
         played = self.count + np.arange(len(shares))
-        nulls = np.broadcast_to(means, (len(shares), 2, len(means)))
+        nulls = means
         if plan.pairs is not None:  # the mean of the pairs that are left, if that of the list is the null's
-            before = totals[:-1, None, None] * sides[:, None]
+            before = totals[:-1, None, None] * _SIDES
             nulls = (plan.pairs * means - before) / (plan.pairs - played)[:, None, None]
-        room = 1.0 + nulls
-        # no bet where the null leaves the rest no other value than the least, or not even that one
-        gains = np.where(room > 1e-9, (shares[:, None, None] * sides[:, None] - nulls) / np.maximum(room, 1e-9), 0.0)
-        steps = np.log1p(gains[..., None] * np.array(FRACTIONS))
+        steps = log_steps(shares, nulls)
         log_capital = np.array(self.log_capital or [0.0] * (2 * len(means) * len(FRACTIONS))).reshape(steps.shape[1:])
         log_capital = np.cumsum(np.concatenate((log_capital[None], steps)), axis=0)[1:]
         mixed = log_mean(log_capital)
@@ -263,6 +261,19 @@ class SequentialTest:
             decided=Decision(document["decided"]),
             **{name: document[name] for name in ("count", "total", "squares", "low", "high", "decided_at")},
         )
+
+
+def log_steps(shares: Floats, nulls: Floats) -> Floats:
+    """Return by how much each pair changes the logarithm of the capitals, shape (pairs, 2 sides, means, fractions).
+
+    ``shares``: differences as shares of the bound, shape (n,). ``nulls``: means to refute, shape (means,), or more
+    dimensions if they differ between pairs or sides.
+    """
+    room = 1.0 + nulls
+    # no bet where the null leaves the rest no other value than the least, or not even that one
+    gains = np.where(room > 1e-9, (shares[:, None, None] * _SIDES - nulls) / np.maximum(room, 1e-9), 0.0)
+    steps: Floats = np.log1p(gains[..., None] * np.array(FRACTIONS))
+    return steps
 
 
 def log_mean(logarithms: Floats) -> Floats:

@@ -58,12 +58,9 @@ def test_the_scenarios_of_each_direction_are_those_with_the_largest_differences(
     assert [differences[item["task"]] for item in document["worse"]] == [differences[at] for at in worse[:20]]
 
 
-def test_beyond_a_limit_a_random_sample_of_the_pairs_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_verdicts, "TESTED", 50)
-    document = members([(90.0, 10.0)] * 199 + [(0.0, 100.0)], list(range(200)))
-    assert (document["verdict"]["count"], document["verdict"]["pairs"]) == (50, 200)
-    assert "after 50 of 200 pairs" in document["verdict"]["sentence"]
-    assert [item["task"] for item in document["scenarios"]["worse"]] == [199], "of all pairs"
+def test_all_of_many_pairs_are_tested() -> None:
+    document = members([(50.5, 50.0)] * 30_000, list(range(30_000)))
+    assert document["verdict"]["count"] == document["verdict"]["pairs"] == 30_000
 
 
 def test_the_largest_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
