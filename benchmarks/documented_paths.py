@@ -37,6 +37,23 @@ class DocumentedPath:
         assert bool(self.steps) != bool(self.missing), (self.task, self.system)
 
 
+#: W&B: start a job of Launch.
+_LAUNCH = (
+    click("Jobs"),
+    click("Launch"),
+    choose("the job's version"),
+    choose("the queue"),
+    choose("the project"),
+    click("Launch now"),
+)
+#: Backend.AI: start one of the last five sessions again.
+_START_AGAIN = (
+    click("Sessions"),
+    click("Start Session"),
+    click("Recent History"),
+    click("the session"),
+    click("Launch"),
+)
 DOCUMENTED = (
     DocumentedPath(
         "submit",
@@ -44,12 +61,7 @@ DOCUMENTED = (
         f"{_WANDB}/platform/launch/add-job-to-queue",
         (
             command("wandb artifact put -n p/candidate policy.onnx"),
-            click("Jobs"),
-            click("Launch"),
-            choose("the job's version"),
-            choose("the queue"),
-            choose("the project"),
-            click("Launch now"),
+            *_LAUNCH,
         ),
         remark="if a job evaluates the newest version of that artifact, and Launch has an agent and a queue",
     ),
@@ -69,11 +81,7 @@ DOCUMENTED = (
             click("the folder"),
             click("Upload"),
             choose("the file"),
-            click("Sessions"),
-            click("Start Session"),
-            click("Recent History"),
-            click("the session"),
-            click("Launch"),
+            *_START_AGAIN,
         ),
         remark="if a batch session that evaluates the file of that name is among the last five",
     ),
@@ -219,14 +227,7 @@ DOCUMENTED = (
         "repeat",
         "W&B",
         f"{_WANDB}/platform/launch/add-job-to-queue",
-        (
-            click("Jobs"),
-            click("Launch"),
-            choose("the job's version"),
-            choose("the queue"),
-            choose("the project"),
-            click("Launch now"),
-        ),
+        _LAUNCH,
         remark="if Launch has an agent and a queue",
     ),
     DocumentedPath("repeat", "OSMO", _OSMO_CLI, (command("osmo workflow restart hello-osmo-1"),)),
@@ -234,7 +235,7 @@ DOCUMENTED = (
         "repeat",
         "Backend.AI",
         _SESSIONS,
-        (click("Sessions"), click("Start Session"), click("Recent History"), click("the session"), click("Launch")),
+        _START_AGAIN,
         remark="among the last five sessions",
     ),
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from core.domain.sequential_test import FRACTIONS, Floats, Plan, SequentialTest, log_mean, log_steps
 
-#: Pairs whose capital is computed at once: less than a mebibyte of memory.
+#: Pairs whose capital is computed at once: arrays of half a mebibyte.
 BLOCK = 8192
 
 
