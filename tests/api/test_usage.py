@@ -27,7 +27,7 @@ def answered(client: FlaskClient, path: str) -> dict[str, Any]:
 
 
 def kinds_of(client: FlaskClient) -> dict[str, Any]:
-    document = until(lambda: answered(client, "/v1/storage"), 10.0, message="the storage is not measured")
+    document = until(lambda: answered(client, "/v1/storage"), message="the storage is not measured")
     return {kind["name"]: (kind["objects"], kind["bytes"]) for kind in document["kinds"]}
 
 
@@ -52,7 +52,7 @@ def test_results_that_a_retry_inherits_count_once(client: FlaskClient, finished:
 
 
 def test_storage_has_the_size_of_the_database_and_the_disks_with_their_floor(client: FlaskClient) -> None:
-    document = until(lambda: answered(client, "/v1/storage"), 10.0, message="the storage is not measured")
+    document = until(lambda: answered(client, "/v1/storage"), message="the storage is not measured")
     assert document["database"]["kind"] == "sqlite" and document["database"]["bytes"] > 4096
     (disk,) = document["disks"]
     assert disk["holds"] == ["data", "objects"] and 0 < disk["free"] <= disk["size"]
@@ -71,7 +71,7 @@ def caches_of(client: FlaskClient, expected: Callable[[dict[str, Any]], bool]) -
         items = answered(client, "/v1/caches").get("items", [])
         return {item["name"]: item for item in items} if any(map(expected, items)) else {}
 
-    return until(caches, 10.0, message="no cache is as expected")
+    return until(caches, message="no cache is as expected")
 
 
 def test_the_node_cache_has_its_size_hits_misses_and_evictions(
@@ -96,7 +96,7 @@ def queue_of(client: FlaskClient, expected: Callable[[dict[str, Any]], Any]) -> 
         document = answered(client, "/v1/queue")
         return document if document and expected(document) else {}
 
-    return until(queue, 10.0, message=lambda: f"the queue is {client.get('/v1/queue').json}")
+    return until(queue, message=lambda: f"the queue is {client.get('/v1/queue').json}")
 
 
 def test_the_queue_has_what_waits_by_reason_and_what_runs_by_executor(
