@@ -26,9 +26,13 @@ def answered(client: FlaskClient, path: str) -> dict[str, Any]:
     return document if document["measured_at"] else {}
 
 
+def storage_of(client: FlaskClient) -> dict[str, Any]:
+    """Return the storage in use once it is measured."""
+    return until(lambda: answered(client, "/v1/storage"), message="the storage is not measured")
+
+
 def kinds_of(client: FlaskClient) -> dict[str, Any]:
-    document = until(lambda: answered(client, "/v1/storage"), message="the storage is not measured")
-    return {kind["name"]: (kind["objects"], kind["bytes"]) for kind in document["kinds"]}
+    return {kind["name"]: (kind["objects"], kind["bytes"]) for kind in storage_of(client)["kinds"]}
 
 
 def test_storage_in_use_is_summed_by_kind(
@@ -52,7 +56,7 @@ def test_results_that_a_retry_inherits_count_once(client: FlaskClient, finished:
 
 
 def test_storage_has_the_size_of_the_database_and_the_disks_with_their_floor(client: FlaskClient) -> None:
-    document = until(lambda: answered(client, "/v1/storage"), message="the storage is not measured")
+    document = storage_of(client)
     assert document["database"]["kind"] == "sqlite" and document["database"]["bytes"] > 4096
     (disk,) = document["disks"]
     assert disk["holds"] == ["data", "objects"] and 0 < disk["free"] <= disk["size"]
