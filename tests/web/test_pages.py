@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from flask import Flask
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from tests.web.pages import TOKEN
@@ -62,6 +62,23 @@ def test_a_filtered_list_stays_filtered_when_it_refreshes(page: Page, origin: st
     submitted(application, labels={"team": "perception"})
     with page.expect_response(lambda response: "planning" in response.url):
         page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")
+    [newer] = submitted(application, labels={"team": "planning"})
+    expect(page.locator(f"#row-{newer}")).to_be_visible()
+    assert names(page) == [newer, kept]
+
+
+def test_a_late_answer_for_former_filters_leaves_the_list_filtered(page: Page, origin: str, application: Flask) -> None:
+    [kept] = submitted(application, labels={"team": "planning"})
+    [other] = submitted(application)
+    page.goto(origin)
+    held: list[Route] = []
+    page.route(f"{origin}/simulations", lambda route: held.append(route))
+    with page.expect_request(f"{origin}/simulations"):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")
+    page.get_by_label("Search").fill("team=planning")
+    expect(page.locator(f"#row-{other}")).to_have_count(0)
+    with page.expect_response(f"{origin}/simulations"):
+        held[0].continue_()
     [newer] = submitted(application, labels={"team": "planning"})
     expect(page.locator(f"#row-{newer}")).to_be_visible()
     assert names(page) == [newer, kept]

@@ -30,6 +30,13 @@ document.body.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful && event.detail.target?.id !== "messages" && unreachable) announce("");
 });
 
+// An answer for the former filters of a list may come after that for the present ones, and must not replace it.
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const { elt, path } = detail.requestConfig;
+  const current = document.getElementById("refresh")?.getAttribute("hx-get");
+  if (elt.id === "refresh" && path !== current) detail.shouldSwap = false;
+});
+
 // Event streams are closed while the page is hidden: a browser opens six connections to a host, for all of its tabs.
 document.addEventListener("visibilitychange", () => {
   for (const stream of document.querySelectorAll("[sse-connect]")) {
