@@ -162,6 +162,7 @@ def test_a_submission_that_is_refused_is_shown_again(page: Page, origin: str, mo
     page.route("**/submit/check", lambda route: route.fulfill(body="checked"))  # no runner plays a dry run here
     page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("The range [9, 3)")
+    page.wait_for_load_state()  # what is typed before the scripts run is seen at the next input
     expect(page.get_by_role("textbox", name="Numbers")).to_have_value("9-3")
     expect(page.get_by_label("Repetitions of each")).to_have_value("2")
     page.get_by_role("textbox", name="Numbers").fill("3-9")
