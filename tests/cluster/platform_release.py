@@ -182,7 +182,11 @@ class PlatformRelease:
         """Wait until all pods of the platform's roles have the latest values."""
         for role in ("api", "runner-api", "dispatch", "jobs"):
             status = ["rollout", "status", "-n", self.namespace, f"deployment/{RELEASE}-{role}"]
-            self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
+            try:
+                self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
+            except RuntimeError as error:
+                error.add_note(self.cluster.state())
+                raise
 
     @contextlib.contextmanager
     def cordon_all_except(self, name: str) -> Iterator[None]:

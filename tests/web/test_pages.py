@@ -1,5 +1,7 @@
 """Pages in a real browser, on an API without runners: the list, filters, paging, sessions, errors and accessibility."""
 
+import re
+
 import httpx
 import pytest
 from flask import Flask
@@ -82,6 +84,20 @@ def test_a_late_answer_for_former_filters_leaves_the_list_filtered(page: Page, o
     [newer] = submitted(application, labels={"team": "planning"})
     expect(page.locator(f"#row-{newer}")).to_be_visible()
     assert names(page) == [newer, kept]
+
+
+def test_of_two_filters_chosen_at_once_the_later_holds(page: Page, origin: str, application: Flask) -> None:
+    [cancelled], [kept] = submitted(application), submitted(application, labels={"team": "planning"})
+    application.test_client().post(f"/v1/simulations/{cancelled}/cancel")
+    page.goto(origin)
+    page.route(re.compile("state=cancelled"), lambda route: None)
+    with page.expect_request(re.compile("state=cancelled")):
+        page.get_by_role("navigation", name="States").get_by_role("link", name="cancelled").click()
+    with page.expect_event("requestfailed", lambda request: "state=cancelled" in request.url):
+        page.get_by_label("Search").fill("team=planning")
+    expect(page.locator(f"#row-{cancelled}")).to_have_count(0)
+    assert names(page) == [kept]
+    expect(page).to_have_url(re.compile("q=team"))
 
 
 def test_a_state_is_chosen_beside_a_search(page: Page, origin: str, application: Flask) -> None:
