@@ -49,6 +49,22 @@ def test_a_form_creates_a_model(client: FlaskClient) -> None:
     assert client.get(sent.headers["Location"]).json == model
 
 
+@pytest.mark.parametrize(
+    ("filename", "name"),
+    [
+        ("modèle v2.py", "modele-v2"),
+        ("модель-2.py", f"2-{hashlib.sha256(MODEL).hexdigest()[:12]}"),
+        ("модель.py", f"model-{hashlib.sha256(MODEL).hexdigest()[:12]}"),
+        ("idm.py", f"idm-{hashlib.sha256(MODEL).hexdigest()[:12]}"),
+    ],
+)
+def test_a_file_whose_name_cannot_be_a_models_name_names_it_apart(
+    client: FlaskClient, filename: str, name: str
+) -> None:
+    sent = client.post("/v1/models", data={"file": (io.BytesIO(MODEL), filename), "runtime": "python"})
+    assert sent.status_code == 201 and sent.json["name"] == name
+
+
 def test_a_put_creates_the_next_version_of_a_name(client: FlaskClient) -> None:
     for version, data in enumerate((MODEL, MODEL + b"#", MODEL + b"##"), 1):
         sent = client.put("/v1/models/idm2?filename=model.py", data=data, headers=BYTES)

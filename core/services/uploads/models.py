@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import secrets
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,10 +118,7 @@ class Models:
             check_size(format, size, draft)
             declaration = declared(draft, format)
             if name is None:
-                stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
-                # a name that the platform chose must not be the reason for a refusal
-                free = stem and stem not in shipped_models.shipped()
-                name = stem if free else f"{stem or 'model'}-{actual[7:19]}"
+                name = name_of(filename, actual)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
             values["filename"] = filename and filename[:255]
             values["dependencies"] = json.dumps(_described(declaration)) if declaration is not None else None
@@ -292,6 +290,21 @@ class Models:
     def link(self, model: Model) -> str | None:
         """Return a presigned URL of a model's bytes; None if the object store has no such URLs."""
         return self._store.link(key_of(model.digest), seconds=LINK_EXPIRY, filename=model.filename or model.name)
+
+
+def name_of(filename: str | None, digest: str) -> str:
+    """Return the name of a model that was sent without one: that of its file, without characters that names lack.
+
+    A part of the digest is added where letters are lost, such as Greek ones, or a shipped model has the name: a name
+    that the platform chose must not be the reason for a refusal, nor mix up models whose names differ.
+    """
+    decomposed = unicodedata.normalize("NFKD", Path(filename or "").stem)
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-_")[:80]
+    lost = any(char.isalpha() and not char.isascii() for char in plain)
+    if stem and not lost and stem not in shipped_models.shipped():
+        return stem
+    return f"{stem or 'model'}-{digest[7:19]}"
 
 
 def format_of(path: Path, filename: str | None, format: str | None, runtime: str | None) -> str:
