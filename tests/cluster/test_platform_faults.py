@@ -21,6 +21,8 @@ LOAD: dict[str, Any] = {
     "scenarios": {"range": [0, 400]},
     "params": {"sleep_ms": 25},
 }
+#: The same load, of about fifty seconds; the results are equal.
+LONG_LOAD = LOAD | {"params": {"sleep_ms": 250}}
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +33,18 @@ def undisturbed(platform: PlatformRelease) -> list[Any]:
     return without_timing(platform.results(id))
 
 
-def start_load(platform: PlatformRelease) -> str:
+def start_load(platform: PlatformRelease, load: dict[str, Any] = LOAD) -> str:
     """Submit the load and wait until a task is done."""
     platform.ensure_jobset_answers()
-    id = platform.submit(**LOAD)
+    id = platform.submit(**load)
     platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "a task is done")
     return id
 
 
 @pytest.fixture
-def running(platform: PlatformRelease, undisturbed: list[Any]) -> Iterator[str]:
+def running(platform: PlatformRelease, undisturbed: list[Any], request: pytest.FixtureRequest) -> Iterator[str]:
     """A running simulation; it must end with undisturbed results, and leave no objects."""
-    id = start_load(platform)
+    id = start_load(platform, getattr(request, "param", LOAD))
     yield id
     assert_undisturbed_and_cleaned_up(platform, id, undisturbed)
 
@@ -130,6 +132,7 @@ def test_a_client_continues_to_read_results_after_its_api_pod_is_killed(
     assert sorted(tasks) == list(range(400))
 
 
+@pytest.mark.parametrize("running", [LONG_LOAD], indirect=True, ids=["long"])
 def test_an_api_server_outage_longer_than_the_grace_period_changes_no_result(
     own_cluster: Cluster, platform: PlatformRelease, running: str
 ) -> None:
@@ -157,10 +160,14 @@ def test_resizing_a_running_simulation_changes_no_result(platform: PlatformRelea
     )
 
 
+# pods that end with their namespace have their grace period, in which the short load would be done
+@pytest.mark.parametrize("running", [LONG_LOAD], indirect=True, ids=["long"])
 def test_a_deleted_and_recreated_project_namespace_changes_no_result(platform: PlatformRelease, running: str) -> None:
     platform.cluster.kubectl("delete", "namespace", PROJECT, timeout=120)
-    platform.until(lambda: waits_for_namespace(platform, running), "the simulation waits for its namespace")
-    platform.upgrade()
+    try:
+        platform.until(lambda: waits_for_namespace(platform, running), "the simulation waits for its namespace")
+    finally:
+        platform.upgrade()
 
 
 def waits_for_namespace(platform: PlatformRelease, id: str) -> bool:
