@@ -4,18 +4,27 @@ Requests stay in the process (`httpx.WSGITransport`), but pass the same request 
 any other client.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 import httpx
 from flask import Flask, current_app, g, request
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 EXTENSION = "windtunnel-api"
-#: Headers of the browser's request that the API checks: its credentials, its origin and its address.
-PASSED_ON = ("Authorization", "Cookie", "Host", "Origin", "X-Forwarded-For")
+#: What the API checks of the browser's request: its credentials, its origin and its addresses; keys of WSGI environments.
+PASSED_ON = (
+    "HTTP_AUTHORIZATION",
+    "HTTP_COOKIE",
+    "HTTP_HOST",
+    "HTTP_ORIGIN",
+    "HTTP_X_FORWARDED_FOR",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
 
 
 class Refused(Exception):
@@ -27,15 +36,26 @@ class Refused(Exception):
         self.problem = problem
 
 
-class ApiClient:
-    """The API, as the browser of the current request sees it."""
+def path_of(*segments: str) -> str:
+    """Return the path of a resource of the API: ``path_of("models", name)``. Segments may have any characters.
 
-    def __init__(self, api: "WSGIApplication", headers: Mapping[str, str], *, address: str, scheme: str) -> None:
-        self._http = httpx.Client(
-            transport=httpx.WSGITransport(app=api, remote_addr=address),
-            base_url=f"{scheme}://{headers['Host']}",
-            headers=dict(headers),
-        )
+    A slash in a segment arrives as its escape %2F, which no name has: WSGI has decoded paths, where it would separate.
+    """
+    escaped = (quote(segment.replace("/", "%2F"), safe="@:") for segment in segments)
+    return "/v1/" + "/".join(segment.replace(".", "%2E") if segment in {".", ".."} else segment for segment in escaped)
+
+
+class ApiClient:
+    """The API, as a browser sees it whose request has the given WSGI environment."""
+
+    def __init__(self, api: "WSGIApplication", browser: Mapping[str, Any]) -> None:
+        passed_on = {"REMOTE_ADDR": ""} | {name: browser[name] for name in PASSED_ON if name in browser}
+
+        def as_browser(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+            path = environ["PATH_INFO"].encode().decode("latin-1")  # PEP 3333; httpx gives the text itself
+            return api(environ | passed_on | {"PATH_INFO": path}, start_response)
+
+        self._http = httpx.Client(transport=httpx.WSGITransport(app=as_browser), base_url="http://api")
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return a JSON document; raise Refused. Parameters that are None or empty are left out."""
@@ -82,13 +102,7 @@ class ApiClient:
 def api() -> ApiClient:
     """Return the API for the current request."""
     if "api" not in g:
-        passed_on = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-        g.api = ApiClient(
-            current_app.extensions[EXTENSION],
-            {"Host": request.host} | passed_on,
-            address=request.remote_addr or "",
-            scheme=request.scheme,
-        )
+        g.api = ApiClient(current_app.extensions[EXTENSION], request.environ)
     return cast(ApiClient, g.api)
 
 

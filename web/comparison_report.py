@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from web import replay_bundle
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 
 #: Replays of each model: scenarios in which it is worse, by the size of the difference; else those where it is better.
 WORST = 3
@@ -39,7 +39,7 @@ def replays_of(comparison: Mapping[str, Any]) -> dict[str, dict[str, Any]] | Non
 
 def replay_of(simulation: str, task: int) -> dict[str, Any] | None:
     """Return the replay of a task; empty while it is being made, None if there is none."""
-    path = f"/v1/simulations/{simulation}/tasks/{task}/replay"
+    path = path_of("simulations", simulation, "tasks", str(task), "replay")
     try:
         answer = api().send("GET", path, headers={"Accept": "application/json"})
     except Refused as error:

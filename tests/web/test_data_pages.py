@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
@@ -38,6 +39,10 @@ def drives(register: Register) -> str:
         "notes/readme.txt": "Bérénice <script>alert(1)</script>".encode(),
         "pixel.png": PIXEL,
         "blob.bin": b"\xff\x00\xfe",
+        "empty.csv": b"",
+        "a b/ü 100%.txt": "Käse".encode(),
+        "#part?of=it.txt": b"a fragment",
+        "日本.txt": b"Japan",
     }
     register("drives", files)
     register("drives", files | {"notes/readme.txt": b"changed", "added.txt": b"new"})
@@ -55,7 +60,16 @@ def test_a_dataset_has_its_versions_scenarios_and_files(page: Page, origin: str,
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"), [("table.csv", "crosswalk"), ("notes/readme.txt", "changed"), ("blob.bin", "neither text nor")]
+    ("path", "shown"),
+    [
+        ("table.csv", "crosswalk"),
+        ("notes/readme.txt", "changed"),
+        ("blob.bin", "neither text nor"),
+        ("empty.csv", "is empty"),
+        ("a b/ü 100%.txt", "Käse"),
+        ("#part?of=it.txt", "a fragment"),
+        ("日本.txt", "Japan"),
+    ],
 )
 def test_a_file_is_previewed(page: Page, origin: str, drives: str, path: str, shown: str) -> None:
     page.goto(f"{origin}/data/{drives}@2")
@@ -188,3 +202,24 @@ def test_every_built_in_dataset_has_a_page(client: FlaskClient) -> None:
     for name in names:
         answer = client.get(f"/data/{name}")
         assert answer.status_code == 200 and len(answer.data) < 200_000, (name, json.dumps(len(answer.data)))
+
+
+@pytest.mark.parametrize("name", ["日本", "ü", "a b", "car_street#x", "car_street?x", "car_street%", "..", ".", "../models/idm"])
+@pytest.mark.parametrize(
+    "address", ["/data/{}", "/models/{}", "/simulations/{}", "/comparisons/{}", "/submit?simulation={}"]
+)
+def test_a_name_that_nothing_can_have_is_answered_404(client: FlaskClient, name: str, address: str) -> None:
+    answer = client.get(address.format(quote(name, safe="")), follow_redirects=False)
+    assert answer.status_code == 404, answer.text
+
+
+@pytest.mark.parametrize("name", ["日本", "car_street/versions", "../models/idm", "..", "car_street#x"])
+@pytest.mark.parametrize("address", ["/submit?dataset={}", "/comparisons/new?dataset={}"])
+def test_a_form_for_an_unknown_dataset_is_shown(client: FlaskClient, name: str, address: str) -> None:
+    answer = client.get(address.format(quote(name, safe="")))
+    assert answer.status_code == 200 and "Internal Server Error" not in answer.text
+
+
+def test_a_cookie_of_another_application_may_have_any_character(client: FlaskClient) -> None:
+    answer = client.get("/simulations", headers={"Cookie": "other=K\u00e4se"})
+    assert answer.status_code == 200, answer.text

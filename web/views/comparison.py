@@ -6,7 +6,7 @@ from typing import Any
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
 from web.views.simulation import dataset_of
 
@@ -27,7 +27,7 @@ def show() -> str | Response:
     if len(ids) < 2:
         return redirect(url_for("simulations.index"), 303)
     metric = request.args.get("metric", "")
-    *simulations, reference = [api().get(f"/v1/simulations/{id}") for id in ids[-MOST - 1 :]]
+    *simulations, reference = [api().get(path_of("simulations", id)) for id in ids[-MOST - 1 :]]
     whole = bool(request.args.get("whole"))  # a page without scripts: else each part is loaded by itself
     return render_template(
         "compare/page.html",
@@ -50,7 +50,7 @@ def verdict() -> str:
     if len(ids) != 2:
         abort(404)
     metric = request.args.get("metric", "")
-    simulation, reference = (api().get(f"/v1/simulations/{id}") for id in ids)
+    simulation, reference = (api().get(path_of("simulations", id)) for id in ids)
     return render_template(
         "compare/verdict.html",
         simulation=simulation,
@@ -64,7 +64,7 @@ def verdict() -> str:
 
 def compared(simulation: Mapping[str, Any], reference: Mapping[str, Any], metric: str) -> Mapping[str, Any]:
     """Return the comparison of a simulation with the reference, or the problem that prevents it."""
-    path = f"/v1/simulations/{simulation['id']}/comparison"
+    path = path_of("simulations", simulation["id"], "comparison")
     try:
         comparison: Mapping[str, Any] = api().get(path, to=reference["id"], metric=metric)
     except Refused as error:
@@ -88,5 +88,5 @@ def replay() -> str:
         id, _, task = request.args.get(side, "").partition(".")
         if not task.isdecimal():
             abort(404)
-        sides.append({"simulation": api().get(f"/v1/simulations/{id}"), "task": int(task)})
+        sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
     return render_template("compare/replay.html", left=sides[0], right=sides[1])

@@ -12,7 +12,7 @@ from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from web import comparison_report, snippets
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
 from web.form_fields import Fields, key_of
@@ -117,7 +117,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
 def judged_metrics(fields: Fields) -> Mapping[str, Mapping[str, Any]]:
     """Return the metrics with a better direction of the dataset that is chosen."""
     name = next(iter(fields.get("dataset", ())), "")
-    dataset = api().find(f"/v1/datasets/{name}", missing=(404, 422)) if name else None
+    dataset = api().find(path_of("datasets", name), missing=(404, 422)) if name else None
     return {name: metric for name, metric in metrics_of(dataset or {}).items() if metric.get("better")}
 
 
@@ -132,7 +132,7 @@ def request_shown(fields: Fields) -> dict[str, Any]:
 @blueprint.get("/<id>")
 def show(id: str) -> str:
     """Show a comparison."""
-    comparison = api().get(f"/v1/comparisons/{id}")
+    comparison = api().get(path_of("comparisons", id))
     return render_template(
         "comparisons/page.html",
         **shown_parts(comparison),
@@ -144,7 +144,7 @@ def show(id: str) -> str:
 @blueprint.get("/<id>/live")
 def live(id: str) -> str:
     """Return the part of the page that changes while the comparison runs."""
-    return render_template("comparisons/live.html", **shown_parts(api().get(f"/v1/comparisons/{id}")))
+    return render_template("comparisons/live.html", **shown_parts(api().get(path_of("comparisons", id))))
 
 
 def shown_parts(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,28 +180,28 @@ def replay_address(scenario: Mapping[str, Any]) -> str:
 @blueprint.post("/<id>/<any(cancel, retry):action>")
 def change(id: str, action: str) -> Response:
     """Cancel a comparison, or let it go on."""
-    api().post(f"/v1/comparisons/{id}/{action}")
+    api().post(path_of("comparisons", id, action))
     return redirect(url_for("comparisons.show", id=id), 303)
 
 
 @blueprint.post("/<id>/models")
 def join(id: str) -> Response:
     """Let a model join."""
-    api().post(f"/v1/comparisons/{id}/models", {"models": [request.form.get("model", "").strip()]})
+    api().post(path_of("comparisons", id, "models"), {"models": [request.form.get("model", "").strip()]})
     return redirect(url_for("comparisons.show", id=id), 303)
 
 
 @blueprint.post("/<id>/delete")
 def delete(id: str) -> Response:
     """Delete a comparison that has ended."""
-    api().delete(f"/v1/comparisons/{id}")
+    api().delete(path_of("comparisons", id))
     return redirect(url_for("comparisons.index"), 303)
 
 
 @blueprint.get("/<id>/report.html")
 def report(id: str) -> FlaskResponse:
     """Return the comparison as one HTML file that needs no server, with the worst replays in it."""
-    answer = api().get(f"/v1/comparisons/{id}")
+    answer = api().get(path_of("comparisons", id))
     comparison = labelled(answer)
     replays = {} if request.args.get("replays") == "none" else comparison_report.replays_of(comparison)
     if replays is None:  # at least one is being made

@@ -3,12 +3,13 @@
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from io import StringIO
 from typing import Any
 
 from flask import Blueprint, abort, render_template, request
 
-from web.api_client import api
+from web.api_client import Refused, api, path_of
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 
@@ -32,14 +33,14 @@ def index() -> str:
 @blueprint.get("/<name>")
 def show(name: str) -> str:
     """Show a version of a dataset: `name`, `name@version` or `name@tag`."""
-    dataset = api().get(f"/v1/datasets/{name}")
+    dataset = api().get(path_of("datasets", name))
     used = {"dataset": dataset["name"], "dataset_version": dataset["version"]}
     newest = api().get("/v1/simulations", limit=NEWEST, **used)
     return render_template(
         "data/dataset.html",
         dataset=dataset,
         reference=f"{dataset['name']}@{dataset['version']}",
-        versions=api().get(f"/v1/datasets/{dataset['name']}/versions", limit=50)["items"],
+        versions=api().get(path_of("datasets", dataset["name"], "versions"), limit=50)["items"],
         scenarios=scenarios(name, request.args.get("from", 0, type=int)),
         files=files(name) if dataset["registered"] else None,
         simulations=newest["items"],
@@ -50,13 +51,13 @@ def show(name: str) -> str:
 
 def leaderboard(name: str) -> Mapping[str, Any] | None:
     """Return the best simulation of each model on a version; None if its score has no direction."""
-    ranked: Mapping[str, Any] | None = api().find(f"/v1/datasets/{name}/leaderboard", UNANSWERED, limit=20)
+    ranked: Mapping[str, Any] | None = api().find(path_of("datasets", name, "leaderboard"), UNANSWERED, limit=20)
     return ranked
 
 
 def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
     """Return a page of scenarios with the columns of their table; None for a dataset without a list of them."""
-    page = api().find(f"/v1/datasets/{name}/scenarios", UNANSWERED, after=start, limit=SCENARIOS)
+    page = api().find(path_of("datasets", name, "scenarios"), UNANSWERED, after=start, limit=SCENARIOS)
     if page is None:
         return None
     columns = list(dict.fromkeys(key for item in page["items"] for key in item))
@@ -72,10 +73,10 @@ def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
 @blueprint.get("/<name>/scenarios/<int:index>")
 def show_scenario(name: str, index: int) -> str:
     """Show a scenario on its map, or only the map to a page that has the list already."""
-    items = api().get(f"/v1/datasets/{name}/scenarios", after=index, limit=1)["items"]
+    items = api().get(path_of("datasets", name, "scenarios"), after=index, limit=1)["items"]
     if not items or "street" not in items[0]:
         abort(404)
-    shown = {"name": name, "scenario": items[0], "address": f"/v1/datasets/{name}/scenarios/{index}/map"}
+    shown = {"name": name, "scenario": items[0], "address": path_of("datasets", name, "scenarios", str(index), "map")}
     part = request.headers.get("HX-Target") == "scenario-map"
     return render_template("data/map.html" if part else "data/scenario.html", **shown)
 
@@ -83,7 +84,7 @@ def show_scenario(name: str, index: int) -> str:
 def files(name: str) -> Mapping[str, Any]:
     """Return a page of a version's files, after the path that the query names."""
     page: Mapping[str, Any] = api().get(
-        f"/v1/datasets/{name}/files", limit=FILES, after=request.args.get("after_file", "")
+        path_of("datasets", name, "files"), limit=FILES, after=request.args.get("after_file", "")
     )
     return page
 
@@ -91,18 +92,31 @@ def files(name: str) -> Mapping[str, Any]:
 @blueprint.get("/<name>/files/<path:path>")
 def show_file(name: str, path: str) -> str:
     """Show the beginning of a file: a picture, a table, or text."""
-    address = f"/v1/datasets/{name}/files/{path}"
+    address = path_of("datasets", name, "files", *path.split("/"))
     suffix = path.rpartition(".")[2].lower()
     preview: dict[str, Any] = {"kind": "picture"}
     if suffix not in PICTURES:
-        answer = api().send("GET", address, headers={"Range": f"bytes=0-{PREVIEWED - 1}"})
-        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-        preview = previewed(answer.content, suffix, whole=total in ("", str(len(answer.content))))
+        body, whole = beginning(address)
+        preview = previewed(body, suffix, whole=whole)
     return render_template("data/file.html", name=name, path=path, address=address, preview=preview)
+
+
+def beginning(address: str) -> tuple[bytes, bool]:
+    """Return the first bytes of a file, and whether they are all."""
+    try:
+        answer = api().send("GET", address, headers={"Range": f"bytes=0-{PREVIEWED - 1}"})
+    except Refused as error:
+        if error.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        return b"", True  # an empty file has no range of bytes (RFC 9110, 14.1.2)
+    total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    return answer.content, total in ("", str(len(answer.content)))
 
 
 def previewed(body: bytes, suffix: str, *, whole: bool) -> dict[str, Any]:
     """Return the preview of a file's beginning; ``whole``: nothing follows."""
+    if not body:
+        return {"kind": "empty", "whole": whole}
     try:
         text = body.decode() if whole else body[: body.rfind(b"\n") + 1].decode()
     except UnicodeDecodeError:
@@ -132,7 +146,7 @@ def ndjson(lines: Sequence[str], *, whole: bool) -> dict[str, Any]:
 def show_difference(name: str) -> str:
     """Show what changed between two versions."""
     old, new = request.args.get("from", ""), request.args.get("to", "latest")
-    answer = api().send("GET", f"/v1/datasets/{name}/diff", parameters={"from": old, "to": new})
+    answer = api().send("GET", path_of("datasets", name, "diff"), parameters={"from": old, "to": new})
     changes = [json.loads(line) for line in answer.text.splitlines()[:CHANGES]]
     total = answer.text.count("\n")
     return render_template("data/diff.html", name=name, old=old, new=new, changes=changes, total=total)

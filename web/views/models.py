@@ -4,7 +4,7 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from web.api_client import api
+from web.api_client import api, path_of
 
 blueprint = Blueprint("models", __name__)
 
@@ -19,7 +19,7 @@ def index() -> str:
 @blueprint.get("/models/<name>")
 def show(name: str) -> str:
     """Show a model and its simulations."""
-    model = api().get(f"/v1/models/{name}")
+    model = api().get(path_of("models", name))
     used = {"model_digest": model["digest"]}
     return render_template(
         "models/model.html",

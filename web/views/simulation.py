@@ -9,7 +9,7 @@ from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from web import replay_bundle, snippets
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of, score_of
 from web.states import STATES
 from web.task_request import task_request
@@ -25,7 +25,7 @@ LISTED = 50
 @blueprint.get("")
 def show(id: str) -> str:
     """Show a simulation."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     dataset = dataset_of(simulation)
     return render_template(
         "simulation/page.html",
@@ -39,13 +39,13 @@ def show(id: str) -> str:
 @blueprint.get("/live")
 def live(id: str) -> str:
     """Return the part of the page that changes while the simulation runs."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     return render_template("simulation/live.html", **live_parts(simulation, dataset_of(simulation)))
 
 
 def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the changing part shows."""
-    path = f"/v1/simulations/{simulation['id']}"
+    path = path_of("simulations", simulation["id"])
     events = api().get(f"{path}/history", type=SHOWN_EVENTS, limit=1000)["items"]
     ended = STATES[simulation["state"]].ended
     return {
@@ -64,7 +64,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
 def dataset_of(simulation: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the description of the dataset's version; only its name if it has been deleted."""
     dataset = simulation["dataset"]
-    described: Mapping[str, Any] | None = api().find(f"/v1/datasets/{dataset['name']}@{dataset['version']}")
+    described: Mapping[str, Any] | None = api().find(path_of("datasets", f"{dataset['name']}@{dataset['version']}"))
     return described or {
         "name": dataset["name"],
         "title": dataset["name"],
@@ -103,7 +103,7 @@ def plotted_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 @blueprint.post("/cancel")
 def cancel(id: str) -> Response:
     """Cancel a simulation."""
-    api().post(f"/v1/simulations/{id}/cancel")
+    api().post(path_of("simulations", id, "cancel"))
     return redirect(url_for("simulation.show", id=id), 303)
 
 
@@ -111,26 +111,26 @@ def cancel(id: str) -> Response:
 def retry(id: str) -> Response:
     """Repeat the tasks that did not succeed, or all of them, as a new simulation."""
     body = {"only_failed": request.form.get("only_failed") == "true"}
-    created = api().post(f"/v1/simulations/{id}/retry", body).json()
+    created = api().post(path_of("simulations", id, "retry"), body).json()
     return redirect(url_for("simulation.show", id=created["id"]), 303)
 
 
 @blueprint.post("/delete")
 def delete(id: str) -> Response:
     """Delete a simulation that has ended."""
-    api().delete(f"/v1/simulations/{id}")
+    api().delete(path_of("simulations", id))
     return redirect(url_for("simulations.index"), 303)
 
 
 @blueprint.get("/sensitivity")
 def sensitivity(id: str) -> str:
     """Show which parameters go with failure, or with a metric."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     metric = request.args.get("metric", "")
     return render_template(
         "simulation/sensitivity.html",
         simulation=simulation,
-        sensitivity=api().get(f"/v1/simulations/{id}/sensitivity", metric=metric),
+        sensitivity=api().get(path_of("simulations", id, "sensitivity"), metric=metric),
         metrics=described_metrics(simulation, dataset_of(simulation)),
     )
 
@@ -138,7 +138,7 @@ def sensitivity(id: str) -> str:
 @blueprint.get("/tasks")
 def tasks(id: str) -> str:
     """List tasks: the worst, in all or in a group (`?group=street=arterial`), or all in their order (`?from=0`)."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     groups, start = request.args.getlist("group"), request.args.get("from", type=int)
     if start is None:
         listed = worst_tasks(simulation, LISTED, groups)
@@ -157,21 +157,21 @@ def tasks(id: str) -> str:
 
 def worst_tasks(simulation: Mapping[str, Any], limit: int, groups: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
     """Return the worst tasks so far, those that are not ``ok`` first; ``groups``: values of parameters."""
-    path = f"/v1/simulations/{simulation['id']}/worst"
+    path = path_of("simulations", simulation["id"], "worst")
     items: Sequence[Mapping[str, Any]] = api().get(path, limit=limit, group=list(groups))["items"]
     return items
 
 
 def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return results as the API selects them."""
-    answer = api().send("GET", f"/v1/simulations/{id}/results", parameters=parameters)
+    answer = api().send("GET", path_of("simulations", id, "results"), parameters=parameters)
     return [json.loads(line) for line in answer.text.splitlines() if line.strip()]
 
 
 @blueprint.get("/tasks/<int:task>")
 def show_task(id: str, task: int) -> str | tuple[str, int]:
     """Show a task: its replay, result and inputs."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     result = result_of(id, task)
     dataset = dataset_of(simulation)
     total = simulation["tasks"]["total"]
@@ -200,7 +200,7 @@ def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None)
     if result is None:
         return None
     dataset, index = simulation["dataset"], result["scenario"]["index"]
-    path = f"/v1/datasets/{dataset['name']}@{dataset['version']}/scenarios"
+    path = path_of("datasets", f"{dataset['name']}@{dataset['version']}", "scenarios")
     page = api().find(path, after=index, limit=1)
     return page["items"][0] if page and page["items"] else None
 
@@ -208,7 +208,7 @@ def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None)
 @blueprint.get("/tasks/<int:task>/replay.html")
 def replay_file(id: str, task: int) -> FlaskResponse:
     """Return a task's replay as one HTML file that needs no server."""
-    answer = api().send("GET", f"/v1/simulations/{id}/tasks/{task}/replay", headers={"Accept": "application/json"})
+    answer = api().send("GET", path_of("simulations", id, "tasks", str(task), "replay"), headers={"Accept": "application/json"})
     if answer.status_code == 202:  # it is being made
         waiting = render_template("reload.html", address=request.path, seconds=2)
         return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
@@ -223,7 +223,7 @@ def replay_file(id: str, task: int) -> FlaskResponse:
 @blueprint.post("/tasks/<int:task>/again")
 def run_again(id: str, task: int) -> Response:
     """Run just this task again, with the same model, scenario, seed and parameters, as a new simulation."""
-    simulation = api().get(f"/v1/simulations/{id}")
+    simulation = api().get(path_of("simulations", id))
     result = result_of(id, task)
     if result is None:
         raise Refused(404, {"title": "No result yet", "detail": f"Task {task} has no result yet. Wait for it."})

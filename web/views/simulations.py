@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 from web.offered_names import dataset_names, runtime_names
 from web.states import STATES
 
@@ -82,7 +82,7 @@ def bulk() -> AnyResponse:
     if not ids:
         message = "No simulation is chosen."
     else:
-        items = api().post(f"/v1/simulations/{action}", {"ids": ids}).json()["items"]
+        items = api().post(path_of("simulations", action), {"ids": ids}).json()["items"]
         message = outcome(items, DONE[action])
     if not request.headers.get("HX-Request"):
         return redirect(own_address(request.form.get("here", "")), 303)

@@ -8,7 +8,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web import snippets
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 from web.form_fields import Fields, key_of, text_of
 from web.offered_names import dataset_names, model_names, runtime_names
 from web.submission_request import SELECTIONS, submission_fields, submission_request, tasks_of
@@ -25,7 +25,7 @@ def show() -> str:
     """Show the form, filled in with the query, or with the submission of `?simulation=ID`."""
     fields: dict[str, Any] = request.args.to_dict(flat=False)
     if id := "".join(fields.pop("simulation", [])[:1]):
-        simulation = api().get(f"/v1/simulations/{id}")
+        simulation = api().get(path_of("simulations", id))
         dataset = f"{simulation['dataset']['name']}@{simulation['dataset']['version']}"
         given = submission_fields({**simulation["spec"], "model": simulation["model"]["digest"], "dataset": dataset})
         fields = given | fields
@@ -96,7 +96,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
 def dataset_of(fields: Fields) -> Mapping[str, Any] | None:
     """Return the description of the dataset that is chosen, if there is one of this name."""
     name = text_of(fields, "dataset")
-    found: Mapping[str, Any] | None = api().find(f"/v1/datasets/{name}", missing=(404, 410, 422)) if name else None
+    found: Mapping[str, Any] | None = api().find(path_of("datasets", name), missing=(404, 410, 422)) if name else None
     return found
 
 
