@@ -239,6 +239,12 @@ KINDS: tuple[FileKind, ...] = (
         name="an empty file", recognise=lambda sample: sample.size == 0, advice="check the file's path", never=True
     ),
     FileKind(
+        name="a file whose beginning is zero bytes: a copy or a download of it did not end",
+        recognise=lambda sample: len(sample.head) >= 512 and not any(sample.head),
+        advice="send the file again from where it is whole",
+        never=True,
+    ),
+    FileKind(
         name="a Git LFS pointer, not the file itself",
         recognise=_text_begins("version https://git-lfs.github.com/spec/"),
         advice="run `git lfs pull`, then send the file again",

@@ -148,6 +148,7 @@ FILES: list[tuple[str, Callable[[], bytes], str]] = [
     ("m.json", lambda: b'{"weights": [1.0]}', "This is JSON"),
     ("m.yaml", lambda: b"weights: [1.0]\n", "This is YAML"),
     ("m", lambda: b"", "This is an empty file"),
+    ("m.onnx", lambda: bytes(4096), "This is a file whose beginning is zero bytes"),
 ]
 
 
