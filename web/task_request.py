@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def exact(model: Mapping[str, Any]) -> str | None:
+    """Return the reference to exactly a simulation's model, under its name; None if it was never imported."""
+    return f"{model['name']}@{model['digest']}" if model["digest"] else None
+
+
 def task_request(simulation: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the submission for a task's result.
 
@@ -12,7 +17,7 @@ def task_request(simulation: Mapping[str, Any], result: Mapping[str, Any]) -> di
     """
     spec, scenario = simulation["spec"], result["scenario"]
     body = {
-        "model": simulation["model"]["digest"],
+        "model": exact(simulation["model"]),
         "runtime": simulation["runtime"]["name"],
         "dataset": f"{simulation['dataset']['name']}@{simulation['dataset']['version']}",
         "scenarios": {"tasks": [scenario["index"]]},

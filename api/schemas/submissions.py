@@ -155,7 +155,8 @@ class SubmissionSchema(Strict):
         REFERENCE,
         allow_none=True,
         metadata={
-            "description": "A name, `name@version`, id or digest; the runtime's baseline model if left out.",
+            "description": "A name, `name@version`, id, digest or `name@digest` (this content, under this name if it "
+            "has that); the runtime's baseline model if left out.",
             "example": "idm",
         },
     )

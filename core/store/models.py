@@ -11,7 +11,7 @@ _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
 _WITH_DIGEST = (
     select(models)
     .where(models.c.project == bindparam("p"), models.c.digest == bindparam("d"))
-    .order_by(*_NEWEST_FIRST)
+    .order_by(models.c.name != bindparam("n"), *_NEWEST_FIRST)
     .limit(1)
 )
 
@@ -31,11 +31,14 @@ def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
 
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
-    """Return the model with this id, digest, ``name@version`` or name (its newest version)."""
-    if ref.startswith("sha256:"):
-        return c.execute(_WITH_DIGEST, {"p": project, "d": ref}).first()
-    query = select(models).where(models.c.project == project)
+    """Return the model with this id, digest, ``name@version`` or name (its newest version).
+
+    ``name@digest`` is a model with this digest: that of this name, if there is one.
+    """
     name, at, version = ref.rpartition("@")
+    if version.startswith("sha256:"):
+        return c.execute(_WITH_DIGEST, {"p": project, "d": version, "n": name}).first()
+    query = select(models).where(models.c.project == project)
     if at and version.isdigit() and len(version) < 10:
         query = query.where(models.c.name == name, models.c.version == int(version))
     else:

@@ -175,6 +175,19 @@ def test_a_list_that_was_played_to_its_end_is_decided_by_its_mean(runs: Runs) ->
     assert verdict["low"] == verdict["mean"] == verdict["high"] == pytest.approx(8 / 50)
 
 
+def test_simulations_have_the_names_of_the_models_where_another_model_has_the_same_content(
+    client: FlaskClient, runs: Runs
+) -> None:
+    client.put("/v1/models/copy?filename=model.py", data=client.get("/v1/models/new/content").data)
+    runs.finish(runs.create("new", "old"), better)
+    assert {model for model, _ in runs.played} == {"new", "old"}
+
+
+def test_the_label_of_a_comparison_is_not_given(client: FlaskClient, runs: Runs) -> None:
+    body = {"models": ["new", "old"], "dataset": "car_street", "labels": {"comparison": "mine"}}
+    assert "`comparison`" in problem(client.post("/v1/comparisons", json=body), 422, "invalid")["detail"]
+
+
 def test_equal_models_of_a_population_are_undecided_and_the_difference_they_could_have_shown_is_named(
     runs: Runs,
 ) -> None:

@@ -65,6 +65,36 @@ def test_a_file_whose_name_cannot_be_a_models_name_names_it_apart(
     assert sent.status_code == 201 and sent.json["name"] == name
 
 
+@pytest.mark.parametrize("filename", ["policy.onnx", "policy.tar", "policy"])
+def test_a_file_of_zero_bytes_is_refused_whatever_its_name_is(client: FlaskClient, filename: str) -> None:
+    sent = client.post("/v1/models", data={"file": (io.BytesIO(bytes(100_000)), filename)})
+    assert "zero bytes" in problem(sent, 422, "unknown-format")["detail"]
+
+
+def test_equal_models_keep_their_names_in_references_by_digest(client: FlaskClient) -> None:
+    baseline = client.get("/v1/models/idm").json["digest"]
+    for name, data in (("first", MODEL), ("second", MODEL), ("copy", shipped()["idm"].read_bytes())):
+        client.put(f"/v1/models/{name}?filename=m.py", data=data, headers=BYTES)
+    for reference, name in (
+        (f"first@{digest(MODEL)}", "first"),
+        (f"second@{digest(MODEL)}", "second"),
+        (f"of-another-server@{digest(MODEL)}", "second"),
+        (f"idm@{baseline}", "idm"),
+        (f"copy@{baseline}", "copy"),
+    ):
+        assert client.get(f"/v1/models/{reference}").json["name"] == name, reference
+    unknown = client.get(f"/v1/models/first@{digest(b'other')}")
+    assert "no model with the digest" in problem(unknown, 404, "unknown-model")["detail"]
+
+
+def test_a_retry_has_the_name_of_its_model_where_another_has_the_same_content(client: FlaskClient) -> None:
+    for name in ("first", "second"):
+        client.put(f"/v1/models/{name}?filename=m.py", data=MODEL, headers=BYTES)
+    id = client.post("/v1/simulations", json={"model": "first", "dataset": "noop"}).json["id"]
+    client.post(f"/v1/simulations/{id}/cancel")
+    assert client.post(f"/v1/simulations/{id}/retry", json={}).json["model"]["name"] == "first"
+
+
 def test_a_put_creates_the_next_version_of_a_name(client: FlaskClient) -> None:
     for version, data in enumerate((MODEL, MODEL + b"#", MODEL + b"##"), 1):
         sent = client.put("/v1/models/idm2?filename=model.py", data=data, headers=BYTES)

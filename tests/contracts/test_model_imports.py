@@ -95,7 +95,7 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
     assert source["reference"] == reference and source["etag"] and source["resolved_at"]
     put(bucket, "brake.py", PYTHON.replace(b"0", b"1"))
     again = platform.simulations.resubmit({"spec": ready.spec, "provenance": ready.provenance})
-    assert again.model == ready.model.digest and again.model_reference is None
+    assert again.model == f"brake@{ready.model.digest}" and again.model_reference is None
     repeated = platform.simulations.submit(again)[0]
     assert repeated.model.digest == ready.model.digest
     assert repeated.provenance["model"]["source"]["etag"] == source["etag"]

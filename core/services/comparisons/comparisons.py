@@ -282,6 +282,8 @@ def _check_models(request: ComparisonRequest) -> None:
         raise Invalid(f"`reference` is one of the `models`: {listed}.")
     if unknown := sorted(request.runtimes.keys() - set(request.models)):
         raise Invalid(f"`runtimes` names {unknown[0]!r}, which is not one of the `models`: {listed}.")
+    if LABEL in request.labels:
+        raise Invalid(f"`labels`: its simulations have the label `{LABEL}` already; choose another name.")
 
 
 def _check_different(names: Sequence[str], provenances: Sequence[Mapping[str, Any]]) -> None:

@@ -418,7 +418,8 @@ class Simulations:
         try:
             spec, provenance = dict(document["spec"]), document["provenance"]
             if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
-                spec |= {"model": provenance["model"]["digest"], "model_reference": None, "connection": None}
+                model = f"{provenance['model']['name']}@{provenance['model']['digest']}"
+                spec |= {"model": model, "model_reference": None, "connection": None}
                 spec["format"] = None
             spec["runtime"] = provenance["runtime"]["name"]
             spec["dataset"] = pinned(provenance["dataset"])

@@ -151,19 +151,24 @@ class Models:
         return _record(self._database.write(lambda c: store.add(c, row)))
 
     def get(self, ref: str) -> Model:
-        """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name."""
+        """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name.
+
+        ``name@digest`` is the content of the digest, under this name if it has that here: equal files may have several.
+        """
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
             known = store.names(c, PROJECT) if row is None else []
-        if row is not None:
+        shipped = shipped_models.find(ref)
+        if row is not None and (shipped is None or ref != f"{shipped.name}@{shipped.digest}"):
             return _record(row)
-        if (shipped := shipped_models.find(ref)) is not None:
+        if shipped is not None:
             return self._ship(shipped)
-        if ref.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
+        digest = ref.rpartition("@")[2][:100]
+        if digest.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
             raise UnknownModel(
-                f"This server has no model with the digest {ref[:100]}. Upload it first (`POST /v1/models`; archives "
+                f"This server has no model with the digest {digest}. Upload it first (`POST /v1/models`; archives "
                 "of simulations have the file in model/), then send this request again.",
-                digest=ref[:100],
+                digest=digest,
             )
         near = near_names(ref, [*known, *shipped_models.shipped()])
         hint = suggestion(near, "`GET /v1/models` lists them.")

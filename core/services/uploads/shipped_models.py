@@ -41,9 +41,11 @@ def describe(name: str) -> Model:
 
 
 def find(ref: str) -> Model | None:
-    """Return the shipped model with this name, ``name@1`` or digest, None if there is none."""
-    if ref.startswith("sha256:"):
-        return next((model for model in map(describe, shipped()) if model.digest == ref), None)
+    """Return the shipped model with this name, ``name@1``, digest or ``name@digest``, None if there is none."""
+    name, _, digest = ref.rpartition("@")
+    if digest.startswith("sha256:"):
+        equal = [model for model in map(describe, shipped()) if model.digest == digest]
+        return next((model for model in equal if model.name == name), equal[0] if equal else None)
     name = ref.removesuffix("@1")
     return describe(name) if name in shipped() else None
 
