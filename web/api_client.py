@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 EXTENSION = "windtunnel-api"
-#: What the API checks of the browser's request: its credentials, its origin and its addresses; keys of WSGI environments.
+#: What the API checks of the browser's request: credentials, origin and addresses, by keys of the WSGI environment.
 PASSED_ON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",

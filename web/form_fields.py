@@ -11,6 +11,10 @@ from typing import Any
 Fields = Mapping[str, Sequence[str]]
 
 
+class UnreadableField(ValueError):
+    """A field of a form cannot be read; the message names it and says what to write."""
+
+
 def text_of(fields: Fields, name: str) -> str:
     """Return the first value of a field that is not blank; empty if there is none."""
     return next((value.strip() for value in fields.get(name, ()) if value.strip()), "")

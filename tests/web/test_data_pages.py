@@ -204,7 +204,9 @@ def test_every_built_in_dataset_has_a_page(client: FlaskClient) -> None:
         assert answer.status_code == 200 and len(answer.data) < 200_000, (name, json.dumps(len(answer.data)))
 
 
-@pytest.mark.parametrize("name", ["日本", "ü", "a b", "car_street#x", "car_street?x", "car_street%", "..", ".", "../models/idm"])
+@pytest.mark.parametrize(
+    "name", ["日本", "ü", "a b", "car_street#x", "car_street?x", "car_street%", "..", ".", "../models/idm"]
+)
 @pytest.mark.parametrize(
     "address", ["/data/{}", "/models/{}", "/simulations/{}", "/comparisons/{}", "/submit?simulation={}"]
 )

@@ -11,7 +11,9 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.api.answers import MODEL
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
+from web.form_fields import UnreadableField
 from web.formatting import duration
+from web.scenario_numbers import selection_of
 from web.submission_request import submission_fields, submission_request, tasks_of
 
 
@@ -30,20 +32,67 @@ def test_a_form_becomes_a_submission() -> None:
     }  # fmt: skip
     body = submission_request(fields)
     assert body == {
-        "dataset": "car_street", "model": "idm@2", "scenarios": {"range": [0, 10]}, "params": {"lane_guard": True},
+        "dataset": "car_street", "model": "idm@2", "scenarios": {"range": [0, 11]}, "params": {"lane_guard": True},
         "sweep": {"latency_steps": [0, 2, 4]}, "repeat": 2, "labels": {"branch": "main", "team": "a=b"},
         "placement": {"executor": "local"}, "log_to_run": True,
     }  # fmt: skip
-    assert tasks_of(body, {"tasks": 288}) == 60 and tasks_of({}, {"tasks": 288}) == 288 and tasks_of({}, None) is None
+    assert tasks_of(body, {"tasks": 288}) == 66 and tasks_of({}, {"tasks": 288}) == 288 and tasks_of({}, None) is None
     assert tasks_of({}, {"tasks": None}) == 1 and tasks_of({"scenarios": {"range": [0, "x"]}}, None) is None
     strange = ({"scenarios": {"range": [0]}}, {"scenarios": "x"}, {"sweep": [1]}, {"sweep": {"a": 1}}, {"repeat": "x"})
     assert [tasks_of(body, {"tasks": 9}) for body in strange] == [None] * 5
-    odd = submission_request({"repeat": ["inf"], "seed": ["1e999"], "param.a": ["nan, 2"], "more": ["[1]"]})
-    assert odd == {"sweep": {"a": ["nan", 2]}, "repeat": "inf", "seed": "1e999", "more": "[1]"}
-    assert submission_request({"repeat": ["many"], "more": ["{"]}) == {"repeat": "many", "more": "{"}
+    odd = submission_request({"repeat": ["inf"], "seed": ["1e999"], "param.a": ["nan, 2"], "param.b": ["2,"]})
+    assert odd == {"sweep": {"a": ["nan", 2], "b": [2]}, "repeat": "inf", "seed": "1e999"}
 
 
-numbers = st.integers(-5, 50)
+@pytest.mark.parametrize(
+    ("kind", "text", "selection"),
+    [
+        ("range", "0-99", {"range": [0, 100]}),
+        ("range", "3, 9", {"range": [3, 10]}),
+        ("range", "7", {"range": [7, 8]}),
+        ("sample", "50", {"sample": 50}),
+        ("tasks", "1, 5, 20-22", {"tasks": [1, 5, 20, 21, 22]}),
+        ("tasks", "0-2", {"tasks": [0, 1, 2]}),
+        ("all", "0-2", None),
+    ],
+)
+def test_scenarios_are_selected_as_people_write_numbers(kind: str, text: str, selection: Any) -> None:
+    assert selection_of(kind, text) == selection
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"select": ["range"], "scenarios": ["9-3"]}, "the first and the last number"),
+        ({"select": ["range"], "scenarios": [""]}, "the first and the last number"),
+        ({"select": ["range"], "scenarios": ["1, 2, 3"]}, "the first and the last number"),
+        ({"select": ["sample"], "scenarios": [""]}, "how many are drawn"),
+        ({"select": ["sample"], "scenarios": ["0-9"]}, "how many are drawn"),
+        ({"select": ["tasks"], "scenarios": ["-3"]}, "their numbers"),
+        ({"select": ["tasks"], "scenarios": ["1 x"]}, "their numbers"),
+        ({"select": ["tasks"], "scenarios": ["0-100000"]}, "at most 100,000"),
+        ({"labels": ["a=1 a=2"]}, "'a' is given twice"),
+        ({"labels": ['note="open']}, "not closed"),
+        ({"more": ["{bad"]}, "a JSON object"),
+        ({"more": ["[1]"]}, "a JSON object"),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_named_with_what_to_write(fields: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(UnreadableField, match=message):
+        submission_request(fields)
+
+
+def test_labels_are_separated_by_blanks_or_commas_and_quoted_with_them() -> None:
+    body = submission_request({"labels": ['a=b, c="two words" tag']})
+    assert body["labels"] == {"a": "b", "c": "two words", "tag": ""}
+
+
+def test_members_of_the_json_field_complete_those_of_other_fields() -> None:
+    fields = {"param.a": ["1"], "labels": ["x=1"], "more": ['{"params": {"b": 2}, "labels": {"x": "2"}}']}
+    assert submission_request(fields) == {"params": {"a": 1, "b": 2}, "labels": {"x": "2"}}
+
+
+numbers = st.one_of(st.integers(-5, 50), st.booleans(), st.sampled_from(["a,b", "5", "true", "null", "two words", ""]))
 specs = st.fixed_dictionaries(
     {"dataset": st.just("car_street"), "model": st.just("idm")},
     optional={
@@ -54,9 +103,9 @@ specs = st.fixed_dictionaries(
             st.integers(1, 99).map(lambda size: {"sample": size, "seed": 3}),
         ),
         "params": st.dictionaries(st.sampled_from(["a", "b"]), numbers, min_size=1),
-        "sweep": st.dictionaries(st.sampled_from(["c", "d"]), st.lists(numbers, min_size=2, max_size=3), min_size=1),
+        "sweep": st.dictionaries(st.sampled_from(["c", "d"]), st.lists(numbers, min_size=1, max_size=3), min_size=1),
         "repeat": st.integers(1, 5),
-        "labels": st.dictionaries(st.sampled_from(["x", "y"]), st.sampled_from(["1", "main"]), min_size=1),
+        "labels": st.dictionaries(st.sampled_from(["x", "y"]), st.text(max_size=9), min_size=1),
         "placement": st.sampled_from([{"executor": "local"}, {"executor": "local", "cpu": 2}, {"cpu": 2}]),
     },
 )
@@ -161,16 +210,16 @@ def test_a_submission_that_is_refused_is_shown_again(page: Page, origin: str, mo
     page.get_by_label("Stored model").fill(model)
     page.route("**/submit/check", lambda route: route.fulfill(body="checked"))  # no runner plays a dry run here
     page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("The range [9, 3)")
+    expect(page.get_by_role("alert")).to_contain_text("write the first and the last number, such as 0-99")
     page.wait_for_load_state()  # what is typed before the scripts run is seen at the next input
     expect(page.get_by_role("textbox", name="Numbers")).to_have_value("9-3")
     expect(page.get_by_label("Repetitions of each")).to_have_value("2")
     page.get_by_role("textbox", name="Numbers").fill("3-9")
-    expect(page.locator("#request")).to_contain_text("12 tasks")
+    expect(page.locator("#request")).to_contain_text("14 tasks")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/simulations/0*")
     spec = page.request.get(f"{origin}/v1{page.url.removeprefix(origin)}").json()["spec"]
-    assert (spec["scenarios"], spec["repeat"]) == ({"range": [3, 9]}, 2)
+    assert (spec["scenarios"], spec["repeat"]) == ({"range": [3, 10]}, 2)
 
 
 def test_a_form_without_scripts_submits_once_however_often_it_is_sent(page: Page, origin: str, model: str) -> None:
@@ -186,7 +235,7 @@ def test_a_simulation_is_repeated_with_changes(page: Page, origin: str, finished
     page.goto(f"{origin}/simulations/{finished}")
     page.route("**/submit/check", lambda route: route.fulfill(body="checked"))  # no runner plays a dry run here
     page.get_by_role("link", name="Repeat with changes").click()
-    expect(page.get_by_role("textbox", name="Numbers")).to_have_value("0, 20")
+    expect(page.get_by_role("textbox", name="Numbers")).to_have_value("0-19")
     expect(page.get_by_role("combobox", name="Dataset")).to_have_value("noop@1")
     expect(page.locator("#request")).to_contain_text("20 tasks")
     expect(page.locator("#check")).to_have_text("checked")

@@ -208,7 +208,9 @@ def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None)
 @blueprint.get("/tasks/<int:task>/replay.html")
 def replay_file(id: str, task: int) -> FlaskResponse:
     """Return a task's replay as one HTML file that needs no server."""
-    answer = api().send("GET", path_of("simulations", id, "tasks", str(task), "replay"), headers={"Accept": "application/json"})
+    answer = api().send(
+        "GET", path_of("simulations", id, "tasks", str(task), "replay"), headers={"Accept": "application/json"}
+    )
     if answer.status_code == 202:  # it is being made
         waiting = render_template("reload.html", address=request.path, seconds=2)
         return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request, url_for
@@ -9,9 +10,11 @@ from werkzeug.wrappers import Response
 
 from web import snippets
 from web.api_client import Refused, api, path_of
-from web.form_fields import Fields, key_of, text_of
+from web.form_fields import Fields, UnreadableField, key_of, text_of
 from web.offered_names import dataset_names, model_names, runtime_names
-from web.submission_request import SELECTIONS, submission_fields, submission_request, tasks_of
+from web.scenario_numbers import SELECTIONS, check_numbers
+from web.submission_request import submission_fields, submission_request, tasks_of
+from web.task_request import exact
 
 blueprint = Blueprint("submission", __name__, url_prefix="/submit")
 
@@ -27,7 +30,8 @@ def show() -> str:
     if id := "".join(fields.pop("simulation", [])[:1]):
         simulation = api().get(path_of("simulations", id))
         dataset = f"{simulation['dataset']['name']}@{simulation['dataset']['version']}"
-        given = submission_fields({**simulation["spec"], "model": simulation["model"]["digest"], "dataset": dataset})
+        model = exact(simulation["model"])
+        given = submission_fields({**simulation["spec"], "model": model, "dataset": dataset})
         fields = given | fields
     return form(fields)
 
@@ -36,9 +40,11 @@ def show() -> str:
 def create() -> str | Response | tuple[str, int]:
     """Submit the simulation; a submission that is refused is shown again with the reason."""
     fields = request.form.to_dict(flat=False)
-    body = submission_request(fields)
     try:
+        body = submission_request(fields)
         created = api().post("/v1/simulations", body, headers={"Idempotency-Key": key_of(fields, body)})
+    except UnreadableField as error:
+        return form(fields, problem=unreadable(error)), HTTPStatus.UNPROCESSABLE_ENTITY
     except Refused as error:
         if error.status == 401:
             raise
@@ -62,12 +68,15 @@ def equivalent() -> str:
 @blueprint.post("/check")
 def check() -> str:
     """Return whether the model loads and fits the dataset, by a few real steps."""
-    body = submission_request(request.form.to_dict(flat=False))
-    checked = {name: body[name] for name in CHECKED if name in body}
-    if "dataset" not in checked or not ("model" in checked or "runtime" in checked):
-        return render_template("submit/check.html", waiting=True)
+    fields = {name: values for name, values in request.form.to_dict(flat=False).items() if name != "scenarios"}
     try:
+        body = submission_request(fields | {"select": ["all"]})
+        checked = {name: body[name] for name in CHECKED if name in body}
+        if "dataset" not in checked or not ("model" in checked or "runtime" in checked):
+            return render_template("submit/check.html", waiting=True)
         answer = api().post("/v1/checks", checked).json()
+    except UnreadableField as error:
+        return render_template("submit/check.html", problem=unreadable(error))
     except Refused as error:
         if error.status == 401:
             raise
@@ -102,5 +111,16 @@ def dataset_of(fields: Fields) -> Mapping[str, Any] | None:
 
 def request_shown(fields: Fields) -> dict[str, Any]:
     """Return the lines that submit what a form describes, and the number of its tasks."""
-    body = submission_request(fields)
-    return {"lines": snippets.of_submission(request.host_url, body), "tasks": tasks_of(body, dataset_of(fields))}
+    dataset = dataset_of(fields)
+    try:
+        body = submission_request(fields)
+        if dataset and isinstance(dataset["tasks"], int):
+            check_numbers(body.get("scenarios", {}), dataset["tasks"])
+    except UnreadableField as error:
+        return {"unreadable": str(error), "lines": {}, "tasks": None}
+    return {"lines": snippets.of_submission(request.host_url, body), "tasks": tasks_of(body, dataset)}
+
+
+def unreadable(error: UnreadableField) -> dict[str, Any]:
+    """Return what a problem document says, for a field that is not sent to the API."""
+    return {"title": "A field cannot be read", "detail": str(error)}
