@@ -38,9 +38,12 @@ def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None
     if score is not None:
         text += f" and scored {score:.1f} of 100"
     if comparison and (compared := comparison["metrics"].get("score")):
-        low, high = compared["low"], compared["high"]
-        word = "better than" if low > 0 else "worse than" if high < 0 else "not distinguishable from"
-        interval = f"{compared['difference']:+.1f}, 95 % {low:+.1f} to {high:+.1f}"
+        low, high = compared["low"], compared["high"]  # None for a single pair
+        word = "not distinguishable from"
+        interval = f"{compared['difference']:+.1f}"
+        if low is not None and high is not None:
+            word = "better than" if low > 0 else "worse than" if high < 0 else word
+            interval += f", 95 % {low:+.1f} to {high:+.1f}"
         text += f": {word} the baseline {comparison['models'][1]} ({interval})"
     if tasks["failed"]:
         text += f"; {tasks['failed']} did not succeed"
@@ -65,7 +68,8 @@ def table(
         number = f"{{:.{decimals}f}}"
         signed = f"{{:+.{decimals}f}}"
         difference = signed.format(compared["difference"] * factor)
-        interval = f"{signed.format(compared['low'] * factor)} .. {signed.format(compared['high'] * factor)}"
+        ends = [compared["low"], compared["high"]]  # None for a single pair
+        interval = " .. ".join(signed.format(end * factor) for end in ends if end is not None) or "–"
         report.add_row(
             f"{title}{f' ({unit})' if unit else ''}",
             number.format(compared["mean"] * factor),

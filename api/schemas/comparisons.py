@@ -30,11 +30,15 @@ class PairedMetricSchema(Open):
     mean = fields.Float(required=True, metadata={"description": "Mean of the first simulation."})
     to = fields.Float(required=True, metadata={"description": "Mean of the other simulation."})
     difference = fields.Float(required=True, metadata={"description": "Mean of first minus other."})
-    low = fields.Float(required=True, metadata=_LOW)
-    high = fields.Float(required=True, metadata=_HIGH)
-    only_ours = fields.Integer(metadata={"description": "Of a metric of 0 and 1: pairs with 1 in the first alone."})
-    only_theirs = fields.Integer(metadata={"description": "Of a metric of 0 and 1: pairs with 1 in the other alone."})
-    p = fields.Float(metadata={"description": "Of a metric of 0 and 1: p-value of McNemar's exact test."})
+    low = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Lower end of the 95 % interval of the mean difference; null for a single pair."},
+    )
+    high = fields.Float(required=True, allow_none=True, metadata=_HIGH)
+    only_ours = fields.Integer(metadata={"description": "Of a rate: pairs with 1 in the first alone."})
+    only_theirs = fields.Integer(metadata={"description": "Of a rate: pairs with 1 in the other alone."})
+    p = fields.Float(metadata={"description": "Of a rate: p-value of McNemar's exact test."})
 
 
 class MetricScaleSchema(Open):

@@ -140,7 +140,10 @@ class GroupSchema(Open):
     upper_edge = fields.Float(data_key="to", metadata={"description": "Upper edge of the bin."})
     count = fields.Integer(required=True, metadata={"description": "Tasks with a value of the metric."})
     mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without tasks."})
-    low = fields.Float(allow_none=True, metadata={"description": "Lower end of the mean's 95 % interval."})
+    low = fields.Float(
+        allow_none=True,
+        metadata={"description": "Lower end of the mean's 95 % interval; null for the mean of a single task."},
+    )
     high = fields.Float(allow_none=True, metadata={"description": "Upper end of the mean's 95 % interval."})
     min = fields.Float(allow_none=True)
     p25 = fields.Float(allow_none=True, metadata={"description": "Lower quartile."})

@@ -36,12 +36,19 @@ class PlaceSchema(Open):
     mean = fields.Float(
         required=True, metadata={"description": "Mean score; a task that is not `ok` counts with the worst value."}
     )
-    low = fields.Float(required=True, metadata={"description": "Lower end of its 95 % interval."})
-    high = fields.Float(required=True, metadata={"description": "Upper end of its 95 % interval."})
+    low = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Lower end of its 95 % interval; null for the mean of a single task."},
+    )
+    high = fields.Float(required=True, allow_none=True, metadata={"description": "Upper end of it."})
     better_than_next = fields.Boolean(
         required=True,
         allow_none=True,
-        metadata={"description": "Whether its interval is beyond that of the next place; null for the last model."},
+        metadata={
+            "description": "Whether its interval is beyond that of the next place; null for the last model, and if one"
+            " of the two has no interval."
+        },
     )
     ended_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it ended."})
 

@@ -81,7 +81,10 @@ class SweepRowSchema(Open):
     tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
     statuses = fields.Dict(required=True, metadata={"description": "Number of tasks by status, failures first."})
     outcomes = fields.Dict(required=True, metadata={"description": "Number of tasks by value, of each text metric."})
-    metrics = fields.Dict(required=True, metadata={"description": "Statistics by metric, with the 95 % interval."})
+    metrics = fields.Dict(
+        required=True,
+        metadata={"description": "Statistics by metric, with the 95 % interval, null for the mean of a single task."},
+    )
 
 
 class SweepSchema(Open):

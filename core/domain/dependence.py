@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from core.domain.distribution import FAILED, failing
 from core.domain.histogram import ValueRange, bins_of
 from core.domain.intervals import mean_interval, normal_interval, wilson
+from core.domain.rates import are_rates
 from core.domain.result_groups import OTHERS
 from core.domain.result_table import TableRows, TextValues, mixed
 from core.domain.task_parameters import Parameter
@@ -92,11 +93,14 @@ def metric_values(
     return np.where(rows.ok, numbers, math.nan if penalty is None else float(penalty))
 
 
-def statistics_by_group(axis: Axis, tasks: NDArray[Any], values: Floats) -> list[dict[str, Any]]:
+def statistics_by_group(
+    axis: Axis, tasks: NDArray[Any], values: Floats, declared_rate: bool | None = None
+) -> list[dict[str, Any]]:
     """Return each group with count, mean, its 95 % interval, extremes and quartiles of a metric.
 
-    Intervals are of Wilson for a metric whose values are all 0 or 1, else of the bootstrap for few values and of the
-    normal approximation for many. Quartiles are of up to SORTED values.
+    Intervals are of Wilson for a rate, else of the bootstrap for few values and of the normal approximation for many;
+    the mean of a single value has none. Quartiles are of up to SORTED values. ``declared_rate``: whether the dataset
+    declares the metric as a rate.
     """
     codes = axis.codes(tasks)
     present = (codes >= 0) & np.isfinite(values)
@@ -109,7 +113,7 @@ def statistics_by_group(axis: Axis, tasks: NDArray[Any], values: Floats) -> list
     lows, highs = np.full(groups, math.inf), np.full(groups, -math.inf)
     np.minimum.at(lows, codes, values)
     np.maximum.at(highs, codes, values)
-    rate = bool(((values == 0) | (values == 1)).all())
+    rate = are_rates(declared_rate, values)
     with np.errstate(over="ignore", invalid="ignore"):
         quartiles = _quartiles(codes, values, tasks, groups)
     bootstrap = not rate and len(values) <= BOOTSTRAPPED

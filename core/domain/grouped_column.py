@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.domain.intervals import BOOTSTRAPPED, mean_interval, normal_interval, wilson
+from core.domain.rates import is_rate
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -33,7 +34,7 @@ class GroupedColumn:
         self._m2: Floats = np.zeros(0)
         self._lows: Floats = np.zeros(0)
         self._highs: Floats = np.zeros(0)
-        self._rates: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._binary = True
         self._sample: list[tuple[NDArray[np.int16], Floats]] = []
         self._sampled = 0
         self._stride = 1
@@ -46,7 +47,6 @@ class GroupedColumn:
         self._m2 = np.append(self._m2, np.zeros(more))
         self._lows = np.append(self._lows, np.full(more, math.inf))
         self._highs = np.append(self._highs, np.full(more, -math.inf))
-        self._rates = np.append(self._rates, np.ones(more, np.bool_))
 
     def add(self, codes: Codes, values: Floats, room: int) -> None:
         """Add a block of values, sorted by group and in each group by task; NaN counts as missing.
@@ -73,7 +73,7 @@ class GroupedColumn:
             self._means[groups] += deltas * lengths / totals
         self._lows[groups] = np.minimum(self._lows[groups], np.minimum.reduceat(values, starts))
         self._highs[groups] = np.maximum(self._highs[groups], np.maximum.reduceat(values, starts))
-        self._rates[groups] &= np.logical_and.reduceat((values == 0) | (values == 1), starts)
+        self._binary = self._binary and bool(((values == 0) | (values == 1)).all())
         self.counts[groups] = totals
 
     def _add_sample(self, codes: Codes, values: Floats, ordinals: Codes, room: int) -> None:
@@ -143,16 +143,25 @@ class GroupedColumn:
         }
         return {"count": n} | {name: _finite(value) for name, value in statistics.items()}
 
-    def interval(self, group: int, *, bootstrap: bool) -> dict[str, float | None]:
-        """Return the 95 % interval of a group's mean, `low` and `high`; empty without values.
+    def is_rate(self, declared: bool | None) -> bool:
+        """Return whether the metric is a rate, from its declaration and the values of all groups."""
+        used = self.counts > 0
+        if not self._binary or not used.any():
+            return False
+        low, high = float(self._lows[used].min()), float(self._highs[used].max())
+        return is_rate(declared, count=int(self.counts.sum()), low=low, high=high, binary=True)
 
-        ``bootstrap``: take the bootstrap of up to BOOTSTRAPPED values, which takes milliseconds to seconds.
+    def interval(self, group: int, *, declared_rate: bool | None, bootstrap: bool) -> dict[str, float | None]:
+        """Return the 95 % interval of a group's mean, `low` and `high`, None for a mean of one value; empty without.
+
+        ``declared_rate``: whether the dataset declares the metric as a rate. ``bootstrap``: take the bootstrap of up to
+        BOOTSTRAPPED values, which takes milliseconds to seconds.
         """
         n = self.count(group)
         if not n:
             return {}
         mean = float(self._means[group])
-        if self._rates[group]:
+        if self.is_rate(declared_rate):
             low, high = wilson(round(mean * n), n)
         elif bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
             with np.errstate(over="ignore", invalid="ignore"):

@@ -17,29 +17,33 @@ Z = 1.959963984540054
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the interval of a rate: 0 of 288 still means up to 1.3 %."""
+    """Return the interval of a rate: 0 of 288 still means up to 1.3 %. It includes the rate, also in floating point."""
     if trials == 0:
         return 0.0, 1.0
     share, z2 = hits / trials, Z * Z
     middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = Z / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low = 0.0 if hits == 0 else min(share, max(0.0, middle - half))
+    high = 1.0 if hits == trials else max(share, min(1.0, middle + half))
+    return low, high
 
 
 def normal_interval(count: int, mean: float, m2: float) -> tuple[float, float]:
-    """Return the interval of a mean by the normal approximation; ``m2`` is the sum of squared deviations."""
+    """Return the interval of a mean by the normal approximation; ``m2`` is the sum of squared deviations.
+
+    A single value has no interval: both ends are NaN.
+    """
     if count < 2:
-        return mean, mean
+        return math.nan, math.nan
     half = Z * math.sqrt(m2 / (count - 1) / count)
     return mean - half, mean + half
 
 
 def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the interval of the mean of values, all of which are here."""
+    """Return the interval of the mean of values, all of which are here; NaN for fewer than two."""
     n = len(values)
     if n < 2:
-        only = float(values[0]) if n else 0.0
-        return only, only
+        return math.nan, math.nan
     if n > BOOTSTRAPPED:
         mean = float(values.mean())
         return normal_interval(n, mean, float(((values - mean) ** 2).sum()))

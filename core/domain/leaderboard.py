@@ -4,6 +4,7 @@ Only simulations of equal tasks are compared: of all scenarios, with the default
 and repetitions may differ.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,7 +15,10 @@ from core.domain.intervals import normal_interval
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedScore:
-    """The score of a simulation: its mean over all tasks, with the 95 % interval. ``ended_at``: seconds (UTC)."""
+    """The score of a simulation: its mean over all tasks, with the 95 % interval. ``ended_at``: seconds (UTC).
+
+    ``low`` and ``high``: NaN for the mean of a single task.
+    """
 
     id: str
     model: str
@@ -29,7 +33,10 @@ class PlayedScore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A place. ``better``: whether its interval does not overlap that of the next place; None for the last."""
+    """A place. ``better``: whether its interval does not overlap that of the next place; None if one has none.
+
+    The last place has no next one.
+    """
 
     score: PlayedScore
     better: bool | None
@@ -86,5 +93,7 @@ def places(scores: Iterable[PlayedScore], *, lower_is_better: bool) -> list[Plac
     ]
 
 
-def _beyond(score: PlayedScore, following: PlayedScore, sign: float) -> bool:
+def _beyond(score: PlayedScore, following: PlayedScore, sign: float) -> bool | None:
+    if math.isnan(score.low) or math.isnan(following.low):
+        return None
     return score.low > following.high if sign > 0 else score.high < following.low

@@ -126,11 +126,17 @@ class Grouping:
         return dict(sorted(statuses.items(), key=lambda item: (item[0] == "ok", item[0])))
 
     def summary(
-        self, group: int, worst: Mapping[str, float | None], *, interval: bool, bootstrap: bool = False
+        self,
+        group: int,
+        worst: Mapping[str, float | None],
+        *,
+        rates: Mapping[str, bool | None] | None = None,
+        bootstrap: bool = False,
     ) -> dict[str, Any]:
         """Return a group's statuses, outcomes and statistics.
 
-        ``worst``: by declared metric, the value that a task counts which is not ``ok``.
+        ``worst``: by declared metric, the value that a task counts which is not ``ok``. ``rates``: whether each metric
+        is declared as a rate, for the intervals of means; None for no intervals.
         """
         statuses = self.statuses(group)
         done = sum(statuses.values())
@@ -140,8 +146,8 @@ class Grouping:
             column = self._columns.get(name) or GroupedColumn()
             if column.count(group) or (failed and name in worst):
                 metrics[name] = column.summary(group, penalties=failed, worst=worst.get(name))
-                if interval:
-                    metrics[name] |= column.interval(group, bootstrap=bootstrap)
+                if rates is not None:
+                    metrics[name] |= column.interval(group, declared_rate=rates.get(name), bootstrap=bootstrap)
         return {
             "tasks": {"total": done, "done": done, "failed": failed},
             "statuses": statuses,

@@ -4,7 +4,7 @@ A number is kept in the narrowest float that holds all numbers of its column exa
 on their numbers alone, not on the order in which their results arrive.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,8 @@ class TextValues:
 class TableRows:
     """The rows of a table at one moment. ``statuses``: positions in ``status_names``, whose first is `ok`.
 
-    ``numbers`` (NaN for none) and ``texts`` are those of ``ok`` tasks, as in summaries.
+    ``numbers`` (NaN for none) and ``texts`` are those of ``ok`` tasks, as in summaries. ``booleans``: metrics whose
+    values are all true or false.
     """
 
     tasks: NDArray[np.int32]
@@ -74,6 +75,7 @@ class TableRows:
     status_names: Sequence[str]
     numbers: Mapping[str, NDArray[Any]]
     texts: Mapping[str, TextValues]
+    booleans: Set[str]
 
     @property
     def ok(self) -> NDArray[np.bool_]:
@@ -89,6 +91,7 @@ class TableRows:
             self.status_names,
             {name: column[position:] for name, column in self.numbers.items()},
             {name: TextValues(texts.codes[position:], texts.names) for name, texts in self.texts.items()},
+            self.booleans,
         )
 
 
@@ -143,6 +146,7 @@ class ResultTable:
         self._numbers: dict[str, _GrowingArray] = {}
         self._codes: dict[str, _GrowingArray] = {}
         self._names: dict[str, dict[str, int]] = {}
+        self._not_boolean: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._tasks.view)
@@ -162,6 +166,7 @@ class ResultTable:
             tuple(self._status_names),
             {name: column.view for name, column in self._numbers.items()},
             {name: TextValues(column.view, tuple(self._names[name])) for name, column in self._codes.items()},
+            frozenset(self._numbers.keys() - self._not_boolean),
         )
 
     def add(self, body: bytes) -> None:
@@ -200,6 +205,8 @@ class ResultTable:
             numbers = self._column(self._numbers, name, to, np.float16, np.nan) if types & NUMBERS else None
             if numbers is not None:
                 self._set_numbers(numbers, positions, floats(values, types))
+                if not types <= {bool, type(None)}:
+                    self._not_boolean.add(name)
             codes = self._column(self._codes, name, to, np.int16, -1) if str in types else None
             if codes is not None:
                 codes.view[positions] = self._text_codes(name, values)

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from core.domain.grouped_column import Floats, GroupedColumn
+from core.domain.rates import declared_rates
 from core.domain.result_columns import NESTED_COLUMNS, BlockColumn, ColumnKinds, TaskResult, columns_of
 from core.domain.result_groups import Block, Grouping, NumberedTexts, OutcomeNames
 
@@ -40,6 +41,8 @@ class ResultTally:
         per_combination: int = 1,
     ) -> None:
         self._worst = {metric["name"]: metric.get("worst") for metric in metrics}
+        self._declared_rates = declared_rates(metrics)
+        self._booleans: dict[str, bool] = {}
         self._waiting: list[TaskResult] = []
         self._status_names = ["ok"]
         self._metric_names = dict.fromkeys(self._worst)
@@ -120,6 +123,7 @@ class ResultTally:
                 values = [values[position] for position in succeeded.tolist()]
             if types & {int, float, bool}:
                 numbers[name] = floats(values, types)
+                self._booleans[name] = self._booleans.get(name, True) and types <= {bool, type(None)}
             if str in types:
                 texts[name] = self._outcome_names.setdefault(name, OutcomeNames()).numbered(values)
         return Block(tuple(self._status_names), status_codes, succeeded, numbers, texts)
@@ -132,7 +136,7 @@ class ResultTally:
     def summary(self) -> dict[str, Any]:
         """Return totals, `timing`, `groups` and `sweep`; complete the last block."""
         self._fold_rest()
-        result = self._total.summary(0, self._worst, interval=True, bootstrap=True)
+        result = self._total.summary(0, self._worst, rates=self._rates(), bootstrap=True)
         if self._timing:
             result["timing"] = {
                 name: column.summary(0, penalties=0, worst=None) for name, column in self._timing.items()
@@ -142,7 +146,7 @@ class ResultTally:
             for name, grouping in self._parameters.items():
                 groups[f"params.{name}"] = grouping, list(grouping.groups.items())
             result["groups"] = {
-                name: {value: grouping.summary(group, self._worst, interval=False) for value, group in items}
+                name: {value: grouping.summary(group, self._worst) for value, group in items}
                 for name, (grouping, items) in groups.items()
             }
         if self._sweep:
@@ -154,15 +158,21 @@ class ResultTally:
     def sweep(self) -> dict[str, Any]:
         """Return a row for each listed combination, in task order, and whether these are all; complete the last block.
 
-        Intervals are of Wilson and of the normal approximation.
+        Intervals are of Wilson for rates, and of the normal approximation for other means.
         """
         self._fold_rest()
+        rates = self._rates()
         combinations = self._sweep or Grouping(0)
         rows = [
-            {"params": self._combinations[combination]} | combinations.summary(group, self._worst, interval=True)
+            {"params": self._combinations[combination]} | combinations.summary(group, self._worst, rates=rates)
             for combination, group in combinations.groups.items()
         ]
         return {"rows": rows, "complete": not combinations.unlisted}
+
+    def _rates(self) -> Mapping[str, bool | None]:
+        """Return whether each metric is a rate by its declaration; else it is if all its values are true or false."""
+        booleans = {name: True for name, boolean in self._booleans.items() if boolean}
+        return booleans | {name: rate for name, rate in self._declared_rates.items() if rate is not None}
 
     def _fold_rest(self) -> None:
         if self._waiting:

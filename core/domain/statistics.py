@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.domain.intervals import mean_interval
+from core.domain.rates import are_rates
 
 Floats = NDArray[np.float64]
 
 
-def paired(first: Floats, second: Floats) -> dict[str, Any] | None:
+def paired(first: Floats, second: Floats, declared_rate: bool | None = None) -> dict[str, Any] | None:
     """Return the mean paired difference with its 95 % interval; NaN is not a value. None without a pair of values.
 
-    Shapes: (n,) each, of the same scenarios in the same order.
+    A single pair has no interval. A rate also has McNemar's test. ``declared_rate``: whether the dataset declares the
+    metric as a rate. Shapes: (n,) each, of the same scenarios in the same order.
     """
     shared = ~(np.isnan(first) | np.isnan(second))
     if not shared.any():
@@ -27,10 +29,10 @@ def paired(first: Floats, second: Floats) -> dict[str, Any] | None:
         "mean": float(mine.mean()),
         "to": float(other.mean()),
         "difference": float((mine - other).mean()),
-        "low": low,
-        "high": high,
+        "low": low if math.isfinite(low) else None,
+        "high": high if math.isfinite(high) else None,
     }
-    if bool((((mine == 0) | (mine == 1)) & ((other == 0) | (other == 1))).all()):
+    if are_rates(declared_rate, np.concatenate((mine, other))):
         result |= mcnemar(int(((mine == 1) & (other == 0)).sum()), int(((mine == 0) & (other == 1)).sum()))
     return result
 

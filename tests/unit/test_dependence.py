@@ -154,7 +154,10 @@ def test_groups_have_the_statistics_of_their_tasks(
             assert group["mean"] == pytest.approx(statistics.fmean(numbers), abs=1e-6)
             assert (group["min"], group["max"]) == (min(numbers), max(numbers))
             assert group["p50"] == pytest.approx(statistics.median(numbers))
-            assert group["low"] <= group["mean"] + 1e-6 and group["mean"] <= group["high"] + 1e-6
+            if len(numbers) > 1:
+                assert group["low"] <= group["mean"] + 1e-6 and group["mean"] <= group["high"] + 1e-6
+            else:
+                assert group["low"] is group["high"] is None
         else:
             assert group["mean"] is None and group["p25"] is None
 
@@ -170,6 +173,22 @@ def test_a_rate_has_the_interval_of_wilson() -> None:
     values = metric_values("hit", rows, {}, {})
     [group] = statistics_by_group(axis_of(parameter(["only"])), rows.tasks, values)
     assert (group["mean"], (group["low"], group["high"])) == (0.25, wilson(25, 100))
+
+
+def test_values_that_happen_to_be_0_or_1_are_no_rate() -> None:
+    values = np.zeros(500)
+    [group] = statistics_by_group(axis_of(parameter(["only"])), np.arange(500), values, declared_rate=False)
+    assert (group["low"], group["high"]) == (0.0, 0.0)
+
+
+def test_a_mean_of_a_single_task_has_no_interval() -> None:
+    [group] = statistics_by_group(axis_of(parameter(["only"])), np.arange(1), np.array([22.8]), declared_rate=False)
+    assert (group["mean"], group["low"], group["high"]) == (22.8, None, None)
+
+
+def test_booleans_are_known_as_such() -> None:
+    rows = rows_of([("ok", {"met": True, "mixed": True, "m": 1}), ("ok", {"met": None, "mixed": 1, "m": 0})])
+    assert rows.booleans == rows.since(1).booleans == {"met"}
 
 
 def test_a_number_with_many_values_is_divided_into_bins() -> None:

@@ -1,9 +1,13 @@
 """Confidence intervals: the bootstrap in blocks has the numbers of one resample at a time."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.domain.intervals import BLOCK, RESAMPLES, mean_interval
+from core.domain.intervals import BLOCK, RESAMPLES, mean_interval, normal_interval, wilson
 
 
 @pytest.mark.parametrize("count", [2, 7, 8, 9, 10, 128, 129, 288, 1025, BLOCK])
@@ -15,6 +19,22 @@ def test_blocks_of_resamples_give_the_interval_of_single_resamples_to_the_last_b
     assert mean_interval(values) == (low, high)
 
 
-def test_a_single_value_is_its_own_interval() -> None:
-    assert mean_interval(np.array([3.0])) == (3.0, 3.0)
-    assert mean_interval(np.array([])) == (0.0, 0.0)
+def test_a_mean_of_fewer_than_two_values_has_no_interval() -> None:
+    for interval in (mean_interval(np.array([3.0])), mean_interval(np.array([])), normal_interval(1, 3.0, 0.0)):
+        assert all(map(math.isnan, interval))
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert mean_interval(np.array([500.0, 500.0])) == normal_interval(2, 500.0, 0.0) == (500.0, 500.0)
+
+
+@given(st.integers(1, 10**7).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
+def test_the_interval_of_a_rate_is_in_0_to_1_and_includes_the_rate(counts: tuple[int, int]) -> None:
+    hits, trials = counts
+    low, high = wilson(hits, trials)
+    assert 0 <= low <= hits / trials <= high <= 1 and low < high
+
+
+@given(st.integers(1, 10**7))
+def test_rates_of_0_and_1_are_exact_ends_of_their_intervals(trials: int) -> None:
+    assert wilson(0, trials)[0] == 0.0 and wilson(trials, trials)[1] == 1.0

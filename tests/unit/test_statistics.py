@@ -72,6 +72,17 @@ def test_rates_are_compared_by_discordant_pairs() -> None:
     assert mcnemar(0, 0)["p"] == 1.0
 
 
+def test_a_single_pair_has_no_interval() -> None:
+    comparison = paired(np.array([3.0]), np.array([1.0]))
+    assert comparison and (comparison["difference"], comparison["low"], comparison["high"]) == (2.0, None, None)
+
+
+def test_only_rates_have_the_test_of_rates() -> None:
+    first, second = (np.arange(20) < 6).astype(np.float64), np.zeros(20)
+    assert "p" in (paired(first, second, declared_rate=True) or {})
+    assert "p" not in (paired(first, second, declared_rate=False) or {"p": 0})
+
+
 def test_sketches_of_batches_add_up() -> None:
     sums: dict[str, list[float]] = {}
     merged([{"x": [2, 3.0, 5.0, 1.0, 2.0]}, {"x": [1, 3.0, 9.0, 3.0, 3.0]}], sums)

@@ -7,6 +7,7 @@ from typing import Any
 from core.domain.compared_results import ComparedResults, paired_results
 from core.domain.model_labels import told_apart
 from core.domain.pair_verdicts import verdict_members
+from core.domain.rates import declared_rates
 from core.domain.records import Simulation
 from core.domain.score import judged_metric, metrics_with_direction
 from core.domain.statistics import paired
@@ -58,6 +59,7 @@ class Comparison:
         judged = judged_metric(definition, metric)
         worst = {declared["name"]: declared.get("worst") for declared in definition["metrics"]}
         penalties = {name: float(value) for name, value in worst.items() if value is not None}
+        rates = declared_rates(definition["metrics"])
         mine = ComparedResults(penalties, definition.get("group_by") or ())
         other = ComparedResults(penalties)
         mine.add(self._results.lines(first.id))
@@ -66,7 +68,8 @@ class Comparison:
         metrics = {
             name: compared
             for name in [*worst, *sorted((mine.metrics & other.metrics) - worst.keys())]
-            if (compared := paired(mine.values(name)[both.here], other.values(name)[both.there])) is not None
+            if (compared := paired(mine.values(name)[both.here], other.values(name)[both.there], rates.get(name)))
+            is not None
         }
         document: dict[str, Any] = {
             "simulation": first.id,

@@ -14,6 +14,7 @@ from core.domain.dependence import (
 )
 from core.domain.distribution import FAILED
 from core.domain.near_names import near_names, suggestion
+from core.domain.rates import declared_rates
 from core.domain.result_table import TableRows
 from core.domain.task_parameters import NAMED, Parameter, find_parameter
 from core.services.simulations.result_tables import ResultTables, SimulationTable
@@ -76,10 +77,21 @@ def _dependence(
     if kind == "category":
         return document | {"groups": outcomes_by_group(axis, rows, metric)}
     values = metric_values(metric, rows, table.worst, table.failure)
-    document["groups"] = statistics_by_group(axis, rows.tasks, values)
+    document["groups"] = statistics_by_group(axis, rows.tasks, values, _declared_rate(metric, table, rows))
     if axis.parameter.kind == "number":
         document["points"] = points(axis.parameter, rows, values)
     return document
+
+
+def _declared_rate(metric: str, table: SimulationTable, rows: TableRows) -> bool | None:
+    """Return whether a metric is a rate: by the dataset's declaration, or because it has no values but true and false.
+
+    None if nothing says so. The share of failures is a rate.
+    """
+    if metric == FAILED and metric not in rows.numbers and metric not in table.worst:
+        return True
+    declared = declared_rates(table.definition["metrics"]).get(metric)
+    return True if declared is None and metric in rows.booleans else declared
 
 
 def kind_of_metric(metric: str, table: SimulationTable, rows: TableRows) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.dependence import finite
 from core.domain.leaderboard import Place, PlayedScore, penalised, places, plays_all
 from core.domain.listing import Listing
 from core.domain.score import Score
@@ -132,8 +133,8 @@ def _described(number: int, place: Place) -> dict[str, Any]:
         "model": {"name": score.model, "version": score.version, "digest": score.digest},
         "tasks": dict(score.tasks),
         "mean": score.mean,
-        "low": score.low,
-        "high": score.high,
+        "low": finite(score.low),
+        "high": finite(score.high),
         "better_than_next": place.better,
         "ended_at": moment(score.ended_at),
     }

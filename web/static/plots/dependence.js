@@ -9,8 +9,9 @@ const SCATTER = 320; // pixels
 /** Return a table with a row for each group: count, mean, and its 95 % interval drawn on a common axis. */
 export function intervals(groups, name, unit) {
   const known = groups.filter((group) => group.mean != null);
-  const low = Math.min(...known.map((group) => group.low));
-  const high = Math.max(...known.map((group) => group.high));
+  const ends = known.flatMap((group) => [group.low ?? group.mean, group.high ?? group.mean]);
+  const low = Math.min(...ends);
+  const high = Math.max(...ends);
   const span = high - low || 1;
   const place = (value) => 2 + (96 * (value - low)) / span;
   const body = element("tbody");
@@ -20,11 +21,11 @@ export function intervals(groups, name, unit) {
       row.append(element("td", {}, "–"), element("td"));
     } else {
       const picture = drawn("svg", { viewBox: `0 0 100 ${ROW / 2}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "interval" },
-        drawn("line", { x1: place(group.low), x2: place(group.high), y1: ROW / 4, y2: ROW / 4, "vector-effect": "non-scaling-stroke" }),
+        ...(group.low == null ? [] : [drawn("line", { x1: place(group.low), x2: place(group.high), y1: ROW / 4, y2: ROW / 4, "vector-effect": "non-scaling-stroke" })]),
         drawn("line", { x1: place(group.mean), x2: place(group.mean), y1: 1, y2: ROW / 2 - 1, class: "mean", "vector-effect": "non-scaling-stroke" }));
       row.append(
         element("td", { class: "numeric" }, number(group.mean)),
-        element("td", { class: "numeric muted" }, `${number(group.low)} to ${number(group.high)}`),
+        element("td", { class: "numeric muted" }, group.low == null ? "–" : `${number(group.low)} to ${number(group.high)}`),
         element("td", { class: "plot" }, picture));
     }
     body.append(row);
