@@ -133,7 +133,10 @@ class GroupVerdictSchema(MeanDifferenceSchema):
     verdict = fields.String(
         required=True,
         validate=validate.OneOf(("regressed", "suspect", "improved", "held")),
-        metadata={"description": "`suspect`: probably worse, but not enough among so many groups."},
+        metadata={
+            "description": "`suspect`: probably worse, but not enough among so many groups. `held`: no difference was"
+            " shown; if `smallest` is null, none could have been, and it does not say that the two are as good."
+        },
     )
 
 
@@ -142,7 +145,7 @@ class ScenarioDifferenceSchema(Open):
 
     name = fields.String(required=True, allow_none=True)
     index = fields.Integer(required=True, metadata={"description": "Number of the scenario in the dataset."})
-    repeat = fields.Integer(required=True)
+    repeat = fields.Integer(required=True, metadata={"description": "Repetition of the scenario, from 0."})
     params = fields.Dict(metadata={"description": "Swept parameters; absent without a sweep."})
     task = fields.Integer(required=True, metadata={"description": "Its task in the first simulation."})
     to_task = fields.Integer(required=True, metadata={"description": "Its task in the other simulation."})

@@ -41,6 +41,7 @@ def test_chosen_simulations_are_compared(page: Page, origin: str, drives: tuple[
     expect(page.get_by_role("heading", level=1)).to_contain_text("Comparison on car_street")
     expect(page.locator(".verdict")).to_contain_text("better")
     expect(page.locator(".verdict")).to_contain_text("240 pairs")
+    expect(page.locator("main")).to_contain_text("of 240 pairs were needed.")
     streets = page.get_by_role("table").filter(has_text="roundabout")
     expect(streets.locator("tbody tr")).to_have_count(3)
     expect(streets).to_contain_text("improved")
@@ -54,8 +55,33 @@ def test_the_metric_of_a_comparison_is_chosen(page: Page, origin: str, drives: t
     page.wait_for_url("**metric=collision**")
     expect(page.get_by_role("combobox", name="Metric")).to_have_value("collision")
     expect(page.locator(".verdict")).to_contain_text("undecided")
+    expect(page.locator("main")).to_contain_text("240 of 240 pairs were played.")
     page.goto(f"{origin}/compare?simulation={second}&simulation={first}&metric=comfort")  # without values
     expect(page.locator(".verdict")).to_contain_text("No pair")
+
+
+def test_groups_of_few_pairs_are_not_shown_as_equal(page: Page, origin: str, play: Play) -> None:
+    first, second = play(lambda task: scored(task, 3.0), 6), play(lambda task: scored(task, 80.0), 6)
+    page.goto(f"{origin}/compare?simulation={first}&simulation={second}")
+    group = page.get_by_role("table").filter(has_text="roundabout").locator("tbody tr").first
+    expect(group).to_contain_text("too few pairs to show any difference")
+
+
+def test_pairs_of_a_sweep_are_told_apart(page: Page, origin: str, play: Play) -> None:
+    def swept(score: float) -> str:
+        def result(task: int) -> dict[str, Any]:
+            document = scored(task, score + task % 3)
+            scenario = document["scenario"] | {"index": task % 6, "name": f"s{task % 6}", "repeat": task // 6 % 2}
+            return document | {"scenario": scenario | {"params": {"latency_steps": task // 12}}}
+
+        return play(result, 6, sweep={"latency_steps": [0, 1]}, repeat=2)
+
+    first, second = swept(60.0), swept(70.0)
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}")
+    rows = page.locator("table").filter(has_text="Where it is better").locator("tbody tr td:first-child")
+    expect(rows).to_have_count(20)
+    names = rows.all_inner_texts()
+    assert len(set(names)) == 20 and "s0 latency_steps 1, repeat 1" in names
 
 
 def test_a_third_simulation_is_offered_and_need_not_be_added(
