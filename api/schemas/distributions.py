@@ -230,6 +230,14 @@ class ParameterSensitivitySchema(Open):
     """How a parameter goes with the metric."""
 
     parameter = fields.String(required=True, metadata={"description": "Name of the parameter."})
+    aliases = fields.List(
+        fields.String(),
+        required=True,
+        metadata={
+            "description": "Parameters that tell the same results apart, such as another name of the same value; they"
+            " are not listed by themselves."
+        },
+    )
     source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
     kind = fields.String(required=True, validate=_KIND)
     association = fields.Float(
@@ -276,12 +284,16 @@ class SensitivitySchema(CoverageSchema):
         required=True,
         metadata={"description": "By association, the strongest first; without those that have a single value."},
     )
+    fewest = fields.Integer(
+        required=True,
+        metadata={"description": "Least results of a combination: those with fewer are left out, however many failed."},
+    )
     combinations = fields.List(
         fields.Nested(CombinationSchema),
         required=True,
         metadata={
-            "description": "Up to 20 combinations with at least five results, whatever the metric: those whose failure"
-            " rate has the highest lower end of its interval."
+            "description": "Up to 20 combinations with at least `fewest` results and a failure, whatever the metric:"
+            " those whose failure rate has the highest lower end of its interval."
         },
     )
 

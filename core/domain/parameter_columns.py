@@ -3,9 +3,10 @@
 A column of nothing but numbers has an order; texts, booleans, lists and mixtures are levels. None and NaN are missing.
 """
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +103,37 @@ def _levels(values: Sequence[Any]) -> Levels:
 
 def _name(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def distinct_columns(columns: Mapping[str, Numbers | Levels]) -> dict[str, tuple[str, ...]]:
+    """Return one of all parameters that tell the same results apart, with the others as aliases.
+
+    Numbers are aliases if they have the same order and the same ties, levels if they divide the results in the same
+    way: whatever goes with one of them goes with the other, in the same way. A field of a scenario comes before a
+    member of an object in it.
+    """
+    alike: dict[bytes, list[str]] = {}
+    for name, column in columns.items():
+        alike.setdefault(_division(column), []).append(name)
+    chosen = {min(names, key=lambda name: name.count(".")): names for names in alike.values()}
+    return {name: tuple(other for other in names if other != name) for name, names in chosen.items()}
+
+
+def _division(column: Numbers | Levels) -> bytes:
+    """Return what is equal for two columns of one kind that tell the same results apart."""
+    if isinstance(column, Numbers):
+        ordered = column.values[column.order]
+        steps = np.concatenate(([0], np.cumsum(ordered[1:] != ordered[:-1])))[: len(ordered)]
+        ranks = np.empty(len(ordered), np.int64)
+        ranks[column.order] = steps
+        ranks[np.isnan(column.values)] = -1
+        kind = b"numbers"
+    else:
+        _, first, codes = np.unique(column.codes, return_index=True, return_inverse=True)
+        ranks = np.argsort(np.argsort(first))[codes].astype(np.int64)  # levels by their first result
+        ranks[column.codes < 0] = -1
+        kind = b"levels"
+    return kind + hashlib.sha256(ranks.tobytes()).digest()
 
 
 def binned(column: Numbers | Levels, most: int) -> Bins:

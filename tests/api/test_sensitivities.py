@@ -59,6 +59,25 @@ def test_the_worst_combination_is_the_value_that_fails(client: FlaskClient, part
     assert worst["values"] == {"street": "arterial"} and worst["rate"] == 1 and worst["count"] == worst["failures"]
 
 
+def test_parameters_that_are_the_same_are_listed_once(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    id = submit(dataset="highway", scenarios={"range": [0, 20]}).json["id"]
+    launch = worker.launch(id)
+    done = 0
+    while done < 20:
+        lease = worker.lease(launch)
+        lines = (line(task, "failed" if task % 3 else "ok") for task in range(lease.cursor, lease.stop))
+        assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, b"".join(lines))).accepted
+        done += lease.stop - lease.cursor
+    document = sensitivity(client, id)
+    listed = {parameter["parameter"]: parameter["aliases"] for parameter in document["parameters"]}
+    assert "options.config.lanes_count" in listed["lanes"] and "options.config.lanes_count" not in listed
+    assert document["fewest"] == 5 and document["combinations"]
+    assert all(combination["count"] >= 5 for combination in document["combinations"])
+    assert not any("options.config.lanes_count" in combination["values"] for combination in document["combinations"])
+
+
 def test_a_metric_has_effects_of_its_own(client: FlaskClient, partial: str) -> None:
     document = sensitivity(client, partial, metric="score")
     names = {parameter["parameter"]: parameter["effect"]["name"] for parameter in document["parameters"]}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.intervals import wilson
-from core.domain.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of
+from core.domain.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of, distinct_columns
 from core.domain.sensitivity import BINS, EffectKind, failure_sensitivities, metric_sensitivities
 from core.domain.worst_combinations import FEWEST, worst_combinations
 
@@ -169,6 +169,29 @@ def test_the_table_has_every_value_and_pair_with_enough_results(count: int) -> N
     rows = worst_combinations(columns, failed, rows=10_000)
     expected = counted(columns, failed, FEWEST)
     assert {tuple(row.values.items()): (row.count, row.failures) for row in rows} == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ([2, 3, 4, 2], [20, 30, 40, 20], True),
+        ([2, 3, 4, 2], [40, 30, 20, 40], False),  # the other way round
+        ([2, 3, 4, 2], [2, 3, 3, 2], False),
+        ([2, None, 4, 4], [1.5, None, 9, 9], True),
+        ([2, None, 4, 4], [1.5, 1.5, 9, 9], False),
+        (["a", "b", "b", None], ["x", "y", "y", None], True),
+        (["a", "b", "b", "b"], ["y", "x", "x", "x"], True),
+        (["a", "b", "b", "a"], ["x", "y", "y", "y"], False),
+        (["a", "b", "b", "a"], [1, 2, 2, 1], False),  # numbers have an order
+    ],
+)
+def test_parameters_that_tell_the_same_results_apart_are_aliases(first: Any, second: Any, same: bool) -> None:
+    columns = {"first": column_of(first), "second": column_of(second)}
+    assert distinct_columns(columns) == ({"first": ("second",)} if same else {"first": (), "second": ()})
+
+
+def test_parameters_without_results_are_aliases() -> None:
+    assert distinct_columns({"a": column_of([]), "b": column_of([])}) == {"a": ("b",)}
 
 
 def test_without_failures_or_parameters_no_combination_is_bad() -> None:

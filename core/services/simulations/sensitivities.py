@@ -1,6 +1,6 @@
 """Sensitivities of a simulation: which parameters go with failure, or with a metric, while it runs and afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from core.domain.dependence import finite, metric_values
 from core.domain.distribution import FAILED, failing
-from core.domain.parameter_columns import column_of_parameter
+from core.domain.parameter_columns import column_of_parameter, distinct_columns
 from core.domain.result_table import sampled
 from core.domain.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
 from core.domain.task_parameters import Parameter
-from core.domain.worst_combinations import worst_combinations
+from core.domain.worst_combinations import FEWEST, worst_combinations
 from core.services.simulations.distributions import kind_of_metric
 from core.services.simulations.result_tables import ResultTables
 from errors import Invalid
@@ -45,6 +45,8 @@ class Sensitivities:
         tasks = rows.tasks
         chosen = _chosen(tasks)
         columns = {name: column_of_parameter(parameter, tasks[chosen]) for name, parameter in parameters.items()}
+        aliases = distinct_columns(columns)
+        columns = {name: columns[name] for name in aliases}
         failed = failed[chosen]
         with np.errstate(over="ignore", invalid="ignore"):  # of metrics near the largest float
             sensitivities = (
@@ -58,7 +60,8 @@ class Sensitivities:
             | {
                 "sampled": len(failed),
                 "failed": int(failed.sum()),
-                "parameters": [_described(item, parameters) for item in sensitivities],
+                "fewest": FEWEST,
+                "parameters": [_described(item, parameters, aliases) for item in sensitivities],
                 "combinations": [
                     {
                         "values": dict(item.values),
@@ -84,11 +87,14 @@ def _chosen(tasks: NDArray[Any]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _described(sensitivity: Sensitivity, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def _described(
+    sensitivity: Sensitivity, parameters: Mapping[str, Parameter], aliases: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     parameter = parameters[sensitivity.parameter]
     effect = sensitivity.effect
     return {
         "parameter": parameter.name,
+        "aliases": list(aliases[parameter.name]),
         "source": parameter.source,
         "kind": parameter.kind,
         "association": finite(sensitivity.association),
