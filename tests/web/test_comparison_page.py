@@ -123,9 +123,13 @@ def test_a_scenario_is_replayed_side_by_side(page: Page, origin: str, drives: tu
 
 def test_what_goes_with_failure_is_shown(page: Page, origin: str, drives: tuple[str, str]) -> None:
     page.goto(f"{origin}/simulations/{drives[0]}")
+    expect(page.locator(".strip div", has_text="Not ok")).to_contain_text("0")
+    expect(page.locator("main")).to_contain_text("or if its outcome is collision, stranded, timeout")
     page.get_by_role("link", name="What goes with failure").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("What goes with failure")
-    expect(page.locator("main")).to_contain_text("of 240 results failed")
+    expect(page.locator("main")).to_contain_text(
+        "24 of 240 results are failures. A result is a failure if its task is not ok, or"
+    )
     expect(page.get_by_role("heading", level=2, name="street")).to_be_visible()
     expect(page.get_by_role("region", name="The worst combinations")).to_contain_text("with at least 5 results")
     page.get_by_role("combobox", name="Metric").select_option("score")

@@ -10,6 +10,8 @@ from flask.testing import FlaskClient
 from playwright.sync_api import Page, expect
 
 from tests.api.conftest import LeasingWorker, Submit
+from tests.api.test_comparisons import Play, scored
+from tests.api.test_comparisons import play as play
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from tests.waiting import until
 
@@ -73,7 +75,7 @@ def test_a_simulation_is_cancelled_by_keyboard(page: Page, origin: str, submit: 
 
 def test_an_ended_simulation_is_repeated_and_deleted(page: Page, origin: str, finished: str) -> None:
     page.goto(f"{origin}/simulations/{finished}")
-    page.get_by_role("button", name="Repeat what failed").click()
+    page.get_by_role("button", name="Repeat what is not ok").click()
     page.wait_for_url(lambda url: not url.endswith(finished))
     expect(page.get_by_text("Retry of")).to_be_visible()
     page.goto(f"{origin}/simulations/{finished}")
@@ -224,3 +226,27 @@ def test_a_replay_is_kept_as_a_file_that_needs_no_server(
     page.goto(path.as_uri())
     expect(page.get_by_role("heading", level=1)).to_have_text("s6")
     expect(page.locator("replay-player")).to_contain_text("the model raised")
+
+
+@pytest.fixture
+def drives_that_crash(play: Play) -> str:
+    """Id of a simulation of car_street of which a third of the tasks crashed."""
+    return play(lambda task: scored(task, 50.0, status="ok" if task % 3 else "crashed"), 12)
+
+
+def test_how_tasks_that_are_not_ok_count_is_said_beside_each_mean(
+    page: Page, origin: str, drives_that_crash: str
+) -> None:
+    page.goto(f"{origin}/simulations/{drives_that_crash}")
+    expect(page.locator(".strip div", has_text="Not ok")).to_contain_text("4")
+    expect(page.locator("section", has=page.locator("#metrics-heading"))).to_contain_text(
+        "Of the 8 tasks that are ok, without the 4 that are not."
+    )
+    groups = page.locator("section", has=page.locator("#groups-heading"))
+    expect(groups).to_contain_text("one that is not ok counts as 0, the worst value")
+    expect(groups.get_by_role("columnheader", name="Not ok").first).to_be_visible()
+    expect(page.locator("metric-plots")).to_contain_text("without 4 tasks that are not ok")
+    page.goto(f"{origin}/simulations")
+    row = page.locator(f"#row-{drives_that_crash}")
+    expect(row).to_contain_text("4 not ok")
+    expect(row).to_contain_text("of ok tasks")

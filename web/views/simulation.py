@@ -126,12 +126,14 @@ def delete(id: str) -> Response:
 def sensitivity(id: str) -> str:
     """Show which parameters go with failure, or with a metric."""
     simulation = api().get(path_of("simulations", id))
+    dataset = dataset_of(simulation)
     metric = request.args.get("metric", "")
     return render_template(
         "simulation/sensitivity.html",
         simulation=simulation,
+        dataset=dataset,
         sensitivity=api().get(path_of("simulations", id, "sensitivity"), metric=metric),
-        metrics=described_metrics(simulation, dataset_of(simulation)),
+        metrics=described_metrics(simulation, dataset),
     )
 
 

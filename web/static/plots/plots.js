@@ -114,8 +114,8 @@ class MetricPlots extends LiveElement {
     } else {
       surface.append("no values yet");
     }
-    const failed = Object.values(metric.not_ok?.statuses ?? {}).reduce((sum, count) => sum + count, 0);
-    if (failed) card.append(element("p", { class: "small bad-text" }, `${number(failed)} tasks without a value`));
+    const notOk = Object.values(metric.not_ok?.statuses ?? {}).reduce((sum, count) => sum + count, 0);
+    if (notOk) card.append(element("p", { class: "small bad-text" }, `without ${number(notOk)} tasks that are not ok`));
   }
 }
 
