@@ -15,7 +15,7 @@ SIMULATION: dict[str, Any] = {
 }
 
 
-def comparison_of(difference: float, low: float, high: float) -> dict[str, Any]:
+def comparison_of(difference: float, low: float | None, high: float | None) -> dict[str, Any]:
     score = {"count": 288, "mean": 70.0, "to": 70.0 - difference, "difference": difference, "low": low, "high": high}
     return {"models": ["mine", "idm"], "metrics": {"score": score}}
 
@@ -26,6 +26,7 @@ def comparison_of(difference: float, low: float, high: float) -> dict[str, Any]:
         (comparison_of(3.0, 1.0, 5.0), "better than the baseline idm (+3.0, 95 % +1.0 to +5.0)"),
         (comparison_of(-3.0, -5.0, -1.0), "worse than the baseline idm (-3.0"),
         (comparison_of(1.0, -1.0, 3.0), "not distinguishable from the baseline"),
+        (comparison_of(1.0, None, None), "not distinguishable from the baseline idm (+1.0)"),  # of a single pair
     ],
 )
 def test_the_sentence_states_whether_the_difference_is_significant(comparison: dict[str, Any], text: str) -> None:
