@@ -1,6 +1,7 @@
 """Text of values on pages: numbers, shares, durations, sizes and times; the filters of the templates."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -58,12 +59,19 @@ def size(count: int | None) -> str:
     """Format a number of bytes with a binary unit."""
     if count is None:
         return MISSING
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
+    if count < 1024:
+        return f"{count} byte{'s' if count != 1 else ''}"
+    value = count / 1024
+    for unit in ("KiB", "MiB", "GiB"):
         if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
+            return f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.4g} TiB"
+
+
+def unit(text: str | None, before: str = "") -> str:
+    """Return a unit as it is written after a number and ``before``: a number that counts has none."""
+    return f"{before}{text}" if text and text != "count" else ""
 
 
 def moment(text: str) -> datetime:
@@ -81,7 +89,9 @@ def ago(text: str | None) -> str:
     if not text:
         return MISSING
     seconds = (datetime.now(UTC) - moment(text)).total_seconds()
-    return "just now" if seconds < 5 else f"{duration(math.floor(seconds))} ago"
+    if seconds < 5:
+        return "just now"
+    return f"{math.floor(seconds)} s ago" if seconds < 60 else f"{duration(math.floor(seconds))} ago"
 
 
 def elapsed(begun: str | None, ended: str | None) -> float | None:
@@ -111,11 +121,30 @@ def short(text: str, length: int = 10) -> str:
     return text.removeprefix("sha256:")[:length]
 
 
+#: What the API says about its addresses, and the same for a reader of the page.
+WORDINGS = (
+    (re.compile(r"`POST /v1/comparisons/[^`]*/retry` tries again"), "“Go on” tries again"),
+    (re.compile(r"`GET /v1/(simulations|comparisons|models|runtimes)[^`]*` lists them"), r"The page /\1 lists them"),
+    (re.compile(r"`GET /v1/datasets[^`]*` lists them"), "The page /data lists them"),
+    (re.compile(r"There is no resource at /v1(/\S*)\. /docs lists every address\."), r"There is nothing at \1."),
+)
+
+
+def on_page(text: str | None) -> str:
+    """Return a message of the API with the buttons and pages of a reader, where the API names its addresses."""
+    shown = text or ""
+    for pattern, wording in WORDINGS:
+        shown = pattern.sub(wording, shown)
+    return shown
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": number,
     "percent": percent,
     "duration": duration,
     "size": size,
+    "unit": unit,
+    "on_page": on_page,
     "utc": utc,
     "ago": ago,
     "short": short,

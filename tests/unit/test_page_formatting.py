@@ -1,5 +1,7 @@
 """Text of values on pages."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from web import formatting
@@ -47,10 +49,21 @@ def test_a_share_that_is_not_all_is_not_shown_as_all(share: float, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (5 << 40, "5 TiB")]
+    ("count", "text"), [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (5 << 40, "5 TiB")]
 )
 def test_a_size_has_a_binary_unit(count: int, text: str) -> None:
     assert formatting.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "just now"), (5.2, "5 s ago"), (59.9, "59 s ago"), (200.0, "3 min 20 s ago")]
+)
+def test_a_time_ago_has_whole_seconds(seconds: float, text: str) -> None:
+    assert formatting.ago((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == text
+
+
+def test_a_number_that_counts_has_no_unit() -> None:
+    assert [formatting.unit(text, " ") for text in (None, "", "count", "m/s")] == ["", "", "", " m/s"]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,21 @@ def test_a_file_is_previewed(page: Page, origin: str, drives: str, path: str, sh
     expect(page.locator("main")).to_contain_text(shown)
 
 
+def test_a_long_file_name_fits_the_window(page: Page, origin: str, register: Register) -> None:
+    name = "a" * 190 + ".txt"
+    register("long", {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES, name: b"text"})
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 740})
+        page.goto(f"{origin}/data/long")
+        expect(page.get_by_role("link", name=name)).to_be_visible()
+        assert not scrolls_sideways(page)
+    assert accessibility_violations(page) == []
+    page.get_by_role("link", name=name).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not scrolls_sideways(page)
+
+
 def test_a_picture_of_a_dataset_is_shown(page: Page, origin: str, drives: str) -> None:
     page.goto(f"{origin}/data/{drives}@2/files/pixel.png")
     assert page.locator("img.preview").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
