@@ -214,8 +214,17 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
-    page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=is_page)
-    flask.wsgi_app = Mounted(flask.wsgi_app, page)  # type: ignore[method-assign]
+    routes = flask.url_map.bind("localhost")
+
+    def is_known(path: str) -> bool:
+        return path.startswith("/v1/") or routes.test(path)
+
+    page = RequestGuard(
+        web.create(flask.wsgi_app).wsgi_app,
+        names=settings.names,
+        is_page=lambda path: is_page(path) or not is_known(path),
+    )
+    flask.wsgi_app = Mounted(flask.wsgi_app, page, is_known)  # type: ignore[method-assign]
     return flask
 
 

@@ -1,9 +1,10 @@
 """Flask application of the web page: views, static files, and errors of the API as pages."""
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from flask import Flask, Response, redirect, render_template, request, url_for
@@ -63,15 +64,22 @@ def refused(error: Refused) -> AnyResponse | tuple[str, int]:
     """Answer with the API's problem as a page, or with the page that asks for the token."""
     if error.status == 401:
         return to_sign_in()
-    return render_template("problem.html", problem=error.problem), error.status
+    return problem_page(error.problem, error.status)
 
 
-def page_missing(error: HTTPException) -> tuple[str, int] | HTTPException:
+def problem_page(problem: Mapping[str, Any], status: int) -> AnyResponse | tuple[str, int]:
+    """Answer with a problem as a page; to a page that asks for a part of it, with the text that it shows."""
+    if request.headers.get("HX-Request"):
+        return Response(formatting.on_page(str(problem["detail"])), status, mimetype="text/plain")
+    return render_template("problem.html", problem=problem), status
+
+
+def page_missing(error: HTTPException) -> AnyResponse | tuple[str, int] | HTTPException:
     """Answer an address that is not a page, or another method than its own."""
     if error.code is None or error.code < 400:
         return error
     detail = "There is no page at this address." if isinstance(error, NotFound) else error.description
-    return render_template("problem.html", problem={"title": error.name, "detail": detail}), error.code
+    return problem_page({"title": error.name, "detail": detail}, error.code)
 
 
 def to_sign_in() -> AnyResponse:

@@ -1,6 +1,6 @@
 """WSGI application of a server with both the API and the web page, chosen by path."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from web.paths import is_page
@@ -10,12 +10,18 @@ if TYPE_CHECKING:
 
 
 class Mounted:
-    """WSGI application that passes requests of the page to ``page``, and all others to ``api``."""
+    """WSGI application that passes requests of the page to ``page``, and all others to ``api``.
 
-    def __init__(self, api: "WSGIApplication", page: "WSGIApplication") -> None:
+    ``is_known``: whether the API has a path. A browser that opens any other address gets the page that says so.
+    """
+
+    def __init__(self, api: "WSGIApplication", page: "WSGIApplication", is_known: Callable[[str], bool]) -> None:
         self._api = api
         self._page = page
+        self._is_known = is_known
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        application = self._page if is_page(environ.get("PATH_INFO", "")) else self._api
-        return application(environ, start_response)
+        path = environ.get("PATH_INFO", "")
+        browses = environ["REQUEST_METHOD"] == "GET" and "text/html" in environ.get("HTTP_ACCEPT", "")
+        for_page = is_page(path) or (browses and not self._is_known(path))
+        return (self._page if for_page else self._api)(environ, start_response)

@@ -5,6 +5,7 @@ import re
 import httpx
 import pytest
 from flask import Flask
+from flask.testing import FlaskClient
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
@@ -175,6 +176,48 @@ def test_a_missing_page_says_so(page: Page, origin: str, page_errors: Errors) ->
     expect(page.get_by_role("heading", level=1)).to_have_text("Not Found")
 
 
+def test_a_part_of_a_page_that_is_refused_says_why(page: Page, origin: str, page_errors: Errors) -> None:
+    page_errors.expect("422")
+    page.goto(origin)
+    search = page.get_by_label("Search")
+    expect(search).to_have_attribute("maxlength", "200")
+    search.fill("team\tplanning")
+    expect(page.get_by_role("status")).to_contain_text("q: ")
+    search.fill("team")
+    expect(page.get_by_role("status")).to_be_empty()
+
+
+def test_each_reason_of_a_refusal_is_said_once(client: FlaskClient) -> None:
+    one = client.get("/simulations?state=nope").text
+    assert one.count("state.0: ") == 1
+    several = client.get("/simulations?state=nope&state=none").text
+    assert several.count("state.0: ") == several.count("state.1: ") == 1
+
+
+def test_a_browser_gets_a_page_for_an_address_that_does_not_exist(guarded_origin: str) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Authorization": f"Bearer {TOKEN}"}
+    client = {**browser, "Accept": "*/*"}
+    for headers, path, kind in [
+        (browser, "/nope", "text/html"), (browser, "/v1/nope", "application/problem+json"),
+        (client, "/nope", "application/problem+json"), ({"Accept": "text/html"}, "/nope", "text/html"),
+    ]:  # fmt: skip
+        answer = httpx.get(guarded_origin + path, headers=headers)
+        assert (answer.status_code, answer.headers["Content-Type"].partition(";")[0]) == (404, kind), (headers, path)
+    assert httpx.get(f"{guarded_origin}/docs", headers=browser).status_code == 200
+
+
+def test_a_page_names_pages_and_buttons_instead_of_addresses_of_the_api(client: FlaskClient) -> None:
+    missing = client.get("/simulations/01m8bav082wpa6sjckpx866ys5")
+    assert missing.status_code == 404 and "The page /simulations lists them" in missing.text
+    assert "There is nothing at /simulations/nope." in client.get("/simulations/nope").text
+
+
+def test_text_that_cannot_be_a_token_is_said_to_be_none(guarded_origin: str) -> None:
+    for token, reason in (("", "Enter the token."), ("Schlüssel", "not a valid token")):
+        answer = httpx.post(f"{guarded_origin}/sign-in", data={"token": token}, headers={"Origin": guarded_origin})
+        assert answer.status_code == 422 and reason in answer.text
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_list_is_accessible(page: Page, origin: str, application: Flask, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -206,7 +249,7 @@ def test_chosen_simulations_are_cancelled_together(page: Page, origin: str, appl
     page.get_by_label("all on this page").check()
     page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")  # what is chosen stays chosen
     page.get_by_role("button", name="Cancel the chosen").click()
-    expect(page.get_by_role("status")).to_contain_text("2 of 3 are cancelled. 1 not:")
+    expect(page.get_by_role("status")).to_contain_text("2 of 3 are cancelled. Unchanged: 1 (it is cancelled already).")
     for id in ids:
         expect(page.locator(f"#row-{id}")).to_contain_text("cancelled")
     page.get_by_role("button", name="Close").click()

@@ -241,6 +241,21 @@ def test_a_simulation_is_repeated_with_changes(page: Page, origin: str, finished
     expect(page.locator("#check")).to_have_text("checked")
 
 
+def test_the_request_is_that_of_the_fields_after_the_button_back(page: Page, origin: str, model: str) -> None:
+    page.route("**/submit/check", lambda route: route.fulfill(body="checked"))  # no runner plays a dry run here
+    page.goto(f"{origin}/submit?dataset=noop&model={model}")
+    page.get_by_role("combobox", name="Which").select_option("range")
+    page.get_by_role("textbox", name="Numbers").fill("0-2")
+    expect(page.locator("#request")).to_contain_text('"range"')
+    shown = page.locator("#request p").first.inner_text()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url("**/simulations/0*")
+    page.go_back()
+    expect(page.get_by_role("textbox", name="Numbers")).to_have_value("0-2")
+    expect(page.locator("#request")).to_contain_text('"range"')
+    expect(page.locator("#request p").first).to_have_text(shown)
+
+
 def test_the_page_is_accessible_and_fits_a_narrow_window(page: Page, origin: str, model: str) -> None:
     page.goto(f"{origin}/submit?dataset=car_street&repeat=2")
     assert accessibility_violations(page) == []

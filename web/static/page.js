@@ -1,6 +1,7 @@
 // What every page does: refresh live parts while the page is visible, and say when the server cannot be reached.
 
 const REFRESH = 2000; // milliseconds
+const STREAM_RETRY = 5000; // milliseconds
 
 /** Ask the live parts of the page to load again: they listen for `refresh` on the body (hx-trigger). */
 function refresh() {
@@ -23,8 +24,9 @@ if (document.querySelector("[hx-trigger*='refresh']")) {
   document.addEventListener("visibilitychange", refresh);
 }
 document.body.addEventListener("htmx:sendError", () => announce("The server cannot be reached. This page tries again."));
-document.body.addEventListener("htmx:responseError", (event) => {
-  announce(`The server answered ${event.detail.xhr.status}. Reload the page to see why.`);
+document.body.addEventListener("htmx:responseError", ({ detail: { xhr } }) => {
+  const explained = xhr.getResponseHeader("Content-Type")?.startsWith("text/plain"); // by the page, not by a proxy
+  announce(explained ? xhr.responseText : `The server answered ${xhr.status}. Reload the page to see why.`);
 });
 document.body.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful && event.detail.target?.id !== "messages" && unreachable) announce("");
@@ -37,15 +39,40 @@ document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (elt.id === "refresh" && path !== current) detail.shouldSwap = false;
 });
 
+// After the button *back*, the browser fills in the fields of a form: the parts that depend on them are loaded again.
+addEventListener("pageshow", ({ persisted }) => {
+  const [visit] = performance.getEntriesByType("navigation");
+  if (!persisted && visit?.type !== "back_forward" && visit?.type !== "reload") return;
+  for (const part of document.querySelectorAll("[hx-trigger*='restored']")) htmx.trigger(part, "restored");
+});
+
+/** Open the event stream of an element; one that is open is closed first. */
+function openStream(stream) {
+  htmx.trigger(stream, "htmx:beforeCleanupElement"); // htmx-ext-sse closes it
+  htmx.trigger(stream, "htmx:afterProcessNode"); // and opens it
+  for (const part of stream.querySelectorAll("[hx-trigger]")) htmx.trigger(part, "htmx:afterProcessNode");
+}
+
+// The end of a stream is not an error, as which htmx-ext-sse would log it: the browser opens it again, or this page does
+// after a refusal. A stream whose element has been removed from the page is closed.
+htmx.createEventSource = (address) => {
+  const source = new EventSource(address);
+  source.addEventListener("error", (event) => {
+    event.stopImmediatePropagation();
+    const stream = () => document.querySelector(`[sse-connect="${CSS.escape(address)}"]`);
+    if (!stream()) source.close();
+    else if (source.readyState === EventSource.CLOSED) {
+      setTimeout(() => stream() && !document.hidden && openStream(stream()), STREAM_RETRY);
+    }
+  });
+  return source;
+};
+
 // Event streams are closed while the page is hidden: a browser opens six connections to a host, for all of its tabs.
 document.addEventListener("visibilitychange", () => {
   for (const stream of document.querySelectorAll("[sse-connect]")) {
-    if (document.hidden) {
-      htmx.trigger(stream, "htmx:beforeCleanupElement"); // htmx-ext-sse closes the stream
-    } else {
-      htmx.trigger(stream, "htmx:afterProcessNode"); // and opens it
-      for (const part of stream.querySelectorAll("[hx-trigger]")) htmx.trigger(part, "htmx:afterProcessNode");
-    }
+    if (document.hidden) htmx.trigger(stream, "htmx:beforeCleanupElement");
+    else openStream(stream);
   }
 });
 

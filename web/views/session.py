@@ -26,8 +26,11 @@ def begin() -> Response | tuple[str, int]:
     """Begin a session if the token is right."""
     address = target(request.form.get("next", "/"))
     token = request.form.get("token", "").strip()
-    if not token or not token.isascii() or not token.isprintable():
+    if not token:
         return render_template("sign-in.html", next=address, problem="Enter the token."), 422
+    if not token.isascii() or not token.isprintable():
+        problem = "This is not a valid token: a token has only letters, digits and signs of ASCII."
+        return render_template("sign-in.html", next=address, problem=problem), 422
     try:
         answer = api().post("/v1/session", headers={"Authorization": f"Bearer {token}"})
     except Refused as error:

@@ -93,8 +93,8 @@ def outcome(items: Sequence[Mapping[str, Any]], done: str) -> str:
     """Return in words what was done to the chosen simulations."""
     reasons = Counter(item.get("reason") or item["problem"]["detail"] for item in items if item["status"] != "done")
     count = len(items) - reasons.total()
-    sentences = [f"{count} of {len(items)} {done}.", *(f"{number} not: {text}" for text, number in reasons.items())]
-    return " ".join(sentences)
+    unchanged = ", ".join(f"{number} ({text.rstrip('.')})" for text, number in reasons.items())
+    return f"{count} of {len(items)} {done}." + (f" Unchanged: {unchanged}." if unchanged else "")
 
 
 def own_address(text: str) -> str:
