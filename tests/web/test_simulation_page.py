@@ -14,12 +14,7 @@ from tests.api.test_comparisons import Play, scored
 from tests.api.test_comparisons import play as play
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from tests.waiting import until
-
-
-@pytest.fixture(autouse=True)
-def ends_of_streams(page_errors: Errors) -> None:
-    """Permit what htmx logs when the server ends a stream of events."""
-    page_errors.expect(r"\[object Event\]")
+from web.views.simulation import merged_events
 
 
 def test_a_simulation_is_followed_from_the_queue_to_its_end(
@@ -181,6 +176,65 @@ def test_all_tasks_are_listed(page: Page, origin: str, finished: str) -> None:
 def test_a_task_without_a_result_says_so(page: Page, origin: str, submit: Submit) -> None:
     page.goto(f"{origin}/simulations/{submit().json['id']}/tasks/3")
     expect(page.get_by_text("This task has no result yet.")).to_be_visible()
+
+
+def test_a_task_that_the_simulation_does_not_have_is_missing(client: FlaskClient, finished: str) -> None:
+    answer = client.get(f"/simulations/{finished}/tasks/20")
+    assert answer.status_code == 404 and "It has 20 tasks." in answer.text
+    assert client.get(f"/simulations/{finished}/tasks/19").status_code == 200
+
+
+def test_a_task_that_will_not_be_played_says_so(client: FlaskClient, submit: Submit) -> None:
+    id = submit().json["id"]
+    client.post(f"/v1/simulations/{id}/cancel")
+    page = client.get(f"/simulations/{id}/tasks/3").text
+    assert "This task was not played" in page and "yet" not in page
+
+
+def test_the_archive_is_offered_once_the_simulation_has_ended(
+    page: Page, origin: str, submit: Submit, worker: LeasingWorker
+) -> None:
+    id = submit().json["id"]
+    page.goto(f"{origin}/simulations/{id}")
+    expect(page.get_by_role("button", name="Archive (zip)")).to_be_disabled()
+    expect(page.locator("#archive")).to_contain_text("after the end of the simulation")
+    worker.run_to_end(id)
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Archive (zip)").click()  # live, without a reload
+    assert started.value.suggested_filename == f"{id}.zip"
+
+
+def test_a_simulation_without_results_has_no_tables_of_groups(client: FlaskClient, submit: Submit) -> None:
+    id = submit(dataset="car_street").json["id"]
+    client.post(f"/v1/simulations/{id}/cancel")
+    page = client.get(f"/simulations/{id}").text
+    assert "Archive (zip)" in page and "Groups" not in page
+
+
+def test_events_that_read_the_same_are_one() -> None:
+    waiting = {"type": "staging", "message": "torch is being prepared by another process"}
+    events = [
+        {"number": number, "at": f"2026-11-25T08:00:0{number}Z", **event}
+        for number, event in enumerate([waiting, waiting, waiting, {"type": "state", "state": "running"}, waiting])
+    ]
+    merged = merged_events(events)
+    assert [(event["number"], event["count"], event["until"][-3:-1]) for event in merged] == [
+        (0, 3, "02"), (3, 1, "03"), (4, 1, "04"),
+    ]  # fmt: skip
+
+
+def test_the_values_of_a_result_can_be_read_in_a_narrow_window(
+    page: Page, origin: str, play: Play, client: FlaskClient
+) -> None:
+    names = [metric["name"] for metric in client.get("/v1/datasets/car_street").json["metrics"]]
+    metrics = {name: 1.25 for name in names if name != "score"}
+    id = play(lambda task: scored(task, 50.0, **metrics), tasks=1)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{origin}/simulations/{id}/tasks/0")
+    widths = page.locator("#result-heading + dl dd").evaluate_all("values => values.map(dd => dd.clientWidth)")
+    assert len(widths) > 20 and min(widths) >= 100
+    assert not scrolls_sideways(page)
+    assert accessibility_violations(page) == []
 
 
 def test_the_snippet_of_a_page_loads_its_results(page: Page, origin: str, finished: str) -> None:

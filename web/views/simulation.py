@@ -8,7 +8,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from web import replay_bundle, snippets
+from web import formatting, replay_bundle, snippets
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of, score_of
 from web.states import STATES
@@ -40,7 +40,7 @@ def show(id: str) -> str:
 def live(id: str) -> str:
     """Return the part of the page that changes while the simulation runs."""
     simulation = api().get(path_of("simulations", id))
-    return render_template("simulation/live.html", **live_parts(simulation, dataset_of(simulation)))
+    return render_template("simulation/live.html", **live_parts(simulation, dataset_of(simulation)), part=True)
 
 
 def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,11 +54,23 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
         "worst": worst_tasks(simulation, 10) if simulation["tasks"]["done"] else [],
         "metrics": described_metrics(simulation, dataset),
         "declared": plotted_metrics(dataset),
-        "events": events,
+        "events": merged_events(events),
         "ended": ended,
         "summary": api().find(f"{path}/summary", missing=(409,)) if ended else None,  # 409: it is being summarized
         "since": request.args.get("since") or (events[-1]["number"] if events else 0),
     }
+
+
+def merged_events(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return events with those that follow each other and read the same as one: ``count``, and ``until`` its last."""
+    merged: list[dict[str, Any]] = []
+    for event in events:
+        shown = [event.get(name) for name in ("type", "state", "message", "reason")]
+        if merged and merged[-1]["shown"] == shown:
+            merged[-1] |= {"count": merged[-1]["count"] + 1, "until": event["at"]}
+        else:
+            merged.append({**event, "shown": shown, "count": 1, "until": event["at"]})
+    return merged
 
 
 def dataset_of(simulation: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,7 +94,7 @@ def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any])
         {
             "name": name,
             "title": declared.get(name, {}).get("title") or name,
-            "unit": declared.get(name, {}).get("unit") or "",
+            "unit": formatting.unit(declared.get(name, {}).get("unit")),
             "better": declared.get(name, {}).get("better"),
             "formula": declared.get(name, {}).get("formula"),
             "score": name == score,
@@ -95,7 +107,7 @@ def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any])
 def plotted_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return title, unit and order of a dataset's metrics, the score first, for the plots."""
     return {
-        name: {"title": metric["title"], "unit": metric["unit"], "order": order}
+        name: {"title": metric["title"], "unit": formatting.unit(metric["unit"]), "order": order}
         for order, (name, metric) in enumerate(metrics_of(dataset).items())
     }
 
@@ -174,9 +186,12 @@ def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any
 def show_task(id: str, task: int) -> str | tuple[str, int]:
     """Show a task: its replay, result and inputs."""
     simulation = api().get(path_of("simulations", id))
+    total = simulation["tasks"]["total"]
+    if task >= total:
+        detail = f"There is no task {task} of this simulation. It has {total:,} task{'s' if total != 1 else ''}."
+        raise Refused(404, {"title": "Unknown task", "detail": detail})
     result = result_of(id, task)
     dataset = dataset_of(simulation)
-    total = simulation["tasks"]["total"]
     return render_template(
         "simulation/task.html",
         simulation=simulation,

@@ -18,7 +18,7 @@ export function intervals(groups, name, unit) {
   for (const group of groups) {
     const row = element("tr", {}, element("th", { scope: "row" }, label(group)), element("td", { class: "numeric" }, number(group.count)));
     if (group.mean == null) {
-      row.append(element("td", {}, "–"), element("td"));
+      row.append(element("td", { class: "numeric" }, "–"), element("td"), element("td"));
     } else {
       const picture = drawn("svg", { viewBox: `0 0 100 ${ROW / 2}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "interval" },
         ...(group.low == null ? [] : [drawn("line", { x1: place(group.low), x2: place(group.high), y1: ROW / 4, y2: ROW / 4, "vector-effect": "non-scaling-stroke" })]),

@@ -76,7 +76,7 @@ class MetricPlots extends LiveElement {
   async refresh() {
     const answer = await load(`${this.address}/distributions`);
     this.complete = answer.complete;
-    if (this.answer?.read === answer.read) return;
+    if (this.answer?.read === answer.read && this.answer.complete === answer.complete) return;
     this.answer = answer;
     this.redraw();
   }
@@ -112,7 +112,7 @@ class MetricPlots extends LiveElement {
       surface.setAttribute("aria-label", described(title, metric));
       card.plot = histogram(surface, metric, Math.max(120, card.clientWidth - 18));
     } else {
-      surface.append("no values yet");
+      surface.append(this.complete ? "no values" : "no values yet");
     }
     const notOk = Object.values(metric.not_ok?.statuses ?? {}).reduce((sum, count) => sum + count, 0);
     if (notOk) card.append(element("p", { class: "small bad-text" }, `without ${number(notOk)} tasks that are not ok`));
