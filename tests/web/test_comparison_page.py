@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.api.conftest import Submit
+from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_comparisons import Play, scored
 from tests.api.test_comparisons import play as play
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
-
-
-@pytest.fixture(autouse=True)
-def ends_of_streams(page_errors: Errors) -> None:
-    """Permit what htmx logs when the server ends a stream of events."""
-    page_errors.expect(r"\[object Event\]")
 
 
 @pytest.fixture
@@ -54,7 +48,7 @@ def test_the_metric_of_a_comparison_is_chosen(page: Page, origin: str, drives: t
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**metric=collision**")
     expect(page.get_by_role("combobox", name="Metric")).to_have_value("collision")
-    expect(page.locator(".verdict")).to_contain_text("undecided")
+    expect(page.locator(".verdict .state")).to_have_text("no difference on any pair")
     expect(page.locator("main")).to_contain_text("240 of 240 pairs were played.")
     page.goto(f"{origin}/compare?simulation={second}&simulation={first}&metric=comfort")  # without values
     expect(page.locator(".verdict")).to_contain_text("No pair")
@@ -101,6 +95,25 @@ def test_a_third_simulation_is_offered_and_need_not_be_added(
 def test_a_simulation_that_has_not_ended_is_explained(page: Page, origin: str, finished: str, submit: Submit) -> None:
     page.goto(f"{origin}/compare?simulation={submit(dataset='car_street').json['id']}&simulation={finished}")
     expect(page.locator(".problem")).to_be_visible()
+
+
+def test_fewer_than_two_simulations_are_refused_with_the_reason(
+    page: Page, origin: str, finished: str, page_errors: Errors
+) -> None:
+    page_errors.expect("422")
+    for query in ("", f"simulation={finished}", f"simulation={finished}&simulation={finished}"):
+        page.goto(f"{origin}/compare?{query}")
+        expect(page.locator("main")).to_contain_text("two different simulations")
+
+
+def test_the_results_of_a_running_simulation_are_said_to_be_those_so_far(
+    page: Page, origin: str, drives: tuple[str, str], submit: Submit, worker: LeasingWorker
+) -> None:
+    running = submit(dataset="car_street").json["id"]
+    launch = worker.launch(running)
+    worker.report(launch, worker.lease(launch), 0, 5)
+    page.goto(f"{origin}/compare?simulation={running}&simulation={drives[0]}")
+    expect(page.locator(".note").first).to_contain_text("results so far")
 
 
 def test_the_models_of_a_dataset_are_ranked(page: Page, origin: str, play: Play) -> None:

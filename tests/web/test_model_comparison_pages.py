@@ -4,7 +4,6 @@ import json
 import shlex
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.test_model_comparisons import Runs, better, equal
@@ -12,12 +11,6 @@ from tests.api.test_model_comparisons import runs as runs
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from web.comparison_request import comparison_request
 from web.verdict_course import course_of
-
-
-@pytest.fixture(autouse=True)
-def ends_of_streams(page_errors: Errors) -> None:
-    """Permit what htmx logs when the server ends a stream of events."""
-    page_errors.expect(r"\[object Event\]")
 
 
 def fill(page: Page, origin: str) -> None:
@@ -166,6 +159,48 @@ def test_pages_of_comparisons_are_accessible_and_fit_a_narrow_window(page: Page,
         assert len(page.content()) < 200_000
         page.set_viewport_size({"width": 360, "height": 740})
         assert not scrolls_sideways(page)
+
+
+def test_a_comparison_that_ended_without_a_verdict_says_so_in_the_list(page: Page, origin: str, runs: Runs) -> None:
+    cancelled, failed = runs.create("new", "old"), runs.create("other", "old")
+    runs.post(f"{cancelled}/cancel")
+    runs.advance(cancelled)
+    runs.advance(failed)
+    for simulation in runs.waiting(failed):
+        runs.client.post(f"/v1/simulations/{simulation}/cancel")
+    runs.advance(failed)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{origin}/comparisons")
+    expect(page.locator(f"#row-{cancelled}")).to_contain_text("new: cancelled before a verdict.")
+    expect(page.locator(f"#row-{failed}")).to_contain_text("“Go on” tries again")
+    assert not scrolls_sideways(page)
+    assert accessibility_violations(page) == []
+    page.goto(f"{origin}/comparisons/{failed}")
+    expect(page.locator("#live")).to_contain_text("“Go on” tries again")
+    expect(page.get_by_role("button", name="Go on")).to_be_visible()
+
+
+def test_models_that_are_known_to_be_equal_have_no_difference(page: Page, origin: str, runs: Runs) -> None:
+    id = runs.create("new", "old", scenarios={"range": [0, 30]})
+    runs.finish(id, equal)
+    page.goto(f"{origin}/comparisons/{id}")
+    expect(page.locator(".verdict .state")).to_have_text("no difference on any pair")
+    page.goto(f"{origin}/comparisons")
+    expect(page.locator(f"#row-{id} .state").last).to_have_text("no difference")
+
+
+def test_an_error_rate_is_given_in_percent_and_refused_in_percent(
+    page: Page, origin: str, runs: Runs, page_errors: Errors
+) -> None:
+    page_errors.expect("422")
+    fill(page, origin)
+    page.get_by_label("Error rate, in percent").fill("100 %")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("'100 %' is not a number from 0.01 % to 50 %. Enter 5 for 5 %.")
+    page.get_by_label("Error rate, in percent").fill("0,5 %")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_url("**/comparisons/0*")
+    assert runs.get(page.url.rpartition("/")[2])["error_rate"] == 0.005
 
 
 def test_a_form_without_values_has_no_members_but_models() -> None:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, abort, redirect, render_template, request, url_for
-from werkzeug.wrappers import Response
+from flask import Blueprint, abort, render_template, request
 
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
@@ -20,12 +19,13 @@ DECISIONS: Mapping[str, str] = {"better": "good", "worse": "bad", "undecided": "
 
 
 @blueprint.get("")
-def show() -> str | Response:
+def show() -> str:
     """Compare simulations with the last one that the address names, which is the reference."""
     chosen = request.args.getlist("simulation") + request.args.getlist("ids")
     ids = list(dict.fromkeys(id for id in chosen if id))  # the form sends an empty id if nothing is added
     if len(ids) < 2:
-        return redirect(url_for("simulations.index"), 303)
+        detail = "A comparison needs two different simulations of one dataset, or more. Choose them in the list."
+        raise Refused(422, {"title": "Nothing to compare", "detail": detail})
     metric = request.args.get("metric", "")
     *simulations, reference = [api().get(path_of("simulations", id)) for id in ids[-MOST - 1 :]]
     whole = bool(request.args.get("whole"))  # a page without scripts: else each part is loaded by itself

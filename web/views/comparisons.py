@@ -13,7 +13,7 @@ from werkzeug.wrappers import Response
 
 from web import comparison_report, snippets
 from web.api_client import Refused, api, path_of
-from web.comparison_request import MODELS, comparison_request
+from web.comparison_request import MODELS, comparison_request, error_rate_problem
 from web.declared_metrics import metrics_of
 from web.form_fields import Fields, key_of
 from web.offered_names import dataset_names, model_names
@@ -87,6 +87,8 @@ def equivalent() -> str:
 def create() -> str | Response | tuple[str, int]:
     """Create a comparison; a request that is refused is shown again with the reason."""
     fields = request.form.to_dict(flat=False)
+    if problem := error_rate_problem(fields):
+        return form(fields, problem=problem), 422
     body = comparison_request(fields)
     try:
         created = api().post("/v1/comparisons", body, headers={"Idempotency-Key": key_of(fields, body)})
