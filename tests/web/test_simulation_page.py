@@ -106,6 +106,14 @@ def test_metrics_are_drawn_while_results_arrive(page: Page, origin: str, submit:
     expect(plot).to_have_attribute("aria-label", re.compile(f"to {lease.stop - 1},"))
 
 
+def test_a_metric_without_values_says_so_after_the_end(page: Page, origin: str, play: Play) -> None:
+    id = play(lambda task: scored(task, None, status="failed"), tasks=3)
+    page.goto(f"{origin}/simulations/{id}")
+    expect(page.locator("metric-plots figure", has_text="no values")).to_have_count(8)
+    assert page.locator("#groups-heading ~ .grid caption").all_inner_texts() == ["street"], "groupings with groups"
+    expect(page.locator("metric-plots")).not_to_contain_text("yet")
+
+
 def drawn_pixels(page: Page, selector: str) -> int:
     """Return the number of pixels of a canvas that are not transparent."""
     return int(

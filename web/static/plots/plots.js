@@ -104,7 +104,7 @@ class MetricPlots extends LiveElement {
     const heading = element("figcaption", {}, element("b", {}, title), unit ? ` ${unit}` : "");
     const surface = element("div", { class: "surface" });
     card.replaceChildren(heading, surface);
-    if (metric.kind === "category") {
+    if (metric.kind === "category" && Object.keys(metric.values).length) {
       surface.append(valueBars(metric.values, 5));
     } else if (metric.counts?.length) {
       heading.append(element("span", { class: "muted" }, ` mean ${number(metric.mean)}`));
