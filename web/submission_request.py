@@ -112,10 +112,11 @@ def _labels(text: str) -> dict[str, str]:
     """Return the labels of a text such as `branch=main note="two words"`."""
     words = shlex.shlex(text, posix=True, punctuation_chars="")
     words.whitespace, words.whitespace_split, words.commenters = " \t\n,", True, ""
+    words.quotes, words.escape = '"', ""  # an apostrophe is a letter
     try:
         pairs = [word.partition("=") for word in words]
     except ValueError:
-        raise UnreadableField("Labels: a quotation mark is not closed.") from None
+        raise UnreadableField("Labels: a double quotation mark is not closed.") from None
     names = [name for name, _, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UnreadableField(f"Labels: {twice!r} is given twice; a label has one value.")
@@ -123,7 +124,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def _quoted(label: str) -> str:
-    return shlex.quote(label) if re.search(r"[\s,'\"\\]", label) else label
+    return f'"{label}"' if re.search(r"[\s,]", label) else label
 
 
 def _more(text: str) -> dict[str, Any]:

@@ -83,8 +83,8 @@ def test_a_field_that_cannot_be_read_is_named_with_what_to_write(fields: dict[st
 
 
 def test_labels_are_separated_by_blanks_or_commas_and_quoted_with_them() -> None:
-    body = submission_request({"labels": ['a=b, c="two words" tag']})
-    assert body["labels"] == {"a": "b", "c": "two words", "tag": ""}
+    body = submission_request({"labels": ['a=b, c="two words" tag branch=it\'s\\so']})
+    assert body["labels"] == {"a": "b", "c": "two words", "tag": "", "branch": "it's\\so"}
 
 
 def test_members_of_the_json_field_complete_those_of_other_fields() -> None:
