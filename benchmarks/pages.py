@@ -1,6 +1,7 @@
 """Pages: server time, bytes and first contentful paint of the web page with 100,000 simulations stored."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, number, table
 from benchmarks.summaries import play
 from core.services.platform import Platform
+from core.services.simulations.list_changes import OVERLAP
 from core.settings import Settings
 from core.store import tables
 from tests.cached import tool
@@ -148,6 +150,7 @@ def measure(size: int = SIZE) -> dict[str, Any]:
 
 
 def _in_browser(application: Flask, pages: dict[str, str]) -> dict[str, Any]:
+    time.sleep(OVERLAP)  # the list loads once more what changed in the last seconds before it was read
     with _served(application) as origin, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=tool("chromium"), args=["--no-sandbox", "--disable-gpu"])
         figures = {name: painted(browser, origin, path) for name, path in pages.items()}
