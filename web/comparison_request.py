@@ -1,9 +1,9 @@
 """Request of a comparison of models, from the fields of its form."""
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
-from web.form_fields import Fields, number_of, text_of
+from web.form_fields import Fields, UnreadableField, number_of, text_of
 
 #: Models that the form has fields for, besides the reference.
 MODELS = 8
@@ -14,7 +14,8 @@ ERROR_RATES = (0.0001, 0.5)
 def comparison_request(fields: Fields) -> dict[str, Any]:
     """Return the body of `POST /v1/comparisons`; fields that are empty are left out.
 
-    A number that cannot be read is sent as text, so that the API says what is wrong with it.
+    Another number that cannot be read is sent as text, so that the API says what is wrong with it. The error rate is in
+    percent here and a share there: raise UnreadableField for one that the API would refuse.
     """
     models = [name.strip() for name in fields.get("model", ()) if name.strip()]
     reference = text_of(fields, "reference")
@@ -22,7 +23,7 @@ def comparison_request(fields: Fields) -> dict[str, Any]:
     for name in ("dataset", "metric", "design"):
         if value := text_of(fields, name):
             body[name] = value
-    if (rate := share_of(text_of(fields, "error_rate"))) is not None:
+    if (rate := _error_rate(text_of(fields, "error_rate"))) is not None:
         body["error_rate"] = rate
     if (bound := number_of(text_of(fields, "bound"))) is not None:
         body["bound"] = bound
@@ -36,20 +37,15 @@ def comparison_request(fields: Fields) -> dict[str, Any]:
     return body
 
 
-def share_of(text: str) -> float | str | None:
-    """Return a share of 1 that is written in percent: `5`, `5 %` or `0,5`; other text as it is, None for no text."""
+def _error_rate(text: str) -> float | None:
+    """Return a share of 1 that is written in percent: `5`, `5 %` or `0,5`; None for no text."""
     number = number_of(text.removesuffix("%").strip().replace(",", "."))
-    return round(number / 100, 10) if isinstance(number, float | int) else text or None
-
-
-def error_rate_problem(fields: Fields) -> Mapping[str, Any] | None:
-    """Return what is wrong with the error rate, in the unit of the form; None if it is left out or can be used."""
-    text = text_of(fields, "error_rate")
-    rate = share_of(text)
-    low, high = ERROR_RATES
-    if rate is None or (not isinstance(rate, str) and low <= rate <= high):
+    if number is None and not text:
         return None
-    return {
-        "title": "Error rate",
-        "detail": f"{text[:40]!r} is not a number from {100 * low:g} % to {100 * high:g} %. Enter 5 for 5 %.",
-    }
+    low, high = ERROR_RATES
+    rate = round(number / 100, 10) if isinstance(number, float | int) else math.nan
+    if not low <= rate <= high:
+        raise UnreadableField(
+            f"Error rate: {text[:40]!r} is not a number from {100 * low:g} % to {100 * high:g} %. Enter 5 for 5 %."
+        )
+    return rate

@@ -14,6 +14,11 @@ Fields = Mapping[str, Sequence[str]]
 class UnreadableField(ValueError):
     """A field of a form cannot be read; the message names it and says what to write."""
 
+    @property
+    def problem(self) -> dict[str, str]:
+        """What a problem document says, for a field that is not sent to the API."""
+        return {"title": "A field cannot be read", "detail": str(self)}
+
 
 def text_of(fields: Fields, name: str) -> str:
     """Return the first value of a field that is not blank; empty if there is none."""

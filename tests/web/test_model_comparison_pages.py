@@ -5,12 +5,14 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.test_model_comparisons import Runs, better, equal
 from tests.api.test_model_comparisons import runs as runs
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from web.comparison_request import comparison_request
+from web.form_fields import UnreadableField
 from web.verdict_course import course_of
 
 
@@ -206,9 +208,12 @@ def test_an_error_rate_is_given_in_percent_and_refused_in_percent(
 
 def test_a_form_without_values_has_no_members_but_models() -> None:
     assert comparison_request({"model": ["", " a "], "seed": [""]}) == {"models": ["a"]}
-    assert comparison_request({"sample": ["many"], "error_rate": ["x"]}) == {
-        "models": [], "error_rate": "x", "scenarios": {"sample": "many"},
+    assert comparison_request({"sample": ["many"], "error_rate": ["0,5 %"]}) == {
+        "models": [], "error_rate": 0.005, "scenarios": {"sample": "many"},
     }  # fmt: skip
+    for rate in ("x", "%", "0", "100", "nan"):
+        with pytest.raises(UnreadableField, match="Enter 5 for 5 %"):
+            comparison_request({"error_rate": [rate]})
 
 
 def test_the_course_of_a_verdict_lies_within_its_picture() -> None:

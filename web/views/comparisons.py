@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,9 +14,9 @@ from werkzeug.wrappers import Response
 
 from web import comparison_report, snippets
 from web.api_client import Refused, api, path_of
-from web.comparison_request import MODELS, comparison_request, error_rate_problem
+from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
-from web.form_fields import Fields, key_of
+from web.form_fields import Fields, UnreadableField, key_of
 from web.offered_names import dataset_names, model_names
 from web.states import STATES
 from web.verdict_course import course_of
@@ -87,11 +88,11 @@ def equivalent() -> str:
 def create() -> str | Response | tuple[str, int]:
     """Create a comparison; a request that is refused is shown again with the reason."""
     fields = request.form.to_dict(flat=False)
-    if problem := error_rate_problem(fields):
-        return form(fields, problem=problem), 422
-    body = comparison_request(fields)
     try:
+        body = comparison_request(fields)
         created = api().post("/v1/comparisons", body, headers={"Idempotency-Key": key_of(fields, body)})
+    except UnreadableField as error:
+        return form(fields, problem=error.problem), HTTPStatus.UNPROCESSABLE_ENTITY
     except Refused as error:
         if error.status == 401:
             raise
@@ -124,8 +125,12 @@ def judged_metrics(fields: Fields) -> Mapping[str, Mapping[str, Any]]:
 
 
 def request_shown(fields: Fields) -> dict[str, Any]:
-    """Return the curl command of the comparison that a form describes."""
-    return {"curl": snippets.curl_of(request.host_url, comparison_request(fields), path="v1/comparisons")}
+    """Return the curl command of the comparison that a form describes, or which field cannot be read."""
+    try:
+        body = comparison_request(fields)
+    except UnreadableField as error:
+        return {"unreadable": str(error)}
+    return {"curl": snippets.curl_of(request.host_url, body, path="v1/comparisons")}
 
 
 # -- one comparison

@@ -44,7 +44,7 @@ def create() -> str | Response | tuple[str, int]:
         body = submission_request(fields)
         created = api().post("/v1/simulations", body, headers={"Idempotency-Key": key_of(fields, body)})
     except UnreadableField as error:
-        return form(fields, problem=unreadable(error)), HTTPStatus.UNPROCESSABLE_ENTITY
+        return form(fields, problem=error.problem), HTTPStatus.UNPROCESSABLE_ENTITY
     except Refused as error:
         if error.status == 401:
             raise
@@ -76,7 +76,7 @@ def check() -> str:
             return render_template("submit/check.html", waiting=True)
         answer = api().post("/v1/checks", checked).json()
     except UnreadableField as error:
-        return render_template("submit/check.html", problem=unreadable(error))
+        return render_template("submit/check.html", problem=error.problem)
     except Refused as error:
         if error.status == 401:
             raise
@@ -119,8 +119,3 @@ def request_shown(fields: Fields) -> dict[str, Any]:
     except UnreadableField as error:
         return {"unreadable": str(error), "lines": {}, "tasks": None}
     return {"lines": snippets.of_submission(request.host_url, body), "tasks": tasks_of(body, dataset)}
-
-
-def unreadable(error: UnreadableField) -> dict[str, Any]:
-    """Return what a problem document says, for a field that is not sent to the API."""
-    return {"title": "A field cannot be read", "detail": str(error)}
