@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import Errors, accessibility_violations, keep_picture
+from tests.browser import accessibility_violations, keep_picture
 from tests.browser import browser as browser
 from tests.browser import context as context
 from tests.browser import page as page
@@ -19,12 +18,6 @@ from tests.system.platform_process import END_TIMEOUT, ROOT, PlatformProcess
 IDM = ROOT / "runtimes" / "baselines" / "car_street" / "idm.py"
 #: Milliseconds until a check or a simulation has ended.
 LONG = END_TIMEOUT * 1000
-
-
-@pytest.fixture(autouse=True)
-def ends_of_streams(page_errors: Errors) -> None:
-    """Permit what htmx logs when the server ends a stream of events."""
-    page_errors.expect(r"\[object Event\]")
 
 
 def test_a_model_is_dropped_checked_simulated_replayed_compared_and_downloaded(

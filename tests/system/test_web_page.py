@@ -6,24 +6,17 @@ With WEB_SCREENSHOTS=FOLDER, pictures of the pages are kept there; docs/pictures
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import Errors, keep_picture
 from tests.browser import browser as browser
 from tests.browser import context as context
+from tests.browser import keep_picture
 from tests.browser import page as page
 from tests.browser import page_errors as page_errors
 from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
 from tests.system.platform_process import PlatformProcess
 
 STREETS: dict[str, Any] = {"dataset": "car_street", "scenarios": {"range": [0, 48]}, "record": "all"}
-
-
-@pytest.fixture(autouse=True)
-def ends_of_streams(page_errors: Errors) -> None:
-    """Permit what htmx logs when the server ends a stream of events."""
-    page_errors.expect(r"\[object Event\]")
 
 
 def test_a_simulation_is_followed_and_its_worst_drive_replayed(page: Page, platform: PlatformProcess) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_comparisons import Play, scored
@@ -32,6 +32,17 @@ def test_a_simulation_is_followed_from_the_queue_to_its_end(
     expect(page.locator("#live .statusline")).to_contain_text("succeeded")
     expect(page.get_by_role("heading", name="The worst first")).to_be_visible()
     assert page.locator("[sse-connect]").count() == 0
+
+
+def test_a_browser_without_scripts_is_told_where_the_plots_would_be(
+    browser: Browser, origin: str, finished: str
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{origin}/simulations/{finished}")
+    for region in ("Distributions", "What it depends on"):
+        expect(page.get_by_role("region", name=region)).to_contain_text("Plots need JavaScript")
+    context.close()
 
 
 def test_a_hidden_page_holds_no_stream(page: Page, origin: str, submit: Submit) -> None:
@@ -84,7 +95,7 @@ def test_the_worst_task_is_opened_and_run_again(page: Page, origin: str, finishe
     page.goto(f"{origin}/simulations/{finished}")
     page.get_by_role("region", name="Worst tasks").get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("s6")
-    expect(page.get_by_text("the model raised")).to_be_visible()
+    expect(page.get_by_text("failed: the model raised")).to_be_visible()
     page.get_by_role("button", name="Run just this again").click()
     page.wait_for_url(lambda url: "/tasks/" not in url)
     again = client.get(f"/v1/simulations/{page.url.rpartition('/')[2]}").json
