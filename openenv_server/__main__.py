@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import httpx
 
-from cli.client import Client, RequestRefused
 from core.domain.bearer_tokens import token_fault
 from core.domain.near_names import near_names, suggestion
 from core.domain.selection import checked_params
@@ -25,6 +24,7 @@ from openenv_server.served_world import ServedWorld
 from runtimes import catalogue, environments, harness
 from runtimes.harness import sandbox
 from runtimes.harness.python_process import FLAGS
+from windtunnel.client import Client, RequestRefused
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.

@@ -7,10 +7,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from cli.client import Client
 from datasets.catalogue import Dataset, datasets
 from datasets.versions import scenario_folder
 from datasets.versions.scenarios import DESCRIPTION, extend, network_path, parse_description
+from windtunnel.client import Client
 
 
 class CannotFetch(Exception):

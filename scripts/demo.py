@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from cli import report
-from cli.client import Client, RequestRefused
 from scripts.demo_platform import NotStarted, Platform, open_platform, ready
+from windtunnel import report
+from windtunnel.client import Client, RequestRefused
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'

@@ -21,7 +21,6 @@ SERVER = (
     "LICENSE",
     "app.py",
     "api",
-    "cli",
     "core",
     "datasets",
     "errors.py",

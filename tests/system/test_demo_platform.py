@@ -16,7 +16,6 @@ import pytest
 
 from api import application
 from benchmarks.terminal import Terminal
-from cli.client import Client
 from scripts import demo_platform
 from scripts.demo import documented_request
 from scripts.demo_platform import NotStarted, open_platform
@@ -24,6 +23,7 @@ from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import ROOT, PlatformProcess
 from tests.waiting import until
+from windtunnel.client import Client
 
 TOKEN = "token-of-the-demo-tests"
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "api",
     "app.py",
-    "cli",
+    "cli/windtunnel",
     "core",
     "datasets",
     "errors.py",

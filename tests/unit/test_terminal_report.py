@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import report
+from windtunnel import report
 
 SIMULATION: dict[str, Any] = {
     "model": {"name": "mine"},

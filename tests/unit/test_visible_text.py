@@ -13,10 +13,10 @@ from rich.console import Console
 
 from api.escaping import spreadsheet_text
 from api.tabular import as_csv
-from cli import report
 from runtimes.harness.evaluator.result_batch import unworldly
 from runtimes.harness.visible_text import visible
 from server.logs import JsonFormatter
+from windtunnel import report, visible_text
 
 TEXT = st.text(
     st.characters(codec=None) | st.sampled_from("\x1b\x9b\u202e\u200b\u2028\ufeff\t\r\n=+-@;\"'\uff1d\u3000")
@@ -82,3 +82,8 @@ def test_the_words_of_a_model_are_inert_in_errors_csv_report_and_logs() -> None:
     assert shown in console.file.getvalue()  # type: ignore[attr-defined]
     record = logging.LogRecord("x", logging.WARNING, "", 0, "the model says %s", (HOSTILE,), None)
     assert json.loads(JsonFormatter("api").format(record))["message"] == f"the model says {shown}"
+
+
+@given(TEXT)
+def test_the_client_which_is_installed_without_the_server_shows_the_same_text(text: str) -> None:
+    assert visible_text.visible(text) == visible(text)

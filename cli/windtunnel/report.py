@@ -6,7 +6,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from runtimes.harness.visible_text import visible
+from windtunnel.visible_text import visible
 
 #: Rows of the table: metric, title, display factor, decimals, unit.
 ROWS = [
