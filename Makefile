@@ -62,11 +62,14 @@ cluster-down: setup  ## Stop that cluster and remove everything that it created.
 test-history: setup  ## Print the recorded test runs and the unstable tests.
 	@$(PY) -m scripts.tests --history
 
-lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml and docs/states.md up to date; no retired words; every test can be collected.
+lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, docs/states.md and cli/windtunnel/_sync up to date; no retired words; every test can be collected.
 	@scripts/lint
 
 openapi: setup  ## Generate openapi.yaml from the code.
 	@$(PY) -m scripts.openapi
+
+sync-client: setup  ## Generate the synchronous client from the asynchronous one.
+	@$(PY) -m scripts.sync_client
 
 bench-cluster: setup  ## Benchmarks on a real Kubernetes, with thousands of simulated nodes.
 	@$(PY) -m benchmarks cluster
@@ -80,4 +83,4 @@ bench-check: setup  ## Benchmarks with peers again; names ratios that are a tent
 clean:    ## Remove all data of runs: environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench bench-check clean
+.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi sync-client bench-cluster bench bench-check clean

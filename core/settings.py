@@ -35,6 +35,10 @@ RENAMED: Mapping[str, str] = {
 }
 
 
+#: Variables of the command line and the client, which a server that is started from the same shell ignores.
+OF_CLIENTS = frozenset({"URL", "CONTEXT", "CONFIG"})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """An empty URL means: embedded, under ``home``. Durations are values in seconds, sizes in bytes."""
@@ -168,7 +172,8 @@ class Settings:
         kinds = get_type_hints(cls)
         known = {PREFIX + setting.name.upper(): setting.name for setting in fields(cls)}
         refuse_former_names(env, {PREFIX + old: PREFIX + new for old, new in RENAMED.items()})
-        if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
+        ignored = {PREFIX + name for name in OF_CLIENTS}
+        if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known and key not in ignored):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         values = {}
         for key, name in known.items():

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx
-
 from core.domain.bearer_tokens import token_fault
 from core.domain.near_names import near_names, suggestion
 from core.domain.selection import checked_params
@@ -24,7 +22,7 @@ from openenv_server.served_world import ServedWorld
 from runtimes import catalogue, environments, harness
 from runtimes.harness import sandbox
 from runtimes.harness.python_process import FLAGS
-from windtunnel.client import Client, RequestRefused
+from windtunnel import Client, Refused, WindtunnelError
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.
@@ -116,15 +114,15 @@ def find(name: str, server: str | None, settings: Settings) -> Dataset:
 
 
 def _fetched(reference: str, server: str, settings: Settings) -> Dataset:
-    with Client(server, token=settings.token) as client:
-        try:
+    try:
+        with Client(server, token=settings.token) as client:
             return fetch(client, reference, settings.home.resolve() / "openenv")
-        except (CannotFetch, RequestRefused) as error:
-            raise CannotServe(str(error)) from None
-        except httpx.HTTPError as error:
-            raise CannotServe(
-                f"The platform at {server} does not answer: {error}. Start it, or correct --server."
-            ) from None
+    except (CannotFetch, Refused) as error:
+        raise CannotServe(str(error)) from None
+    except WindtunnelError as error:
+        raise CannotServe(
+            f"The platform at {server} does not answer: {error}. Start it, or correct --server."
+        ) from None
 
 
 def read_token(host: str, file: Path | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from datasets.catalogue import Dataset, datasets
 from datasets.versions import scenario_folder
 from datasets.versions.scenarios import DESCRIPTION, extend, network_path, parse_description
-from windtunnel.client import Client
+from windtunnel import Client
 
 
 class CannotFetch(Exception):
@@ -20,7 +20,7 @@ class CannotFetch(Exception):
 def fetch(client: Client, reference: str, root: Path) -> Dataset:
     """Return a dataset of the platform, with its files in a folder below ``root``.
 
-    Raise CannotFetch if it has no scenarios, or extends a dataset that differs here; RequestRefused if there is none.
+    Raise CannotFetch if it has no scenarios, or extends a dataset that differs here; Refused if there is none.
     """
     described = client.get(f"/v1/datasets/{reference}")
     if not described["registered"]:

@@ -19,8 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from scripts.demo_platform import NotStarted, Platform, open_platform, ready
-from windtunnel import report
-from windtunnel.client import Client, RequestRefused
+from windtunnel import Client, WindtunnelError, report
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
@@ -45,8 +44,8 @@ def main() -> int:
     except NotStarted as error:
         console.print(f"[red]The demo has no platform:[/] {escape(str(error))}", soft_wrap=True)
         return 1
-    except RequestRefused as error:
-        console.print(f"[red]The platform refused:[/] {report.terminal_text(str(error))}")
+    except WindtunnelError as error:
+        console.print(f"[red]The demo has failed:[/] {report.terminal_text(str(error))}")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -82,22 +81,21 @@ def _show(platform: Platform, client: Client, began: float) -> int:
     console.print(f"Its page: [bold]{page}[/]\n", soft_wrap=True)
     model = _watch(client, response, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
-    submission = {"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}}
-    submitted = client.submit(submission)
-    baseline = _watch(client, submitted, f"the baseline, {dataset['yardstick']}")
+    submitted = client.submit(dataset["yardstick"], dataset["name"], labels={"demo": "yardstick"})
+    baseline = _watch(client, submitted.raw, f"the baseline, {dataset['yardstick']}")
     if {model["state"], baseline["state"]} != {"succeeded"}:
         for simulation in (model, baseline):
             console.print(
                 f"{simulation['id']}: {simulation['state']} {report.terminal_text(simulation.get('reason') or '')}"
             )
         return 1
-    comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=baseline["id"])
-    summaries = [client.get(f"/v1/simulations/{simulation['id']}/summary") for simulation in (model, baseline)]
+    comparison = client.simulations.compare(model["id"], baseline["id"])
+    summaries = [client.simulations.summary(simulation["id"]) for simulation in (model, baseline)]
     console.print(f"\n[bold]{escape(report.sentence(model, comparison))}[/]\n")
     console.print(report.table(model, summaries[0], summaries[1], comparison))
-    lines = report.worst(client.lines(model["id"]))
-    console.print(report.worst_table(lines))
-    _save(client, model, lines[0])
+    worst = [result.raw for result in client.simulations.worst(model["id"])]
+    console.print(report.worst_table(worst))
+    _save(client, model, worst[0])
     if platform.token:
         console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
     console.print(
@@ -133,15 +131,15 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
     )
     with Progress(*columns, TextColumn("{task.fields[note]}"), console=console) as progress:
         bar = progress.add_task(title, total=simulation["tasks"]["total"], note="")
-        for event in client.events(simulation["id"]):
-            if event["type"] == "progress":
+        for event in client.simulations.events(simulation["id"]):
+            if event.type == "progress":
                 score = event["metrics"].get("score", {}).get("mean")
                 progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
-            elif event["type"] == "staging":
-                progress.update(bar, note=report.preparation(event))
-            elif event["type"] == "state":
+            elif event.type == "staging":
+                progress.update(bar, note=report.preparation(event.raw))
+            elif event.type == "state":
                 progress.update(bar, note=event["state"])
-        ended: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")
+        ended = client.simulations.get(simulation["id"]).raw
         progress.update(bar, completed=ended["tasks"]["done"], note=ended["state"])
     return ended
 
@@ -149,21 +147,15 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
 def _save(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
     """Write the results and the replay of the worst scenario to files."""
     OUT.mkdir(parents=True, exist_ok=True)
-    results = OUT / f"{model['id']}.ndjson"
-    results.write_text("".join(json.dumps(line) + "\n" for line in client.lines(model["id"])))
-    path = f"/v1/simulations/{model['id']}/tasks/{worst['task']}/replay"
-    for _ in range(100):
-        status, picture = client.text(path, format="svg")
-        if status == 200:
-            replay = OUT / f"worst-{worst['task']}.svg"
-            replay.write_text(picture)
-            console.print(
-                f"\nThe worst scenario, its last seconds as an animation (open it in a browser): [bold]{replay}[/]"
-            )
-            break
-        time.sleep(0.1)
-    console.print(f"All results: [bold]{results}[/]; as one zip: {client.url}/v1/simulations/{model['id']}/archive")
-    console.print(f"In pandas: pandas.read_parquet('{client.url}/v1/simulations/{model['id']}/results?format=parquet')")
+    results = client.simulations.results(model["id"]).save(OUT / f"{model['id']}.ndjson")
+    replay = client.simulations.replay(model["id"], worst["task"]).save(OUT / f"worst-{worst['task']}.svg")
+    console.print(f"\nThe worst scenario, its last seconds as an animation (open it in a browser): [bold]{replay}[/]")
+    console.print(
+        f"All results: [bold]{results}[/]; as one zip: {client.server.url}/v1/simulations/{model['id']}/archive"
+    )
+    console.print(
+        f"In pandas: pandas.read_parquet('{client.server.url}/v1/simulations/{model['id']}/results?format=parquet')"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Report of a simulation on a terminal: a sentence, a comparison with the baseline, and the worst results."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.markup import escape
@@ -85,17 +85,6 @@ def table(
 def _latency(summary: Mapping[str, Any], quantile: str) -> str:
     seconds = summary.get("timing", {}).get(f"inference_{quantile}", {}).get("mean")
     return "" if seconds is None else f"{seconds * 1000:.3f}"
-
-
-def worst(lines: Iterable[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    """Return the worst results: tasks that are not `ok` first, then by score and impact speed."""
-
-    def rank(line: Mapping[str, Any]) -> tuple[bool, float, float]:
-        metrics = line["metrics"]
-        score = metrics.get("score")
-        return line["status"] == "ok", score if score is not None else -1.0, -(metrics.get("impact_speed") or 0.0)
-
-    return [dict(line) for line in sorted(lines, key=rank)[:count]]
 
 
 def reason(line: Mapping[str, Any]) -> str:

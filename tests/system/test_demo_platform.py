@@ -23,7 +23,7 @@ from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import ROOT, PlatformProcess
 from tests.waiting import until
-from windtunnel.client import Client
+from windtunnel import Client
 
 TOKEN = "token-of-the-demo-tests"
 

@@ -28,8 +28,8 @@ PRODUCT = (
 CALLERS = (*PRODUCT, "scripts")
 #: Modules that are run or imported by path: migrations by alembic, models by model servers, training by hand.
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
-#: Names that Python itself calls: `__getattr__` of a module, for a missing attribute.
-HOOKS = {"__getattr__"}
+#: Names that Python itself calls: `__getattr__` of a module, for a missing attribute, and `__dir__`, for their list.
+HOOKS = {"__dir__", "__getattr__"}
 
 
 def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:

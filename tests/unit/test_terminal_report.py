@@ -44,11 +44,6 @@ def line(task: int, score: float | None, status: str = "ok", **metrics: Any) -> 
     }
 
 
-def test_the_worst_results_are_failed_tasks_and_then_low_scores() -> None:
-    lines = [line(0, 90.0), line(1, 10.0), line(2, 0.0, "crashed"), line(3, 5.0)]
-    assert [result["task"] for result in report.worst(lines, 3)] == [2, 3, 1]
-
-
 @pytest.mark.parametrize(
     ("result", "text"),
     [

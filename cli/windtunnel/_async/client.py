@@ -1,0 +1,89 @@
+"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
+
+import os
+from typing import Any
+
+from windtunnel import contexts
+from windtunnel._async.comparisons import AsyncComparisons
+from windtunnel._async.datasets import AsyncDatasets
+from windtunnel._async.models import AsyncModels
+from windtunnel._async.simulations import AsyncSimulations
+from windtunnel._async.transport import AsyncTransport, path
+from windtunnel._async.uploads import AsyncUploads
+from windtunnel.progress import Bars
+from windtunnel.records import Executor, Runtime, Simulation, read
+from windtunnel.upload_records import UploadRecords
+
+
+class AsyncClient:
+    """Client of one platform.
+
+    The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
+    ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
+
+    >>> with Client() as client:
+    ...     simulation = client.run("policy.onnx", "car_street")
+    ...     frame = client.simulations.results(simulation.id).to_pandas()
+    """
+
+    def __init__(
+        self, url: str | None = None, *, token: str | None = None, context: str | None = None, patience: float = 60.0
+    ) -> None:
+        self.server = contexts.server(url, token, context)
+        self._transport = AsyncTransport(self.server, patience=patience)
+        records = UploadRecords(contexts.state_folder() / "uploads.json")
+        self.models = AsyncModels(self._transport, AsyncUploads(self._transport, records))
+        self.simulations = AsyncSimulations(self._transport, self.models)
+        self.datasets = AsyncDatasets(self._transport)
+        self.comparisons = AsyncComparisons(self._transport)
+
+    def __repr__(self) -> str:
+        return f"Client({self.server.url!r})"
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def run(
+        self, model: str | os.PathLike[str] | None, dataset: str, *, progress: bool | None = None, **options: Any
+    ) -> Simulation:
+        """Submit a simulation, follow it to its end and return it; ``options`` are those of ``simulations.submit``.
+
+        ``progress``: show bars of the upload and of the tasks; by default in notebooks and on terminals.
+        """
+        with Bars(show=progress) as bars:
+            simulation = await self.submit(model, dataset, progress=bars.upload, **options)
+            bars.begin(simulation)
+            return await self.simulations.wait(simulation.id, bars.event)
+
+    async def submit(self, model: str | os.PathLike[str] | None, dataset: str, **options: Any) -> Simulation:
+        """Submit a simulation and return it at once: ``simulations.submit``."""
+        return await self.simulations.submit(model, dataset, **options)
+
+    async def runtimes(self) -> list[Runtime]:
+        """Return the runtimes, with the formats of models that they load."""
+        document = await self._transport.json("GET", path("runtimes"))
+        return [read(Runtime, item) for item in document["items"]]
+
+    async def runtime(self, name: str) -> Runtime:
+        """Return a runtime."""
+        return read(Runtime, await self._transport.json("GET", path("runtimes", name)))
+
+    async def executors(self) -> list[Executor]:
+        """Return the executors: machines and clusters that simulations run on."""
+        document = await self._transport.json("GET", path("executors"))
+        return [read(Executor, item) for item in document["items"]]
+
+    async def get(self, path: str, **params: Any) -> Any:
+        """Return the JSON at a path of the API, for what has no method here."""
+        return await self._transport.json("GET", path, params=params)
+
+    async def read(self, path: str, **params: Any) -> bytes:
+        """Return the bytes at a path of the API."""
+        return (await self._transport.request("GET", path, params=params)).content

@@ -1,0 +1,26 @@
+"""Pages of lists, read one after the other as their items are asked for."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from windtunnel._async.transport import AsyncTransport
+
+#: Most items of a page.
+LONGEST = 200
+
+
+async def pages(
+    transport: AsyncTransport, path: str, params: Mapping[str, Any], limit: int | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the items of a list, ``limit`` at most."""
+    after, left = None, limit
+    while left is None or left > 0:
+        size = LONGEST if left is None else min(LONGEST, left)
+        page = await transport.json("GET", path, params={**params, "limit": size, "after": after})
+        for item in page["items"]:
+            yield item
+        after = page.get("next")
+        if left is not None:
+            left -= len(page["items"])
+        if after is None:
+            return

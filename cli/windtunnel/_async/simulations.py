@@ -1,0 +1,250 @@
+"""Simulations of a platform: submission, progress, results, replays."""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from windtunnel import submissions, tables
+from windtunnel._async.events import events
+from windtunnel._async.models import AsyncModels
+from windtunnel._async.pages import pages
+from windtunnel._async.results import AsyncResults
+from windtunnel._async.transport import AsyncTransport, path
+from windtunnel._async.uploads import Progress
+from windtunnel.errors import Interrupted, WindtunnelError
+from windtunnel.model_sources import ReferencedModel, source_of
+from windtunnel.records import Check, Event, Result, Simulation, read
+from windtunnel.replays import Replay
+
+#: Seconds between two looks whether a replay is drawn, or a summary written.
+LOOK_INTERVAL = 0.2
+
+
+class AsyncSimulations:
+    """Simulations of one platform, named by their ids."""
+
+    def __init__(self, transport: AsyncTransport, models: AsyncModels) -> None:
+        self._transport = transport
+        self._models = models
+
+    async def submit(
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        runtime: str | None = None,
+        format: str | None = None,
+        scenarios: submissions.Scenarios | None = None,
+        sample: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        sweep: Mapping[str, Sequence[Any]] | None = None,
+        repeat: int | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+        max_failures: int | None = None,
+        record: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        executor: str | None = None,
+        connection: str | None = None,
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+        **members: Any,
+    ) -> Simulation:
+        """Submit a simulation of a model on a dataset and return it at once.
+
+        ``model`` is a file, a folder, the name of a stored model, or a reference such as `s3://bucket/model.onnx`;
+        None: the runtime's baseline model. A file is uploaded first, with ``progress`` called with the bytes sent and
+        the total. ``timeout`` is in seconds. The request is repeated under an idempotency key: there is one simulation.
+        """
+        body = submissions.document(
+            dataset,
+            scenarios_=scenarios,
+            sample=sample,
+            runtime=runtime,
+            params=dict(params or {}),
+            sweep={name: list(values) for name, values in (sweep or {}).items()},
+            repeat=repeat,
+            seed=seed,
+            workers=workers,
+            timeout=timeout,
+            max_failures=max_failures,
+            record=record,
+            labels=dict(labels or {}),
+            connection=connection,
+            placement={"executor": executor} if executor else None,
+            **members,
+        )
+        if model is not None:
+            body |= await self._model(model, format, progress)
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return read(Simulation, await self._transport.json("POST", path("simulations"), json=body, headers=headers))
+
+    async def run(
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        **options: Any,
+    ) -> Simulation:
+        """Submit a simulation, follow it to its end and return it; ``options`` are those of ``submit``."""
+        simulation = await self.submit(model, dataset, **options)
+        return await self.wait(simulation.id, on_event)
+
+    async def check(
+        self, model: str | os.PathLike[str], dataset: str, *, progress: Progress | None = None, **options: Any
+    ) -> Check:
+        """Load a model and act for a few real steps of a dataset; ``options`` are members of a submission."""
+        body = submissions.document(dataset, **options) | await self._model(model, None, progress)
+        document = await self._transport.json("POST", path("checks"), json=body, repeatable=True, timeout=600.0)
+        return read(Check, document)
+
+    async def _model(
+        self, model: str | os.PathLike[str], format: str | None, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Return the members of a submission that name a model; a reference is read by the platform, when it runs."""
+        source = source_of(model)
+        if isinstance(source, ReferencedModel):
+            return {"model_reference": source.reference} | ({"format": format} if format else {})
+        return {"model": await self._models.stored(model, format=format, progress=progress)}
+
+    async def list(
+        self,
+        *,
+        query: str | None = None,
+        state: str | Sequence[str] | None = None,
+        dataset: str | None = None,
+        model: str | None = None,
+        runtime: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Simulation]:
+        """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids."""
+        params = {
+            "q": query,
+            "state": [state] if isinstance(state, str) else list(state or ()) or None,
+            "dataset": dataset,
+            "model": model,
+            "runtime": runtime,
+            "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+        }
+        async for document in pages(self._transport, path("simulations"), params, limit):
+            yield read(Simulation, document)
+
+    async def get(self, id: str) -> Simulation:
+        """Return a simulation as it is now."""
+        return read(Simulation, await self._transport.json("GET", path("simulations", id)))
+
+    async def wait(self, id: str, on_event: Callable[[Event], object] | None = None) -> Simulation:
+        """Follow a simulation to its end and return it."""
+        async for event in self.events(id):
+            if on_event is not None:
+                on_event(event)
+        return await self.get(id)
+
+    async def events(self, id: str, after: int = 0) -> AsyncIterator[Event]:
+        """Yield the events after number ``after`` until the last one; go on after breaks."""
+        async for event in events(self._transport, path("simulations", id, "events"), after):
+            yield event
+
+    async def logs(self, id: str, *, follow: bool = False) -> AsyncIterator[str]:
+        """Yield the lines of the logs of models and simulators."""
+        params = {"follow": follow or None}
+        async with self._transport.stream(path("simulations", id, "logs"), params=params) as response:
+            async for line in response.aiter_lines():
+                yield line
+
+    async def cancel(self, id: str) -> Simulation:
+        """Cancel a simulation; its results so far are kept."""
+        return read(Simulation, await self._transport.json("POST", path("simulations", id, "cancel"), repeatable=True))
+
+    async def retry(self, id: str, *, all_tasks: bool = False) -> Simulation:
+        """Start another simulation of the tasks that are not `ok`, or of all tasks, with the same digests."""
+        body = {"only_failed": not all_tasks}
+        return read(Simulation, await self._transport.json("POST", path("simulations", id, "retry"), json=body))
+
+    async def delete(self, id: str) -> None:
+        """Delete a simulation that has ended, with its results."""
+        await self._transport.request("DELETE", path("simulations", id))
+
+    async def summary(self, id: str) -> dict[str, Any]:
+        """Return the summary of a simulation that has ended."""
+        document: dict[str, Any] = await self._transport.json("GET", path("simulations", id, "summary"))
+        return document
+
+    def results(
+        self,
+        id: str,
+        *,
+        statuses: Sequence[str] = (),
+        sort: str | None = None,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> AsyncResults:
+        """Return the results of a simulation, to iterate over or to save; nothing is read yet."""
+        return AsyncResults(self._transport, id, statuses=statuses, sort=sort, limit=limit, follow=follow)
+
+    async def worst(self, id: str, *, limit: int = 10, groups: Mapping[str, str] | None = None) -> Sequence[Result]:
+        """Return the worst results so far: those that are not `ok`, then by the dataset's score."""
+        params = {"limit": limit, "group": [f"{name}={value}" for name, value in (groups or {}).items()] or None}
+        document = await self._transport.json("GET", path("simulations", id, "worst"), params=params)
+        return [read(Result, item) for item in document["items"]]
+
+    async def compare(
+        self, id: str, to: str, *, metric: str | None = None, bound: float | None = None
+    ) -> dict[str, Any]:
+        """Return the paired differences of a simulation from another one on the same scenarios, and a verdict."""
+        params = {"to": to, "metric": metric, "bound": bound}
+        document: dict[str, Any] = await self._transport.json(
+            "GET", path("simulations", id, "comparison"), params=params, timeout=300.0
+        )
+        return document
+
+    async def replay(self, id: str, task: int, *, patience: float = 120.0) -> Replay:
+        """Return the replay of a task as an animation; wait while it is computed, ``patience`` seconds at most."""
+        deadline = time.monotonic() + patience
+        address = path("simulations", id, "tasks", task, "replay")
+        while True:
+            response = await self._transport.request("GET", address, params={"format": "svg"})
+            if response.status_code != 202:
+                return Replay(simulation=id, task=task, svg=response.text)
+            if time.monotonic() > deadline:
+                raise Interrupted(f"The replay of task {task} is still computed; ask for it again later.")
+            await asyncio.sleep(LOOK_INTERVAL)
+
+    async def archive(
+        self,
+        id: str,
+        target: str | os.PathLike[str] | None = None,
+        *,
+        model: bool = True,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Path:
+        """Write all of an ended simulation to a zip file: results, summary, traces, logs and, by default, the model."""
+        file = Path(target or f"{id}.zip")
+        params = {"model": None if model else False}
+        with tables.draft_of(file) as draft:
+            await self._transport.save(
+                path("simulations", id, "archive"), draft.write, params=params, progress=progress
+            )
+        return file
+
+    async def find(self, reference: str) -> str:
+        """Return the id of a simulation: of the newest one for `last`, or of the only one whose id begins so."""
+        if len(reference) == 26:
+            return reference
+        query = None if reference == "last" else reference
+        found = [item.id async for item in self.list(query=query, limit=20)]
+        if query is None and found:
+            return found[0]
+        matching = [id for id in found if query and id.startswith(query.lower())]
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
+            raise WindtunnelError(f"There is no simulation {reference!r}. `windtunnel simulations list` lists them.")
+        raise WindtunnelError(f"Several simulations begin with {reference!r}: {', '.join(matching)}.")

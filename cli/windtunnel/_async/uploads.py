@@ -1,0 +1,118 @@
+"""Resumable uploads by tus 1.0 (https://tus.io/protocols/resumable-upload): creation, offsets, resumption."""
+
+import base64
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+from windtunnel import retries
+from windtunnel._async.transport import AsyncTransport, path, refused
+from windtunnel.errors import Refused, WindtunnelError
+from windtunnel.upload_records import UploadRecords
+
+TUS = {"Tus-Resumable": "1.0.0"}
+#: Bytes that are read and sent at once.
+PIECE = 256 << 10
+#: Statuses after which the offset is asked for and the upload goes on: a lost race or connection, a busy platform.
+CONTINUED = frozenset({408, 409, 423, 429, 460, *retries.TEMPORARY})
+
+Progress = Callable[[int, int], None]
+
+
+class AsyncUploads:
+    """Uploads of files to one platform; ``records`` remembers unfinished ones over the end of this process."""
+
+    def __init__(self, transport: AsyncTransport, records: UploadRecords | None = None) -> None:
+        self._transport = transport
+        self._records = records
+
+    async def send(self, file: Path, *, name: str | None = None, progress: Progress | None = None) -> str:
+        """Upload a file and return the id of the finished upload.
+
+        ``progress`` is called with the bytes sent and the total. After a break, only the bytes that the platform does
+        not have are sent again; the upload is given up when none arrived within the transport's patience.
+        """
+        server = self._transport.server.url
+        size = file.stat().st_size
+        with open(file, "rb") as content:
+            url = self._records.get(server, file) if self._records else None
+            offset = await self._offset(url) if url else None
+            if url is None or offset is None:
+                url, offset = await self._create(name or file.name, size), 0
+                if self._records:
+                    self._records.put(server, file, url)
+            began, attempt = time.monotonic(), 0
+            while offset < size:
+                attempt += 1
+                try:
+                    arrived = await self._append(url, content, offset, size, progress)
+                except httpx.TransportError as error:
+                    await self._transport.wait(attempt, began, error)
+                    arrived = None
+                except Refused as error:
+                    if error.status not in CONTINUED:
+                        raise
+                    await self._transport.wait(attempt, began, error, error.retry_after)
+                    arrived = None
+                if arrived is None:
+                    arrived = await self._offset(url)
+                    if arrived is None:
+                        raise WindtunnelError(f"The upload of {file.name} has expired on the platform; start it again.")
+                if arrived > offset:
+                    began, attempt = time.monotonic(), 0
+                offset = arrived
+        if progress is not None:
+            progress(size, size)
+        if self._records:
+            self._records.drop(server, file)
+        return url.rpartition("/")[2]
+
+    async def _create(self, name: str, size: int) -> str:
+        metadata = f"filename {base64.b64encode(name.encode(errors='surrogateescape')).decode()}"
+        response = await self._transport.request(
+            "POST",
+            "/v1/uploads",
+            headers={**TUS, "Upload-Length": str(size), "Upload-Metadata": metadata},
+            repeatable=True,  # an upload that was created twice is empty and expires
+        )
+        # The path alone: behind a proxy the platform may have another host name, and the token is for this one.
+        return path("uploads", response.headers["Location"].rpartition("/")[2])
+
+    async def _offset(self, url: str) -> int | None:
+        """Return how many bytes of an upload have arrived; None if there is no such upload any more."""
+        try:
+            response = await self._transport.request("HEAD", url, headers=TUS)
+        except Refused as error:
+            if error.status in {403, 404, 410}:
+                return None
+            raise
+        return int(response.headers["Upload-Offset"])
+
+    async def _append(self, url: str, content: IO[bytes], offset: int, size: int, progress: Progress | None) -> int:
+        """Send the bytes from ``offset`` on and return the new offset."""
+        headers = {
+            **TUS,
+            "Upload-Offset": str(offset),
+            "Content-Type": "application/offset+octet-stream",
+            "Content-Length": str(size - offset),
+        }
+        pieces = _pieces(content, offset, size, progress)
+        response = await self._transport.send("PATCH", url, headers=headers, content=pieces)
+        if response.status_code != 204:
+            raise refused(response)
+        return int(response.headers["Upload-Offset"])
+
+
+async def _pieces(content: IO[bytes], offset: int, size: int, progress: Progress | None) -> AsyncIterator[bytes]:
+    content.seek(offset)
+    while offset < size:
+        piece = content.read(min(PIECE, size - offset))
+        if not piece:
+            raise WindtunnelError("The file became shorter while it was uploaded; upload it again.")
+        offset += len(piece)
+        yield piece
+        if progress is not None:
+            progress(offset, size)

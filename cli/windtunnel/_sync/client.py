@@ -1,0 +1,90 @@
+# Generated from windtunnel/_async/client.py by scripts/sync_client.py; change that file.
+"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
+
+import os
+from typing import Any
+
+from windtunnel import contexts
+from windtunnel._sync.comparisons import Comparisons
+from windtunnel._sync.datasets import Datasets
+from windtunnel._sync.models import Models
+from windtunnel._sync.simulations import Simulations
+from windtunnel._sync.transport import Transport, path
+from windtunnel._sync.uploads import Uploads
+from windtunnel.progress import Bars
+from windtunnel.records import Executor, Runtime, Simulation, read
+from windtunnel.upload_records import UploadRecords
+
+
+class Client:
+    """Client of one platform.
+
+    The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
+    ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
+
+    >>> with Client() as client:
+    ...     simulation = client.run("policy.onnx", "car_street")
+    ...     frame = client.simulations.results(simulation.id).to_pandas()
+    """
+
+    def __init__(
+        self, url: str | None = None, *, token: str | None = None, context: str | None = None, patience: float = 60.0
+    ) -> None:
+        self.server = contexts.server(url, token, context)
+        self._transport = Transport(self.server, patience=patience)
+        records = UploadRecords(contexts.state_folder() / "uploads.json")
+        self.models = Models(self._transport, Uploads(self._transport, records))
+        self.simulations = Simulations(self._transport, self.models)
+        self.datasets = Datasets(self._transport)
+        self.comparisons = Comparisons(self._transport)
+
+    def __repr__(self) -> str:
+        return f"Client({self.server.url!r})"
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def run(
+        self, model: str | os.PathLike[str] | None, dataset: str, *, progress: bool | None = None, **options: Any
+    ) -> Simulation:
+        """Submit a simulation, follow it to its end and return it; ``options`` are those of ``simulations.submit``.
+
+        ``progress``: show bars of the upload and of the tasks; by default in notebooks and on terminals.
+        """
+        with Bars(show=progress) as bars:
+            simulation = self.submit(model, dataset, progress=bars.upload, **options)
+            bars.begin(simulation)
+            return self.simulations.wait(simulation.id, bars.event)
+
+    def submit(self, model: str | os.PathLike[str] | None, dataset: str, **options: Any) -> Simulation:
+        """Submit a simulation and return it at once: ``simulations.submit``."""
+        return self.simulations.submit(model, dataset, **options)
+
+    def runtimes(self) -> list[Runtime]:
+        """Return the runtimes, with the formats of models that they load."""
+        document = self._transport.json("GET", path("runtimes"))
+        return [read(Runtime, item) for item in document["items"]]
+
+    def runtime(self, name: str) -> Runtime:
+        """Return a runtime."""
+        return read(Runtime, self._transport.json("GET", path("runtimes", name)))
+
+    def executors(self) -> list[Executor]:
+        """Return the executors: machines and clusters that simulations run on."""
+        document = self._transport.json("GET", path("executors"))
+        return [read(Executor, item) for item in document["items"]]
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Return the JSON at a path of the API, for what has no method here."""
+        return self._transport.json("GET", path, params=params)
+
+    def read(self, path: str, **params: Any) -> bytes:
+        """Return the bytes at a path of the API."""
+        return (self._transport.request("GET", path, params=params)).content

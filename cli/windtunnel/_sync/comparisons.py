@@ -1,0 +1,77 @@
+# Generated from windtunnel/_async/comparisons.py by scripts/sync_client.py; change that file.
+"""Comparisons of models on the same scenarios: created, followed to their verdict, cancelled."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from windtunnel import submissions
+from windtunnel._sync.events import events
+from windtunnel._sync.pages import pages
+from windtunnel._sync.transport import Transport, path
+from windtunnel.records import Event, ModelComparison, read
+
+
+class Comparisons:
+    """Comparisons of models of one platform."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        models: Sequence[str],
+        dataset: str,
+        *,
+        reference: str | None = None,
+        metric: str | None = None,
+        error_rate: float | None = None,
+        design: str | None = None,
+        bound: float | None = None,
+        play_all: bool | None = None,
+        scenarios: submissions.Scenarios | None = None,
+        labels: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        **members: Any,
+    ) -> ModelComparison:
+        """Start a comparison of stored models; ``members`` are further ones of the request, such as ``workers``."""
+        body = submissions.document(
+            dataset,
+            scenarios_=scenarios,
+            models=list(models),
+            reference=reference,
+            metric=metric,
+            error_rate=error_rate,
+            design=design,
+            bound=bound,
+            play_all=play_all,
+            labels=dict(labels or {}),
+            **members,
+        )
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return read(ModelComparison, self._transport.json("POST", path("comparisons"), json=body, headers=headers))
+
+    def list(self, *, limit: int | None = None) -> Iterator[ModelComparison]:
+        """Yield comparisons, the newest first."""
+        for document in pages(self._transport, path("comparisons"), {}, limit):
+            yield read(ModelComparison, document)
+
+    def get(self, id: str) -> ModelComparison:
+        """Return a comparison, with the verdicts so far."""
+        return read(ModelComparison, self._transport.json("GET", path("comparisons", id)))
+
+    def cancel(self, id: str) -> None:
+        """Cancel a comparison; verdicts that hold are kept."""
+        self._transport.request("POST", path("comparisons", id, "cancel"), repeatable=True)
+
+    def events(self, id: str, after: int = 0) -> Iterator[Event]:
+        """Yield the events after number ``after`` until the last one."""
+        for event in events(self._transport, path("comparisons", id, "events"), after):
+            yield event
+
+    def wait(self, id: str, on_event: Callable[[Event], object] | None = None) -> ModelComparison:
+        """Follow a comparison to its end and return it."""
+        for event in self.events(id):
+            if on_event is not None:
+                on_event(event)
+        return self.get(id)

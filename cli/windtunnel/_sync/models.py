@@ -1,0 +1,141 @@
+# Generated from windtunnel/_async/models.py by scripts/sync_client.py; change that file.
+"""Models of a platform: uploads, checks, downloads."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from windtunnel import tables
+from windtunnel._sync.pages import pages
+from windtunnel._sync.transport import Transport, path
+from windtunnel._sync.uploads import Progress, Uploads
+from windtunnel.errors import Refused, WindtunnelError
+from windtunnel.model_sources import LocalModel, StoredModel, file_digest, pack, source_of
+from windtunnel.records import Check, Model, read
+
+#: Seconds between two looks at an import.
+LOOK_INTERVAL = 0.5
+
+
+class Models:
+    """Models of one platform. A model is named by name, ``name@version``, id or digest."""
+
+    def __init__(self, transport: Transport, uploads: Uploads) -> None:
+        self._transport = transport
+        self._uploads = uploads
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        format: str | None = None,
+        baseline: bool | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Model]:
+        """Yield models, the newest first; those that ship with the platform come last."""
+        params = {"name": name, "format": format, "baseline": baseline}
+        for document in pages(self._transport, path("models"), params, limit):
+            yield read(Model, document)
+
+    def get(self, model: str) -> Model:
+        """Return a model."""
+        return read(Model, self._transport.json("GET", path("models", model)))
+
+    def delete(self, model: str) -> None:
+        """Delete a model; simulations that have played it keep its bytes."""
+        self._transport.request("DELETE", path("models", model))
+
+    def upload(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        format: str | None = None,
+        runtime: str | None = None,
+        progress: Progress | None = None,
+    ) -> Model:
+        """Upload a model file, or a folder as a zip archive, and return the model.
+
+        Nothing is sent if the platform has the same bytes under the same name. The upload continues after a break.
+        """
+        local = source_of(os.fspath(source))
+        if not isinstance(local, LocalModel):
+            raise WindtunnelError(f"There is no file {os.fspath(source)}.")
+        with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
+            file = local.path
+            if file.is_dir():
+                file = pack(file, Path(folder) / f"{file.resolve().name}.zip")
+            digest = file_digest(file)
+            if format is None and runtime is None:
+                known = self._known(name or file.stem, digest)
+                if known is not None:
+                    return known
+            upload = self._uploads.send(file, progress=progress)
+            body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
+            sent = {key: value for key, value in body.items() if value is not None}
+            # A model that was created twice is another version with the same bytes.
+            return read(Model, self._transport.json("POST", path("models"), json=sent, repeatable=True))
+
+    def stored(
+        self, model: str | os.PathLike[str], *, format: str | None = None, progress: Progress | None = None
+    ) -> str:
+        """Return the name by which the platform has a model: of a file after its upload, of a reference after its
+        import, of a stored model as it is."""
+        source = source_of(model)
+        if isinstance(source, StoredModel):
+            return source.name
+        if isinstance(source, LocalModel):
+            sent = self.upload(source.path, format=format, progress=progress)
+        else:
+            sent = self._imported(source.reference)
+        return f"{sent.name}@{sent.digest}"
+
+    def _imported(self, reference: str) -> Model:
+        body = {"model_reference": reference}
+        document = self._transport.json("POST", path("imports"), json=body, repeatable=True)
+        while document["state"] == "fetching":
+            time.sleep(LOOK_INTERVAL)
+            document = self._transport.json("GET", path("imports", document["id"]))
+        if document["state"] != "ready":
+            raise WindtunnelError(f"{reference} cannot be imported: {document.get('reason') or document['state']}")
+        return read(Model, document["model"])
+
+    def _known(self, name: str, digest: str) -> Model | None:
+        try:
+            model = self.get(f"{name}@{digest}")
+        except Refused:  # unknown, or not a name that a model can have
+            return None
+        return model if (model.name, model.digest) == (name, digest) else None
+
+    def check(self, model: str, datasets: Sequence[str] = ()) -> Sequence[Check]:
+        """Load a stored model and act for a few real steps of each dataset, or of all that there are."""
+        body = {"datasets": list(datasets)} if datasets else {}
+        answer = self._transport.json("POST", path("models", model, "check"), json=body, repeatable=True, timeout=600.0)
+        return [read(Check, {"format": "", **item}) for item in answer["items"]]
+
+    def download(
+        self,
+        model: str,
+        target: str | os.PathLike[str] | None = None,
+        *,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Path:
+        """Write a model's bytes to a file, by default one with the name under which it was uploaded."""
+        known = self.get(model)
+        file = Path(target) if target else Path(Path(known.filename or known.name).name)
+        if file.is_dir():
+            file /= Path(known.filename or known.name).name
+        with tables.draft_of(file) as draft:
+            self._transport.save(path("models", known.id, "content"), draft.write, progress=progress)
+        if file_digest(file) != known.digest:
+            file.unlink()
+            raise WindtunnelError(f"The bytes of {model} do not have its digest; nothing was kept. Download it again.")
+        return file
+
+    def lock(self, model: str) -> dict[str, Any]:
+        """Return the resolved Python packages of a model that declares dependencies."""
+        document: dict[str, Any] = self._transport.json("GET", path("models", model, "lock"))
+        return document

@@ -1,0 +1,27 @@
+# Generated from windtunnel/_async/pages.py by scripts/sync_client.py; change that file.
+"""Pages of lists, read one after the other as their items are asked for."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windtunnel._sync.transport import Transport
+
+#: Most items of a page.
+LONGEST = 200
+
+
+def pages(
+    transport: Transport, path: str, params: Mapping[str, Any], limit: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the items of a list, ``limit`` at most."""
+    after, left = None, limit
+    while left is None or left > 0:
+        size = LONGEST if left is None else min(LONGEST, left)
+        page = transport.json("GET", path, params={**params, "limit": size, "after": after})
+        for item in page["items"]:
+            yield item
+        after = page.get("next")
+        if left is not None:
+            left -= len(page["items"])
+        if after is None:
+            return

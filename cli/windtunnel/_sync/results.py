@@ -1,0 +1,131 @@
+# Generated from windtunnel/_async/results.py by scripts/sync_client.py; change that file.
+"""Results of a simulation: an iterator of records, and tables for pandas, polars and files."""
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import msgspec
+
+from windtunnel import tables
+from windtunnel._sync.transport import Transport, path
+from windtunnel.errors import Interrupted
+from windtunnel.records import Result, read
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class Results:
+    """Results of a simulation, read when they are asked for: in the order of the tasks, or as they arrive.
+
+    ``statuses`` selects some (`ok`, `failed`, ...), ``sort`` orders by a column such as `-metrics.score`, ``limit`` is
+    the most. ``follow`` waits for the results of a simulation that runs, in the order of their arrival.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        id: str,
+        *,
+        statuses: Sequence[str] = (),
+        sort: str | None = None,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> None:
+        self._transport = transport
+        self.id = id
+        self._path = path("simulations", id, "results")
+        self._params = {"status": list(statuses) or None, "sort": sort, "limit": limit}
+        self._follow = follow
+
+    def __repr__(self) -> str:
+        return f"Results(simulation={self.id!r})"
+
+    def __iter__(self) -> Iterator[Result]:
+        for line in self.lines():
+            yield read(Result, msgspec.json.decode(line))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the results as lines of JSON, as the platform sent them; go on after a break without a duplicate."""
+        done, plain = 0, not any(self._params.values())
+        began, attempt = time.monotonic(), 0
+        while True:
+            attempt += 1
+            # Only the plain streams can be continued: by the number of the next task, or by the number of lines.
+            params = {**self._params, **self._position(done)} if plain else self._params
+            try:
+                with self._transport.stream(
+                    self._path, params=params, headers={"Accept": "application/x-ndjson"}
+                ) as response:
+                    if response.status_code == 204:
+                        return
+                    for line in response.iter_lines():
+                        if not line:
+                            continue  # a heartbeat
+                        if line.startswith('{"incomplete"'):
+                            reason = msgspec.json.decode(line)["incomplete"]
+                            raise Interrupted(f"The results are not complete: {reason}")
+                        done += 1
+                        began, attempt = time.monotonic(), 0
+                        yield line
+                return
+            except httpx.TransportError as error:
+                if done and not plain:
+                    raise Interrupted("The connection broke amid selected results; read them again.") from None
+                self._transport.wait(max(attempt, 1), began, error)
+
+    def _position(self, done: int) -> dict[str, Any]:
+        return {"follow": True, "skip": done} if self._follow else {"from": done or None}
+
+    def save(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Path:
+        """Write all results to a file: NDJSON, CSV or Parquet by its suffix, or as ``format`` says.
+
+        The file is complete or not there: bytes are written to a draft beside it.
+        """
+        file = Path(target)
+        kind = format or tables.format_of(file)
+        with tables.draft_of(file) as draft:
+            self.write(draft.write, kind, progress=progress)
+        return file
+
+    def write(
+        self,
+        write: Callable[[bytes], object],
+        format: str,
+        *,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> None:
+        """Pass all results to a function as bytes of a `ndjson`, `csv` or `parquet` file."""
+        params = {**self._params, "format": None if format == "ndjson" else format}
+        self._transport.save(self._path, write, params=params, progress=progress)
+
+    def parquet(self) -> bytes:
+        """Return the results as a Parquet file, with the columns `scenario.*`, `metrics.*` and `timing.*`."""
+        buffer = io.BytesIO()
+        self.write(buffer.write, "parquet")
+        return buffer.getvalue()
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return the results as a pandas frame, a row for each task; needs `windtunnel[pandas]`."""
+        library = tables.library("pandas", "pandas")
+        tables.library("pyarrow", "pandas")
+        frame: pandas.DataFrame = library.read_parquet(io.BytesIO(self.parquet()))
+        return frame
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return the results as a polars frame, a row for each task; needs `windtunnel[polars]`."""
+        library = tables.library("polars", "polars")
+        frame: polars.DataFrame = library.read_parquet(io.BytesIO(self.parquet()))
+        return frame

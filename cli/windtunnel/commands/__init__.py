@@ -1,0 +1,70 @@
+"""Commands of `windtunnel`, a module each, imported when they are called."""
+
+from importlib import import_module
+
+import click
+
+#: Commands in the order of the help: name -> what it does. The module of the same name has the command as `command`.
+COMMANDS = {
+    "run": "Simulate a model on a dataset and show how it did.",
+    "simulations": "List, show and delete simulations.",
+    "results": "Show or save the results of a simulation.",
+    "events": "Follow the events of a simulation.",
+    "logs": "Show the logs of models and simulators.",
+    "cancel": "Cancel simulations.",
+    "retry": "Repeat the tasks of a simulation that are not ok.",
+    "compare": "Compare two simulations, or models, pair by pair.",
+    "replay": "Save a task of a simulation as an animation.",
+    "models": "List, upload, download and delete models.",
+    "datasets": "List and show datasets, their scenarios and files.",
+    "runtimes": "List runtimes and the formats of models that they load.",
+    "executors": "List the machines and clusters that simulations run on.",
+    "context": "Name platforms, and choose the one to talk to.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+class LazyGroup(click.Group):
+    """Group whose commands are imported when they are called, so that the help needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"windtunnel.commands.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was named; suggest similar names for an unknown one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=3)
+            hint = f"Did you mean {' or '.join(near)}?" if near else "`windtunnel --help` lists them."
+            ctx.fail(f"There is no command {args[0]!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="windtunnel", message="windtunnel %(version)s")
+def cli() -> None:
+    """Put your model in the wind tunnel: thousands of simulations of a model, by one command.
+
+    \b
+    windtunnel run policy.onnx car_street          # upload, simulate, watch, report
+    windtunnel run idm car_street --scenarios 0-49 # a model that the platform has
+
+    The platform is the one of the current context (`windtunnel context`), WINDTUNNEL_URL, or http://localhost:5000; its
+    token is in the context or in WINDTUNNEL_TOKEN. Exit codes: 0; 1 the model failed; 2 it could not be done.
+    """

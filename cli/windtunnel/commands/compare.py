@@ -1,0 +1,90 @@
+"""`windtunnel compare`: two simulations pair by pair, or models on the scenarios of a dataset until a verdict holds."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windtunnel import figures
+from windtunnel import output as outputs
+from windtunnel.commands.options import dataset_names, simulation_ids, with_client
+from windtunnel.visible_text import visible
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+METRICS: Sequence[outputs.Column] = (
+    ("metric", lambda metric: metric["name"]),
+    ("first", lambda metric: figures.number(metric["mean"])),
+    ("second", lambda metric: figures.number(metric["to"])),
+    ("difference", lambda metric: figures.number(metric["difference"])),
+    ("95 % low", lambda metric: figures.number(metric["low"])),
+    ("95 % high", lambda metric: figures.number(metric["high"])),
+    ("pairs", lambda metric: metric["count"]),
+)
+
+
+@click.command()
+@click.argument("first", shell_complete=simulation_ids)
+@click.argument("second", shell_complete=simulation_ids)
+@click.option("--dataset", shell_complete=dataset_names, help="Compare two models (files or names) on this dataset.")
+@click.option("--metric", help="Metric of the verdict; the dataset's score if left out.")
+@click.option("--scenarios", metavar="0-99,120", help="With --dataset: only these.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format.")
+@with_client
+def command(
+    client: "Client",
+    first: str,
+    second: str,
+    dataset: str | None,
+    metric: str | None,
+    scenarios: str | None,
+    output: str,
+) -> None:
+    """Compare FIRST with SECOND, and say whether it is better.
+
+    \b
+    windtunnel compare 01jz8 01jz9                            # two simulations of the same scenarios
+    windtunnel compare new.onnx old.onnx --dataset car_street # plays scenarios until the verdict holds
+    """
+    if dataset is not None:
+        document = _played(client, (first, second), dataset, metric, scenarios)
+        verdicts = [model["verdict"] for model in document["models"]]
+    else:
+        if scenarios is not None:
+            raise click.UsageError("--scenarios is for models, with --dataset; simulations have played theirs.")
+        ids = [client.simulations.find(id) for id in (first, second)]
+        document = client.simulations.compare(*ids, metric=metric)
+        verdicts = [document["verdict"]]
+    if output != "table":
+        click.echo(outputs.serialised(document, output))
+        return
+    for verdict in verdicts:
+        click.echo(visible(verdict["sentence"] if verdict else "There is no verdict: the dataset has no score."))
+    if dataset is None:
+        click.echo()
+        metrics = [{"name": name, **values} for name, values in document["metrics"].items()]
+        click.echo(outputs.table(METRICS, metrics), nl=False)
+    else:
+        click.echo(f"{client.server.url}/comparisons/{document['id']}", err=True)
+
+
+def _played(
+    client: "Client", models: Sequence[str], dataset: str, metric: str | None, scenarios: str | None
+) -> dict[str, Any]:
+    """Upload the models that are files, compare them to the end, and return the comparison."""
+    from windtunnel.commands.transfer_bar import transfer_bar
+
+    names = []
+    for model in models:
+        with transfer_bar(model) as progress:
+            names.append(client.models.stored(model, progress=progress))
+    comparison = client.comparisons.create(names, dataset, metric=metric, scenarios=scenarios)
+
+    def follow(event: Any) -> None:
+        click.echo(f"{event.type}  {visible(str(event.raw.get('reason') or event.raw.get('state') or ''))}", err=True)
+
+    comparison = client.comparisons.wait(comparison.id, follow)
+    if comparison.state != "finished":
+        raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")
+    return comparison.raw

@@ -1,0 +1,108 @@
+"""`windtunnel context`: name platforms, and choose the one to talk to."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from windtunnel import contexts
+from windtunnel import output as outputs
+from windtunnel.commands.noun import NounGroup
+from windtunnel.commands.options import context_names, output_option
+
+COLUMNS: Sequence[outputs.Column] = (
+    ("current", lambda context: "*" if context["current"] else ""),
+    ("name", lambda context: context["name"]),
+    ("url", lambda context: context["url"]),
+    ("token", lambda context: context["token"]),
+)
+
+
+@click.group(cls=NounGroup)
+def command() -> None:
+    """Name platforms, and choose the one to talk to.
+
+    \b
+    windtunnel context add lab https://windtunnel.example.com --token   # asks for the token
+    windtunnel context use lab
+    """
+
+
+def _documents(known: contexts.Contexts) -> list[outputs.Document]:
+    return [
+        {
+            "name": name,
+            "url": context.url,
+            "current": name == known.current,
+            "token": "in the keyring" if context.keyring else "in the file" if context.token else "none",
+        }
+        for name, context in sorted(known.contexts.items())
+    ]
+
+
+@command.command("list")
+@output_option()
+def list_(output: str) -> None:
+    """List the contexts."""
+    outputs.show_list(_documents(contexts.load(contexts.config_path())), COLUMNS, output, name="name")
+
+
+@command.command()
+@output_option()
+def show(output: str) -> None:
+    """Show the platform that commands talk to, without the token."""
+    server = contexts.server()
+    document = {
+        "name": server.context or "(no context)",
+        "url": server.url,
+        "current": True,
+        "token": "yes" if server.token else "none",
+    }
+    outputs.show_one([document], COLUMNS[1:], output, name="name")
+
+
+@command.command()
+@click.argument("name")
+@click.argument("url")
+@click.option("--token", "asks", is_flag=True, help="Ask for the token; without a terminal, read it from stdin.")
+@click.option("--use/--no-use", default=True, show_default=True, help="Make it the current context.")
+def add(name: str, url: str, asks: bool, use: bool) -> None:
+    """Add a context, or replace the one of this name."""
+    if not name or not name.isprintable() or name.startswith("-"):
+        raise click.UsageError(f"{name!r} is not a name of a context.")
+    path = contexts.config_path()
+    address = contexts.checked_url(url)
+    token = _token() if asks else None
+    context = contexts.store_token(name, address, token)
+    contexts.save(path, contexts.load(path).with_context(name, context, use=use))
+    where = "in the keyring" if context.keyring else f"in {path}, which only you can read"
+    click.echo(f"{name} is {address}" + (f"; its token is {where}." if token else "."))
+
+
+def _token() -> str:
+    """Return a token that is typed without an echo, or read from stdin: other users see the command line."""
+    text = click.prompt("Token", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    if not str(text).strip():
+        raise click.UsageError("The token is empty.")
+    return str(text).strip()
+
+
+@command.command()
+@click.argument("name", shell_complete=context_names)
+def use(name: str) -> None:
+    """Make a context the current one."""
+    path = contexts.config_path()
+    known = contexts.load(path).using(name)
+    contexts.save(path, known)
+    click.echo(f"{name} is {known.get(name).url}")
+
+
+@command.command()
+@click.argument("name", shell_complete=context_names)
+def remove(name: str) -> None:
+    """Remove a context and its token."""
+    path = contexts.config_path()
+    known = contexts.load(path)
+    contexts.forget_token(name, known.get(name))
+    contexts.save(path, known.without(name))
+    click.echo(f"{name} is removed")

@@ -1,0 +1,160 @@
+"""`windtunnel datasets`: list and show datasets, their scenarios, files and versions."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel import figures
+from windtunnel import output as outputs
+from windtunnel.commands.noun import NounGroup
+from windtunnel.commands.options import dataset_names, output_option, with_client
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+COLUMNS: Sequence[outputs.Column] = (
+    ("name", lambda dataset: dataset["name"]),
+    ("version", lambda dataset: dataset["version"]),
+    ("state", lambda dataset: dataset["state"]),
+    ("scenarios", lambda dataset: "" if dataset["tasks"] is None else dataset["tasks"]),
+    ("simulator", lambda dataset: dataset["simulator"]),
+    ("tags", lambda dataset: ", ".join(dataset["tags"])),
+    ("title", lambda dataset: dataset["title"]),
+)
+DETAILS: Sequence[outputs.Column] = (
+    *COLUMNS,
+    ("description", lambda dataset: dataset["description"]),
+    ("digest", lambda dataset: dataset["digest"]),
+    ("score", lambda dataset: (dataset.get("score") or {}).get("formula")),
+    ("observation", lambda dataset: _space(dataset, "observation")),
+    ("action", lambda dataset: _space(dataset, "action")),
+    ("parameters", lambda dataset: ", ".join(dataset.get("params") or {})),
+    ("reason", lambda dataset: dataset.get("reason")),
+    ("next step", lambda dataset: dataset.get("next_step")),
+)
+METRICS: Sequence[outputs.Column] = (
+    ("metric", lambda metric: metric["name"]),
+    ("unit", lambda metric: metric.get("unit")),
+    ("better", lambda metric: metric.get("better")),
+    ("title", lambda metric: metric.get("title")),
+)
+SCENARIOS: Sequence[outputs.Column] = (
+    ("index", lambda scenario: scenario.get("index")),
+    ("name", lambda scenario: scenario.get("name")),
+    (
+        "members",
+        lambda scenario: ", ".join(
+            f"{name}={value}"
+            for name, value in scenario.items()
+            if name not in {"index", "name"} and isinstance(value, str | int | float)
+        ),
+    ),
+)
+FILES: Sequence[outputs.Column] = (
+    ("path", lambda file: file["path"]),
+    ("size", lambda file: figures.size(file["size"])),
+    ("digest", lambda file: file["digest"]),
+)
+CHANGES: Sequence[outputs.Column] = (
+    ("change", lambda change: change["change"]),
+    ("path", lambda change: change["path"]),
+)
+
+
+def _space(dataset: outputs.Document, name: str) -> str:
+    space = (dataset.get("interface") or {}).get(name) or {}
+    if "shape" not in space:
+        return ", ".join(f"{key}={value}" for key, value in space.items() if isinstance(value, str | int))
+    names = f": {', '.join(space['names'])}" if space.get("names") else ""
+    return f"{space.get('dtype', '')}{space['shape']}{names}"
+
+
+@click.group(cls=NounGroup)
+def command() -> None:
+    """List and show datasets. A dataset is a name, name@version, name@tag, id or digest."""
+
+
+@command.command("list")
+@click.option("-n", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most this many.")
+@output_option()
+@with_client
+def list_(client: "Client", limit: int, output: str) -> None:
+    """List datasets, the built-in ones first, each at its latest version."""
+    outputs.show_list([dataset.raw for dataset in client.datasets.list(limit=limit)], COLUMNS, output, "name")
+
+
+@command.command()
+@click.argument("dataset", shell_complete=dataset_names)
+@output_option()
+@with_client
+def get(client: "Client", dataset: str, output: str) -> None:
+    """Show a dataset: the model's interface, the metrics, the parameters."""
+    document = client.datasets.get(dataset).raw
+    outputs.show_one([document], DETAILS, output, name="name")
+    if output == "table" and document.get("metrics"):
+        click.echo()
+        click.echo(outputs.table(METRICS, document["metrics"]), nl=False)
+
+
+@command.command()
+@click.argument("name", shell_complete=dataset_names)
+@output_option()
+@with_client
+def versions(client: "Client", name: str, output: str) -> None:
+    """List the versions of a registered dataset."""
+    outputs.show_list([dataset.raw for dataset in client.datasets.versions(name)], COLUMNS, output, "version")
+
+
+@command.command()
+@click.argument("dataset", shell_complete=dataset_names)
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="At most this many.")
+@output_option()
+@with_client
+def scenarios(client: "Client", dataset: str, limit: int, output: str) -> None:
+    """List the scenarios of a dataset."""
+    outputs.show_list(list(client.datasets.scenarios(dataset, limit=limit)), SCENARIOS, output, "index")
+
+
+@command.command()
+@click.argument("dataset", shell_complete=dataset_names)
+@click.option("-n", "--limit", type=click.IntRange(1), help="At most this many.")
+@output_option()
+@with_client
+def files(client: "Client", dataset: str, limit: int | None, output: str) -> None:
+    """List the files of a dataset."""
+    outputs.show_list(list(client.datasets.files(dataset, limit=limit)), FILES, output, "path")
+
+
+@command.command()
+@click.argument("name", shell_complete=dataset_names)
+@click.argument("first")
+@click.argument("second")
+@output_option()
+@with_client
+def diff(client: "Client", name: str, first: str, second: str, output: str) -> None:
+    """List the files that differ between two versions."""
+    outputs.show_list(list(client.datasets.diff(name, first, second)), CHANGES, output, "path")
+
+
+@command.command()
+@click.argument("name", shell_complete=dataset_names)
+@click.argument("tag")
+@click.argument("version")
+@with_client
+def tag(client: "Client", name: str, tag: str, version: str) -> None:
+    """Let a tag refer to a version: `windtunnel datasets tag drives gold 3`."""
+    client.datasets.tag(name, tag, version)
+    click.echo(f"{name}@{tag} is {name}@{version}")
+
+
+@command.command()
+@click.argument("dataset", shell_complete=dataset_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_client
+def delete(client: "Client", dataset: str, yes: bool) -> None:
+    """Delete a version of a registered dataset: `name@version`."""
+    if not yes:
+        click.confirm(f"Delete {dataset}?", abort=True, err=True)
+    client.datasets.delete(dataset)
+    click.echo(dataset)

@@ -1,0 +1,48 @@
+"""`windtunnel events`: follow the events of a simulation."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windtunnel import figures
+from windtunnel.commands.options import simulation_ids, with_client
+from windtunnel.visible_text import visible
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+    from windtunnel.records import Event
+
+
+@click.command()
+@click.argument("id", shell_complete=simulation_ids)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="`json`: a line per event.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Only those after event number N.")
+@with_client
+def command(client: "Client", id: str, output: str, after: int) -> None:
+    """Follow the events of a simulation until it ends; go on after a broken connection."""
+    for event in client.simulations.events(client.simulations.find(id), after):
+        click.echo(json.dumps(event.raw, ensure_ascii=False) if output == "json" else line(event))
+
+
+def line(event: "Event") -> str:
+    """Return an event as a line of text: its time in UTC, its type, and what happened."""
+    moment = event.at.strftime("%H:%M:%S") if event.at else ""
+    return visible(f"{moment}  {event.type:<9}  {told(event.type, event.raw)}")
+
+
+def told(type: str, members: dict[str, Any]) -> str:
+    """Return in words what an event tells."""
+    match type:
+        case "state":
+            reason = f": {members['reason']}" if members.get("reason") else ""
+            return f"{members['state']}{reason}"
+        case "progress":
+            failed = f", {members['failed']} not ok" if members.get("failed") else ""
+            rate = f", {figures.number(float(members['rate']))} tasks/s" if members.get("rate") else ""
+            left = f", {figures.seconds(members['eta'])} left" if members.get("eta") is not None else ""
+            return f"{members['done']} of {members['total']} tasks{failed}{rate}{left}"
+        case "staging":
+            return ": ".join(str(members[key]) for key in ("name", "message") if members.get(key))
+    rest = {key: value for key, value in members.items() if key not in {"number", "type", "at"} and value is not None}
+    return ", ".join(f"{key} {value}" for key, value in rest.items())

@@ -1,0 +1,13 @@
+"""Group of the commands of a noun; without a command it lists: `windtunnel models` is `windtunnel models list`."""
+
+import click
+
+
+class NounGroup(click.Group):
+    """Group whose command `list` is called when none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `list` where no command is named."""
+        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help"}):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)

@@ -1,0 +1,124 @@
+"""Options that commands share: which platform, which format of the output; completion of names from the platform."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Most names that a completion offers.
+MOST_NAMES = 50
+
+
+def with_client(function: Callable[..., T]) -> Callable[..., T]:
+    """Give a command the options of the platform, and a client of it as the first argument."""
+
+    @click.option("--context", metavar="NAME", shell_complete=context_names, help="Context instead of the current one.")
+    @click.option("--url", metavar="URL", help="Address of the platform, instead of a context.")
+    @functools.wraps(function)
+    def command(*args: Any, url: str | None, context: str | None, **options: Any) -> T:
+        from windtunnel import Client
+
+        with Client(url, context=context) as client:
+            return function(client, *args, **options)
+
+    return command
+
+
+def output_option(*more: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Give a command the option of the format that it prints."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json", "yaml", "name", *more]),
+        default="table",
+        show_default=True,
+        help="Format of the output; `name`: an id or a name per line.",
+    )
+
+
+# -- completion: a platform that does not answer offers no names, and says nothing
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, names: "Callable[[Client], Iterable[tuple[str, str]]]"
+) -> list[CompletionItem]:
+    from windtunnel import Client
+    from windtunnel.visible_text import visible
+
+    try:
+        with Client(ctx.params.get("url"), context=ctx.params.get("context"), patience=0.0) as client:
+            pairs = list(names(client))
+    except Exception:
+        return []
+    return [
+        CompletionItem(name, help=visible(text).replace("\n", " "))
+        for name, text in pairs
+        if name.startswith(incomplete)
+    ][:MOST_NAMES]
+
+
+def simulation_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the id of a simulation, the newest first."""
+    return _completed(
+        ctx,
+        incomplete,
+        lambda client: [
+            (item.id, f"{item.state}: {item.model.name} on {item.dataset.name}")
+            for item in client.simulations.list(query=incomplete or None, limit=MOST_NAMES)
+        ],
+    )
+
+
+def model_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a model."""
+    return _completed(
+        ctx,
+        incomplete,
+        lambda client: {
+            model.name: f"{model.format}, version {model.version}" for model in client.models.list(limit=200)
+        }.items(),
+    )
+
+
+def models_and_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a model: a file, or a name that the platform has."""
+    return [CompletionItem(incomplete, type="file"), *model_names(ctx, param, incomplete)]
+
+
+def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a dataset."""
+    return _completed(
+        ctx, incomplete, lambda client: [(item.name, item.title) for item in client.datasets.list(limit=200)]
+    )
+
+
+def runtime_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a runtime."""
+    return _completed(ctx, incomplete, lambda client: [(item.name, item.title) for item in client.runtimes()])
+
+
+def executor_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of an executor."""
+    return _completed(ctx, incomplete, lambda client: [(item.name, item.kind) for item in client.executors()])
+
+
+def context_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a context."""
+    from windtunnel import contexts
+
+    try:
+        known = contexts.load(contexts.config_path())
+    except Exception:
+        return []
+    return [
+        CompletionItem(name, help=context.url)
+        for name, context in known.contexts.items()
+        if name.startswith(incomplete)
+    ]

@@ -1,0 +1,31 @@
+"""`windtunnel replay`: save a task of a simulation as an animation."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel.commands.options import simulation_ids, with_client
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+
+@click.command()
+@click.argument("id", shell_complete=simulation_ids)
+@click.argument("task", type=click.IntRange(0), required=False)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="File; ID-TASK.svg if left out.")
+@click.option("--open", "open_", is_flag=True, help="Show it in a browser.")
+@with_client
+def command(client: "Client", id: str, task: int | None, output: str | None, open_: bool) -> None:
+    """Save a task of a simulation as an animated SVG: the worst task if none is named."""
+    id = client.simulations.find(id)
+    if task is None:
+        worst = client.simulations.worst(id, limit=1)
+        if not worst:
+            raise click.ClickException(f"{id} has no results yet.")
+        task = worst[0].task
+    file = client.simulations.replay(id, task).save(output or f"{id}-{task}.svg")
+    click.echo(file)
+    if open_:
+        click.launch(Path(file).resolve().as_uri())

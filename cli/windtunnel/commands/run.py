@@ -1,0 +1,193 @@
+"""`windtunnel run`: upload a model, simulate it, show the progress, report how it did."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from windtunnel import tables
+from windtunnel.commands.options import (
+    dataset_names,
+    executor_names,
+    models_and_files,
+    runtime_names,
+    with_client,
+)
+from windtunnel.submissions import pairs, swept, value_of
+
+if TYPE_CHECKING:
+    from windtunnel import Client, Simulation
+
+#: Seconds between two looks at the file of a model that is watched.
+LOOK_INTERVAL = 0.3
+#: What is printed: the report, the simulation as JSON, or its id.
+Style = Literal["report", "json", "quiet"]
+#: Exit codes: the model failed; it could not be run; the run goes on without us.
+FAILED, NOT_RUN, DETACHED = 1, 2, 130
+
+
+@click.command()
+@click.argument("model", shell_complete=models_and_files)
+@click.argument("dataset", shell_complete=dataset_names)
+@click.option("--runtime", shell_complete=runtime_names, help="Runtime; by the model's format if left out.")
+@click.option("--format", help="Format of a model file; detected from its bytes if left out.")
+@click.option("--scenarios", metavar="0-99,120", help="Only these, the last number included; all if left out.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N scenarios, drawn at random by --seed.")
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Each scenario N times, with different seeds.")
+@click.option("--seed", type=click.IntRange(0), help="Seed from which every task's seed is derived.")
+@click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Parameter of the dataset.")
+@click.option("--sweep", "sweeps", metavar="NAME=A,B,C", multiple=True, help="Every combination of these values.")
+@click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, to find the simulation by.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers; by the platform if left out.")
+@click.option("--executor", shell_complete=executor_names, help="Executor; by the platform if left out.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit, from the first task on.")
+@click.option("--max-failures", type=click.IntRange(0), metavar="N", help="Stop when more than N tasks have failed.")
+@click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
+@click.option("-o", "--output", "outputs", metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson.")
+@click.option("--json", "as_json", is_flag=True, help="Print the simulation at its end as JSON, and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the id of the simulation, and nothing else.")
+@click.option("-d", "--detach", is_flag=True, help="Submit only.")
+@click.option("--watch", is_flag=True, help="Run again whenever the model's file changes.")
+@with_client
+def command(
+    client: "Client",
+    model: str,
+    dataset: str,
+    outputs: Sequence[str],
+    as_json: bool,
+    quiet: bool,
+    detach: bool,
+    watch: bool,
+    **options: Any,
+) -> None:
+    """Simulate MODEL on DATASET and show how it did.
+
+    MODEL is a file, a folder, the name of a model that the platform has, or a reference such as s3://bucket/model.onnx.
+
+    \b
+    windtunnel run policy.onnx car_street
+    windtunnel run controller.py car_street --scenarios 0-49 --sweep latency_steps=0,2,4 -o results.parquet
+
+    Exit codes: 0 every task is ok; 1 the model failed, as a whole or in a task; 2 it could not be run or was cancelled.
+    Ctrl-C asks whether to cancel the simulation or to leave it running.
+    """
+    for file in outputs:
+        tables.format_of(Path(file))  # a wrong suffix is an error now, not after the simulation
+    if as_json and quiet:
+        raise click.UsageError("--json and --quiet exclude each other.")
+    if watch and (detach or not Path(model).exists()):
+        raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
+    submission = _submission(options)
+    if detach:
+        simulation = _submitted(client, model, dataset, submission, quiet or as_json)
+        click.echo(json.dumps(simulation.raw, indent=2) if as_json else simulation.id)
+        return
+    previous: str | None = None
+    while True:
+        changed = _changed(Path(model)) if watch else 0
+        style: Style = "json" if as_json else "quiet" if quiet else "report"
+        code, id = _run_once(client, model, dataset, submission, outputs, style, previous)
+        if not watch:
+            raise click.exceptions.Exit(code)
+        previous = id
+        click.echo(f"\nWaiting for a change of {model}; Ctrl-C ends.", err=True)
+        while _changed(Path(model)) in {changed, None}:
+            time.sleep(LOOK_INTERVAL)
+
+
+def _submission(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `simulations.submit` for the options."""
+    return {
+        **{name: value for name, value in options.items() if name not in {"params", "sweeps", "labels"}},
+        "params": {name: value_of(text) for name, text in pairs(options["params"], "--param").items()},
+        "sweep": swept(options["sweeps"]),
+        "labels": pairs(options["labels"], "--label"),
+    }
+
+
+def _changed(path: Path) -> int | None:
+    """Return the time of the last change of a file, or of any file of a folder; None while it is replaced."""
+    try:
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+        return max((file.stat().st_mtime_ns for file in files), default=0)
+    except OSError:
+        return None
+
+
+def _submitted(client: "Client", model: str, dataset: str, submission: dict[str, Any], silent: bool) -> "Simulation":
+    from windtunnel.commands.transfer_bar import transfer_bar
+
+    with transfer_bar("upload", show=not silent) as progress:
+        return client.submit(model, dataset, progress=progress, **submission)
+
+
+def _run_once(
+    client: "Client",
+    model: str,
+    dataset: str,
+    submission: dict[str, Any],
+    files: Sequence[str],
+    style: Style,
+    previous: str | None,
+) -> tuple[int, str]:
+    """Run a simulation to its end and report it; return the exit code and the id."""
+    silent = style != "report"
+    simulation = _submitted(client, model, dataset, submission, silent)
+    if style == "quiet":
+        click.echo(simulation.id)
+    elif style == "report":
+        click.echo(f"{client.server.url}/simulations/{simulation.id}", err=True)
+    simulation = _followed(client, simulation, silent)
+    for file in files:
+        client.simulations.results(simulation.id).save(file)
+    if style == "json":
+        click.echo(json.dumps(simulation.raw, indent=2, ensure_ascii=False))
+    elif style == "report":
+        from windtunnel.commands.run_report import show_report
+
+        show_report(client, simulation, files, previous)
+    if simulation.ok:
+        return 0, simulation.id
+    model_failed = simulation.state == "failed" or (simulation.state == "succeeded" and simulation.tasks.failed > 0)
+    return FAILED if model_failed else NOT_RUN, simulation.id
+
+
+def _followed(client: "Client", simulation: "Simulation", silent: bool) -> "Simulation":
+    """Follow a simulation to its end; on Ctrl-C ask whether to cancel it, to leave it, or to go on watching."""
+    from windtunnel.commands.live_view import LiveView
+
+    after, cancelled = 0, False
+    view = LiveView(client, simulation, show=not silent)
+    while True:
+        try:
+            with view:
+                for event in client.simulations.events(simulation.id, after):
+                    after = event.number
+                    view.event(event)
+            return client.simulations.get(simulation.id)
+        except KeyboardInterrupt:
+            if cancelled or not _cancels(simulation.id):
+                click.echo(f"{simulation.id} goes on: `windtunnel events {simulation.id}` follows it.", err=True)
+                raise click.exceptions.Exit(DETACHED) from None
+            client.simulations.cancel(simulation.id)
+            cancelled = True
+
+
+def _cancels(id: str) -> bool:
+    """Ask what Ctrl-C means; return whether to cancel. Without a terminal, or at a second Ctrl-C: no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    with suppress(click.Abort, KeyboardInterrupt):
+        answer = click.prompt(
+            f"\n{id} is running. Leave it running (detach), or cancel it?",
+            type=click.Choice(["detach", "cancel"]),
+            default="detach",
+            err=True,
+        )
+        return bool(answer == "cancel")
+    return False

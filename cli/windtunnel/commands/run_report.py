@@ -1,0 +1,81 @@
+"""Report at the end of `windtunnel run`: the metrics, the worst tasks, and what to look at next."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel import figures
+from windtunnel import output as outputs
+from windtunnel.commands.results import columns
+from windtunnel.visible_text import visible
+
+if TYPE_CHECKING:
+    from windtunnel import Client, Dataset, Simulation
+
+#: Worst tasks that are shown.
+MOST_WORST = 5
+
+
+def show_report(client: "Client", simulation: "Simulation", files: Sequence[str], previous: str | None) -> None:
+    """Print how a simulation did; ``previous`` is the id of a run to compare it with."""
+    tasks, took = simulation.tasks, ""
+    if simulation.started_at and simulation.ended_at:
+        took = f" in {figures.seconds((simulation.ended_at - simulation.started_at).total_seconds())}"
+    click.echo(
+        visible(f"{simulation.model.name} on {simulation.dataset.name}: ")
+        + outputs.coloured(simulation.state)
+        + f", {tasks.done} of {tasks.total} tasks{took}"
+        + (f", {tasks.failed} not ok" if tasks.failed else "")
+    )
+    if simulation.reason:
+        click.echo(visible(simulation.reason))
+    if simulation.metrics:
+        dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
+        click.echo()
+        click.echo(_metrics(simulation, dataset), nl=False)
+    if tasks.done:
+        worst = client.simulations.worst(simulation.id, limit=MOST_WORST)
+        score = simulation.score.metric if simulation.score else None
+        click.echo(f"\nThe worst {len(worst)} of {tasks.done}:")
+        click.echo(outputs.table(columns(score), [result.raw for result in worst]), nl=False)
+    if previous is not None and tasks.done:
+        _compare(client, simulation.id, previous)
+    click.echo()
+    for file in files:
+        click.echo(f"results  {file}")
+    if tasks.done:
+        click.echo(f"replay   windtunnel replay {simulation.id} {worst[0].task} --open")
+    elif simulation.state == "failed":
+        click.echo(f"logs     windtunnel logs {simulation.id}")
+    click.echo(f"page     {client.server.url}/simulations/{simulation.id}")
+
+
+def _metrics(simulation: "Simulation", dataset: "Dataset") -> str:
+    """Return the table of a simulation's metrics: the score first, then in the order of the dataset."""
+    ordered = sorted(dataset.metrics, key=lambda metric: metric.name != dataset.score_metric)
+    rows = [
+        {**simulation.raw["metrics"][metric.name], "metric": metric}
+        for metric in ordered
+        if metric.name in simulation.metrics
+    ]
+    return outputs.table(
+        (
+            ("metric", lambda row: row["metric"].title or row["metric"].name),
+            ("mean", lambda row: figures.number(row.get("mean"))),
+            ("95 % low", lambda row: figures.number(row.get("low"))),
+            ("95 % high", lambda row: figures.number(row.get("high"))),
+            ("min", lambda row: figures.number(row.get("min"))),
+            ("max", lambda row: figures.number(row.get("max"))),
+            ("unit", lambda row: row["metric"].unit),
+            ("better", lambda row: row["metric"].better),
+        ),
+        rows,
+    )
+
+
+def _compare(client: "Client", id: str, previous: str) -> None:
+    """Print the verdict on this run and the one before; a dataset without a score has none."""
+    comparison = client.simulations.compare(id, previous)
+    if comparison["verdict"]:
+        click.echo(f"\nCompared with the run before: {visible(comparison['verdict']['sentence'])}")

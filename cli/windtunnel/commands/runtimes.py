@@ -1,0 +1,57 @@
+"""`windtunnel runtimes`: list runtimes and the formats of models that they load."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel import output as outputs
+from windtunnel.commands.noun import NounGroup
+from windtunnel.commands.options import output_option, runtime_names, with_client
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+COLUMNS: Sequence[outputs.Column] = (
+    ("name", lambda runtime: runtime["name"]),
+    ("formats", lambda runtime: ", ".join(format["name"] for format in runtime["formats"])),
+    (
+        "files",
+        lambda runtime: ", ".join(sorted({suffix for format in runtime["formats"] for suffix in format["suffixes"]})),
+    ),
+    ("title", lambda runtime: runtime["title"]),
+)
+DETAILS: Sequence[outputs.Column] = (*COLUMNS, ("description", lambda runtime: runtime["description"]))
+FORMATS: Sequence[outputs.Column] = (
+    ("format", lambda format: format["name"]),
+    ("files", lambda format: ", ".join(format["suffixes"])),
+    ("environment", lambda format: format["environment"]),
+    ("ready", lambda format: "yes" if format["ready"] else "at first use"),
+    ("title", lambda format: format["title"]),
+)
+
+
+@click.group(cls=NounGroup)
+def command() -> None:
+    """List runtimes and the formats of models that they load."""
+
+
+@command.command("list")
+@output_option()
+@with_client
+def list_(client: "Client", output: str) -> None:
+    """List runtimes."""
+    outputs.show_list([runtime.raw for runtime in client.runtimes()], COLUMNS, output, name="name")
+
+
+@command.command()
+@click.argument("name", shell_complete=runtime_names)
+@output_option()
+@with_client
+def get(client: "Client", name: str, output: str) -> None:
+    """Show a runtime and its formats."""
+    document = client.runtime(name).raw
+    outputs.show_one([document], DETAILS, output, name="name")
+    if output == "table":
+        click.echo()
+        click.echo(outputs.table(FORMATS, document["formats"]), nl=False)

@@ -1,0 +1,201 @@
+"""Contexts: named platforms with their addresses, in the user's configuration; tokens in the keyring if there is one.
+
+The address is, in this order: the argument, ``WINDTUNNEL_URL``, the context (argument, ``WINDTUNNEL_CONTEXT``, or the
+current one), ``http://localhost:5000``. The token: the argument, ``WINDTUNNEL_TOKEN``, that of the context. The token
+of a context is sent to the address of this context only.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from windtunnel.errors import BadConfiguration
+
+DEFAULT_URL = "http://localhost:5000"
+#: Name under which the keyring stores tokens.
+SERVICE = "windtunnel"
+#: Backends of `keyring` that store nothing, or in plain text: then the file, which only its owner can read, is as good.
+NO_KEYRINGS = frozenset({"keyring.backends.fail", "keyring.backends.null", "keyrings.alt.file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A platform: its address without a slash at the end, and the token that its requests have, if any."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A named platform; ``token`` is in the keyring, in this file, or there is none."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    keyring: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All contexts by name, and the name of the current one."""
+
+    current: str | None = None
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+
+    def get(self, name: str) -> Context:
+        """Return a context; raise BadConfiguration if there is none of this name."""
+        if name not in self.contexts:
+            known = ", ".join(sorted(self.contexts)) or "none yet"
+            raise BadConfiguration(
+                f"There is no context {name!r}; there are: {known}. `windtunnel context add {name} URL` adds it."
+            )
+        return self.contexts[name]
+
+    def with_context(self, name: str, context: Context, *, use: bool) -> "Contexts":
+        """Return the contexts with one more, or with another one under this name."""
+        return Contexts(name if use or self.current is None else self.current, {**self.contexts, name: context})
+
+    def without(self, name: str) -> "Contexts":
+        """Return the contexts without one."""
+        self.get(name)
+        rest = {key: value for key, value in self.contexts.items() if key != name}
+        return Contexts(None if self.current == name else self.current, rest)
+
+    def using(self, name: str) -> "Contexts":
+        """Return the contexts with another current one."""
+        self.get(name)
+        return replace(self, current=name)
+
+
+def config_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of the contexts."""
+    if folder := environ.get("WINDTUNNEL_CONFIG"):
+        return Path(folder)
+    return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "windtunnel" / "contexts.json"
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of what the client remembers, such as unfinished uploads."""
+    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "windtunnel"
+
+
+def load(path: Path) -> Contexts:
+    """Read the contexts; there are none if there is no file."""
+    try:
+        document = json.loads(path.read_text())
+        contexts = {name: Context(**members) for name, members in document.get("contexts", {}).items()}
+        return Contexts(document.get("current"), contexts)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise BadConfiguration(
+            f"{path} cannot be read ({error}). Mend it, or delete it and add your contexts again."
+        ) from None
+
+
+def save(path: Path, contexts: Contexts) -> None:
+    """Write the contexts, readable by their owner only; a reader sees the old or the new file, never a part."""
+    document: dict[str, Any] = {"current": contexts.current, "contexts": {}}
+    for name, context in contexts.contexts.items():
+        members = {"url": context.url, "token": context.token, "keyring": context.keyring}
+        document["contexts"][name] = {key: value for key, value in members.items() if value}
+    write_privately(path, json.dumps(document, indent=2) + "\n")
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Replace a file by one with this text, with mode 0600."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def checked_url(url: str) -> str:
+    """Return the address of a platform in its normal form; raise BadConfiguration if it is none."""
+    text = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise BadConfiguration(f"{url!r} is not an address: {error}. An example is {DEFAULT_URL}.") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
+        raise BadConfiguration(f"{url!r} is not the address of a platform. An example is {DEFAULT_URL}.")
+    if parts.username is not None or parts.password is not None:
+        raise BadConfiguration("A name or a password in the address would be shown; use a token instead.")
+    return text.rstrip("/")
+
+
+def server(
+    url: str | None = None,
+    token: str | None = None,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Server:
+    """Return the platform that the arguments, the environment and the contexts select, in this order."""
+    name: str | None = None
+    found: Context | None = None
+    explicit = url or (None if context else environ.get("WINDTUNNEL_URL"))
+    if not explicit or context:
+        contexts = load(config_path(environ))
+        name = context or environ.get("WINDTUNNEL_CONTEXT") or contexts.current
+        found = contexts.get(name) if name else None
+    address = checked_url(explicit or (found.url if found else DEFAULT_URL))
+    secret = token or environ.get("WINDTUNNEL_TOKEN") or None
+    if secret is None and name and found is not None and checked_url(found.url) == address:
+        secret = stored_token(name, found)
+    if secret is not None and not (secret.isascii() and secret.isprintable() and secret.strip() == secret):
+        raise BadConfiguration("The token has characters that a header cannot have; copy it again.")
+    return Server(address, secret, name)
+
+
+def stored_token(name: str, context: Context) -> str | None:
+    """Return the token of a context, from the keyring or the file; None if it has none."""
+    if not context.keyring:
+        return context.token
+    keyring = system_keyring()
+    token = keyring.get_password(SERVICE, f"{name} {context.url}") if keyring else None
+    if token is None:
+        raise BadConfiguration(
+            f"The token of the context {name!r} is not in the keyring any more, or the keyring is locked."
+            f" `windtunnel context add {name} {context.url} --token` stores it again; WINDTUNNEL_TOKEN replaces it."
+        )
+    return str(token)
+
+
+def store_token(name: str, url: str, token: str | None) -> Context:
+    """Store the token of a context in the keyring, or in the context where there is no keyring."""
+    if token and (keyring := system_keyring()) is not None:
+        with suppress(Exception):  # whatever a backend raises: locked, no session bus
+            keyring.set_password(SERVICE, f"{name} {url}", token)
+            return Context(url, keyring=True)
+    return Context(url, token)
+
+
+def forget_token(name: str, context: Context) -> None:
+    """Delete the token of a context from the keyring."""
+    if context.keyring and (keyring := system_keyring()) is not None:
+        with suppress(Exception):
+            keyring.delete_password(SERVICE, f"{name} {context.url}")
+
+
+def system_keyring() -> Any:
+    """Return the module `keyring` if it is installed and has a place for secrets, else None."""
+    try:
+        import keyring
+    except ImportError:
+        return None
+    backend = type(keyring.get_keyring())
+    return None if backend.__module__ in NO_KEYRINGS else keyring

@@ -1,0 +1,92 @@
+"""Model of a submission as the user names it: a file, a folder, a stored model, or a reference to where it is."""
+
+import hashlib
+import os
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from windtunnel.errors import WindtunnelError
+
+#: References that the platform itself reads: `s3://bucket/key`, `models:/name/1` of MLflow, an address.
+_REFERENCE = re.compile(r"(s3|gs|https?|models|runs|mlflow)(\+\w+)?:/", re.IGNORECASE)
+#: Names of folders that belong to tools, not to a model.
+SKIPPED = frozenset(
+    {".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
+)
+#: The time of every entry of an archive, so that equal folders have equal digests: the earliest that zip can hold.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model that the platform has: a name, ``name@version``, an id or a digest."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedModel:
+    """A model that the platform reads where it is."""
+
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model file, or a folder that is sent as a zip archive."""
+
+    path: Path
+
+
+Source = StoredModel | ReferencedModel | LocalModel
+
+
+def source_of(model: str | os.PathLike[str]) -> Source:
+    """Return what a model's name stands for; raise WindtunnelError for the path of a file that is not there."""
+    text = os.fspath(model)
+    path = Path(text).expanduser()
+    if path.exists():
+        return LocalModel(path)
+    if _REFERENCE.match(text):
+        return ReferencedModel(text)
+    if not isinstance(model, str) or "/" in text or text.startswith((".", "~")):
+        raise WindtunnelError(f"There is no file {text}.")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}", text):
+        raise WindtunnelError(f"{text!r} is neither a file nor the name of a model.")
+    return StoredModel(text)
+
+
+def file_digest(file: Path) -> str:
+    """Return the digest of a file as the platform writes it: `sha256:` and 64 hexadecimal digits."""
+    with open(file, "rb") as content:
+        return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def pack(folder: Path, target: Path) -> Path:
+    """Write the files of a folder as a zip archive; the same files give the same bytes.
+
+    Links that lead out of the folder are refused; folders of tools, such as `.git`, are left out.
+    """
+    root = folder.resolve()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(_files(root)):
+            if not file.resolve().is_relative_to(root):
+                raise WindtunnelError(f"{file} is a link to a file outside of {folder}; copy the file there.")
+            entry = zipfile.ZipInfo(file.relative_to(root).as_posix(), EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            with open(file, "rb") as content, archive.open(entry, "w") as packed:
+                while piece := content.read(1 << 20):
+                    packed.write(piece)
+        if not archive.namelist():
+            raise WindtunnelError(f"The folder {folder} has no files.")
+    return target
+
+
+def _files(root: Path) -> list[Path]:
+    found = []
+    for parent, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in SKIPPED]
+        found += [Path(parent) / name for name in names]
+    return found

@@ -1,0 +1,108 @@
+"""Progress of a run: bars of the upload and of the tasks, on terminals by rich and in notebooks as HTML."""
+
+import sys
+from html import escape
+from types import TracebackType
+from typing import Any
+
+from windtunnel.figures import number, percent, seconds, size
+from windtunnel.records import Event, Simulation
+
+
+class Bars:
+    """Progress of one run. ``show`` None: in notebooks and on terminals."""
+
+    def __init__(self, show: bool | None = None) -> None:
+        notebook = _in_notebook()
+        wanted = (notebook or sys.stderr.isatty()) if show is None else show
+        self._view: _NotebookView | _TerminalView | None = None
+        if wanted:
+            self._view = _NotebookView() if notebook else _TerminalView()
+        self._total = 0
+
+    def __enter__(self) -> "Bars":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._view is not None:
+            self._view.close()
+
+    def upload(self, sent: int, total: int) -> None:
+        """Show the progress of the upload, in bytes."""
+        if self._view is not None:
+            self._view.show("upload", sent, total, f"{size(sent)} of {size(total)}")
+
+    def begin(self, simulation: Simulation) -> None:
+        """Show a simulation that was submitted."""
+        self._total = simulation.tasks.total
+        if self._view is not None:
+            self._view.show(simulation.id, 0, self._total, simulation.reason or simulation.state)
+
+    def event(self, event: Event) -> None:
+        """Show an event of the simulation."""
+        if self._view is None:
+            return
+        if event.type == "progress":
+            done, total = event["done"], event["total"]
+            note = f"{percent(done, total)}, {number(float(event['rate'] or 0))} tasks/s, {seconds(event['eta'])} left"
+            self._view.show("tasks", done, total, note)
+        elif event.type == "state":
+            ended = event["state"] in {"succeeded", "failed", "errored", "cancelled"}
+            done = self._total if event["state"] == "succeeded" else None
+            self._view.show("tasks", done, self._total, event["state"], ended=ended)
+
+
+class _TerminalView:
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description:<10}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress.start()
+        self._bars: dict[str, Any] = {}
+
+    def show(self, name: str, done: int | None, total: int, note: str, ended: bool = False) -> None:
+        from rich.markup import escape as escape_markup
+
+        title = "tasks" if name != "upload" else name
+        if title not in self._bars:
+            self._bars[title] = self._progress.add_task(title, total=total or 1, note="")
+        self._progress.update(self._bars[title], completed=done, total=total or 1, note=escape_markup(note))
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class _NotebookView:
+    """A display that is replaced as the run goes on; needs no widgets."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display
+
+        self._html = HTML
+        self._handle = display(HTML(""), display_id=True)
+        self._done = 0
+
+    def show(self, name: str, done: int | None, total: int, note: str, ended: bool = False) -> None:
+        self._done = self._done if done is None else done
+        bar = f'<progress value="{self._done}" max="{total or 1}" style="width:20em"></progress>'
+        title = "tasks" if name != "upload" else name
+        self._handle.update(self._html(f"{escape(title)} {bar} {escape(note)}"))
+
+    def close(self) -> None:
+        pass
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,0 +1,321 @@
+"""Records of the API: simulations, models, datasets, results and events as typed, immutable values.
+
+Members that are not declared here are kept in ``raw``, the document as the platform sent it, so that a client reads
+platforms that are newer than itself.
+"""
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
+
+#: States that a simulation does not leave.
+FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
+#: The same of a comparison of models.
+FINAL_COMPARISON = frozenset({"finished", "failed", "cancelled"})
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A document of the API. ``raw`` is the whole of it; empty for a record within another."""
+
+    raw: dict[str, Any] = msgspec.field(default_factory=dict, name="$raw")
+
+    def __repr__(self) -> str:
+        members = ", ".join(
+            f"{name}={value!r}"
+            for name in self.__struct_fields__
+            if name != "raw" and (value := getattr(self, name)) not in (None, {}, [])
+        )
+        return f"{type(self).__name__}({members})"
+
+    def _repr_html_(self) -> str:
+        from windtunnel.displays import record_html
+
+        return record_html(self)
+
+
+R = TypeVar("R", bound=Record)
+
+
+def read(kind: type[R], document: dict[str, Any]) -> R:
+    """Return a document of the API as a record."""
+    record = msgspec.convert(document, kind)
+    force_setattr(record, "raw", document)
+    return record
+
+
+class Statistics(Record, frozen=True, kw_only=True):
+    """Statistics of a metric over tasks, in the metric's unit.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of the mean. ``mean_penalised`` is over all tasks, with the
+    metric's worst value for those that are not `ok`; the others are over the tasks that are `ok`.
+    """
+
+    count: int = 0
+    mean: float | None = None
+    mean_ok: float | None = None
+    mean_penalised: float | None = None
+    low: float | None = None
+    high: float | None = None
+    std: float | None = None
+    min: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class ModelRef(Record, frozen=True, kw_only=True):
+    """A model as a simulation refers to it."""
+
+    name: str
+    digest: str | None = None
+    version: int | None = None
+    format: str | None = None
+
+
+class DatasetRef(Record, frozen=True, kw_only=True):
+    """A dataset's version as a simulation refers to it."""
+
+    name: str
+    version: str | None = None
+    digest: str | None = None
+
+
+class RuntimeRef(Record, frozen=True, kw_only=True):
+    """A runtime as a simulation refers to it."""
+
+    name: str
+
+
+class Tasks(Record, frozen=True, kw_only=True):
+    """Numbers of tasks: all, with a result, and with a result that is not `ok`."""
+
+    total: int
+    done: int
+    failed: int
+
+
+class Score(Record, frozen=True, kw_only=True):
+    """The metric that is the dataset's score, and its mean so far."""
+
+    metric: str
+    mean: float | None = None
+    series: list[float | None] = []
+
+
+class Simulation(Record, frozen=True, kw_only=True):
+    """A simulation: a model on the scenarios of a dataset. Times are UTC, ``eta`` is in seconds."""
+
+    id: str
+    state: str
+    model: ModelRef
+    dataset: DatasetRef
+    runtime: RuntimeRef
+    tasks: Tasks
+    metrics: dict[str, Statistics] = {}
+    score: Score | None = None
+    reason: str | None = None
+    position: int | None = None
+    eta: float | None = None
+    labels: dict[str, str] = {}
+    workers: int = 0
+    executor: str | None = None
+    attempt: int = 1
+    retry_of: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    spec: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        score = f", {self.score.metric}={self.score.mean:.4g}" if self.score and self.score.mean is not None else ""
+        tasks = f"{self.tasks.done} of {self.tasks.total} tasks, {self.tasks.failed} not ok"
+        return f"Simulation({self.id!r}, {self.state}: {self.model.name} on {self.dataset.name}, {tasks}{score})"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the state is final."""
+        return self.state in FINAL
+
+    @property
+    def ok(self) -> bool:
+        """Whether it has succeeded with a result that is `ok` for every task."""
+        return self.state == "succeeded" and self.tasks.failed == 0
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """Result of one task. ``status`` is `ok`, `failed`, `crashed`, `timed_out` or `invalid`; timing in seconds."""
+
+    task: int
+    status: str
+    scenario: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    error: str | None = None
+    artifacts: list[dict[str, Any]] = []
+    timing: dict[str, Any] = {}
+    score: float | None = None
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """An event of a simulation or a comparison; ``raw`` has the members of its type."""
+
+    number: int
+    type: str
+    at: datetime | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.raw[name]
+
+
+class Model(Record, frozen=True, kw_only=True):
+    """A model binary, addressed by its content; ``size`` in bytes."""
+
+    id: str
+    name: str
+    version: int
+    digest: str
+    format: str
+    size: int
+    filename: str | None = None
+    runtime: str | None = None
+    baseline: bool = False
+    created_at: datetime | None = None
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """Whether a model loads and fits a dataset, after a few real steps; ``memory`` in bytes."""
+
+    fits: bool
+    dataset: str
+    reason: str | None = None
+    runtime: str | None = None
+    format: str | None = None
+    model: dict[str, Any] | None = None
+    load_seconds: float | None = None
+    act_seconds: float | None = None
+    slowest_act_seconds: float | None = None
+    memory: int | None = None
+
+
+class Metric(Record, frozen=True, kw_only=True):
+    """A metric as its dataset declares it; ``better`` is `higher`, `lower` or None."""
+
+    name: str
+    title: str = ""
+    unit: str = ""
+    formula: str = ""
+    better: str | None = None
+    worst: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Dataset(Record, frozen=True, kw_only=True):
+    """A version of a dataset; ``tasks`` is the number of its scenarios, None if it is unlimited or has none."""
+
+    name: str
+    state: str
+    version: str | None = None
+    digest: str | None = None
+    title: str = ""
+    description: str = ""
+    simulator: str | None = None
+    tasks: int | None = None
+    registered: bool = False
+    tags: list[str] = []
+    metrics: list[Metric] = []
+    params: dict[str, Any] = {}
+    interface: dict[str, Any] | None = None
+    score: dict[str, Any] | None = None
+    reason: str | None = None
+    next_step: str | None = None
+
+    @property
+    def score_metric(self) -> str | None:
+        """Name of the metric that is the score; None for a dataset without a score."""
+        return (self.score or {}).get("metric")
+
+
+class Runtime(Record, frozen=True, kw_only=True):
+    """A runtime and the formats of models that it loads."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    formats: list[dict[str, Any]] = []
+
+    @property
+    def suffixes(self) -> list[str]:
+        """Suffixes of the files of its formats."""
+        return sorted({suffix for format in self.formats for suffix in format.get("suffixes", [])})
+
+
+class Executor(Record, frozen=True, kw_only=True):
+    """A machine or cluster that simulations run on; numbers of workers."""
+
+    name: str
+    kind: str
+    workers: int
+    in_use: int
+    healthy: bool | None = None
+    reason: str | None = None
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """Verdict of a sequential test: ``decision`` is `better`, `worse` or `undecided`; the interval is of the mean
+    difference, positive where the model is better than the reference."""
+
+    decision: str
+    sentence: str
+    metric: str = ""
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    pairs: int = 0
+    error_rate: float | None = None
+    smallest: float | None = None
+    message: str | None = None
+
+
+class ComparedModel(Record, frozen=True, kw_only=True):
+    """A model of a comparison, with its verdict so far."""
+
+    name: str
+    state: str
+    verdict: Verdict | None = None
+    reason: str | None = None
+    played: int = 0
+    digest: str | None = None
+    simulations: list[str] = []
+    groups: dict[str, Any] = {}
+
+
+class Reference(Record, frozen=True, kw_only=True):
+    """The model with which each of the others is compared."""
+
+    name: str
+    digest: str | None = None
+
+
+class ModelComparison(Record, frozen=True, kw_only=True):
+    """A comparison of models on the same scenarios, which stops when its verdicts hold."""
+
+    id: str
+    state: str
+    reference: Reference
+    models: list[ComparedModel]
+    dataset: DatasetRef
+    scenarios: int = 0
+    reason: str | None = None
+    metric: str | None = None
+    error_rate: float | None = None
+    created_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the state is final."""
+        return self.state in FINAL_COMPARISON

@@ -1,0 +1,56 @@
+"""Tables of results: formats of files, drafts that become files when they are complete, optional libraries."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from windtunnel.errors import WindtunnelError
+
+#: Formats of results by the suffix of a file.
+FORMATS = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+def format_of(file: Path) -> str:
+    """Return the format of results by a file's suffix; raise WindtunnelError for another one."""
+    try:
+        return FORMATS[file.suffix.lower()]
+    except KeyError:
+        raise WindtunnelError(f"{file}: write results to a file that ends in {', '.join(FORMATS)}.") from None
+
+
+@contextmanager
+def draft_of(file: Path) -> Iterator[IO[bytes]]:
+    """Open a draft that replaces the file when the block ends without an error, and is deleted otherwise."""
+    if not file.parent.is_dir():
+        raise WindtunnelError(f"There is no folder {file.parent}.")
+    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as content:
+            yield content
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(draft, 0o666 & ~umask)
+        os.replace(draft, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def library(name: str, extra: str) -> Any:
+    """Return an optional library; raise WindtunnelError with the command that installs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise WindtunnelError(f"This needs {name}: pip install 'windtunnel[{extra}]'") from None

@@ -1,0 +1,51 @@
+"""Unfinished uploads that the client remembers, so that an interrupted upload goes on where it stopped."""
+
+import json
+from pathlib import Path
+
+from windtunnel.contexts import write_privately
+
+#: Uploads that are remembered; the platform deletes unfinished uploads after a day.
+MOST = 100
+
+
+class UploadRecords:
+    """A file with the addresses of unfinished uploads, by platform, file, size and time of change.
+
+    A file that cannot be read or written costs the resumption only, so it is ignored.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, server: str, file: Path) -> str | None:
+        """Return the address of the unfinished upload of a file, if there is one."""
+        return self._read().get(_key(server, file))
+
+    def put(self, server: str, file: Path, url: str) -> None:
+        """Remember an unfinished upload."""
+        self._write({**self._read(), _key(server, file): url})
+
+    def drop(self, server: str, file: Path) -> None:
+        """Forget an upload, because it is finished or gone."""
+        uploads = self._read()
+        if uploads.pop(_key(server, file), None):
+            self._write(uploads)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            document = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, uploads: dict[str, str]) -> None:
+        try:
+            write_privately(self._path, json.dumps(dict(list(uploads.items())[-MOST:])))
+        except OSError:
+            pass
+
+
+def _key(server: str, file: Path) -> str:
+    status = file.stat()
+    return f"{server} {file.resolve()} {status.st_size} {status.st_mtime_ns}"

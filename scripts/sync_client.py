@@ -1,0 +1,68 @@
+"""Generate the synchronous client from the asynchronous one: `python -m scripts.sync_client [--check]`.
+
+`cli/windtunnel/_async` is written by hand; `cli/windtunnel/_sync` is the same without `async` and `await`, by unasync,
+as in httpcore and elasticsearch-py. `make lint` fails if they differ.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import unasync
+
+PACKAGE = Path("cli/windtunnel")
+NAMES = {
+    "_async": "_sync",
+    "asyncio": "time",  # its `sleep`
+    "aread": "read",
+    "aclose": "close",
+    "aiter_lines": "iter_lines",
+    "aiter_bytes": "iter_bytes",
+    "aiter_sse": "iter_sse",
+    **{
+        f"Async{name}": name
+        for name in ("Client", "Comparisons", "Datasets", "Models", "Results", "Simulations", "Transport", "Uploads")
+    },
+}
+NOTE = "# Generated from {} by scripts/sync_client.py; change that file.\n"
+
+
+def generated(folder: Path) -> dict[Path, str]:
+    """Return the text of each generated file by its path."""
+    sources = sorted((PACKAGE / "_async").glob("*.py"))
+    target = folder / "_sync"
+    rule = unasync.Rule(fromdir=f"{PACKAGE / '_async'}/", todir=f"{target}/", additional_replacements=NAMES)
+    unasync.unasync_files([str(source) for source in sources], rules=[rule])
+    for source in sources:
+        file = target / source.name
+        text = file.read_text().replace("\nimport time\nimport time\n", "\nimport time\n")
+        file.write_text(NOTE.format(f"{PACKAGE.name}/_async/{source.name}") + text)
+    ruff, config = Path(sys.executable).with_name("ruff"), ("--quiet", "--config", "pyproject.toml")
+    subprocess.run([ruff, "check", *config, "--select", "I", "--fix", target], check=True)
+    subprocess.run([ruff, "format", *config, target], check=True)
+    return {PACKAGE / "_sync" / source.name: (target / source.name).read_text() for source in sources}
+
+
+def main() -> int:
+    """Write the files, or with `--check` say which differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = generated(Path(folder))
+    stale = set((PACKAGE / "_sync").glob("*.py")) - set(files)
+    if "--check" in sys.argv:
+        differing = sorted(
+            stale | {path for path, text in files.items() if not path.exists() or path.read_text() != text}
+        )
+        for path in differing:
+            print(f"{path} is not what scripts/sync_client.py generates: run `make sync-client`")
+        return 1 if differing else 0
+    (PACKAGE / "_sync").mkdir(exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text)
+    for path in stale:
+        path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
