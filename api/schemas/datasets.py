@@ -157,7 +157,10 @@ class ManifestUploadSchema(Strict):
 
 
 class SourceSchema(Strict):
-    """Source of a version's files: exactly one of `upload`, `uploads`, `s3` and `manifest`."""
+    """Source of a version's files: exactly one of `upload`, `uploads`, `s3` and `manifest`; or `manifest` and `upload`.
+
+    With both, the lines of the manifest are the files, and the archive has those contents that no dataset has yet.
+    """
 
     upload = UploadField("A finished upload of a tar (plain, gzip, bzip2, xz, zstd) or a zip")
     uploads = ListField(
@@ -188,8 +191,12 @@ class SourceSchema(Strict):
 
     @validates_schema
     def _exactly_one_source(self, data: dict[str, object], **kwargs: object) -> None:
-        if len(data.keys() - {"connection"}) != 1:
-            raise ValidationError("Exactly one of `upload`, `uploads`, `s3` and `manifest` is required.")
+        kinds = data.keys() - {"connection"}
+        if len(kinds) != 1 and kinds != {"manifest", "upload"}:
+            raise ValidationError(
+                "Exactly one of `upload`, `uploads`, `s3` and `manifest` is required, or `manifest` with an `upload` of"
+                " the contents that no dataset has yet."
+            )
         uploads = data.get("uploads")
         if isinstance(uploads, list) and not 1 <= len(uploads) <= 10_000:
             raise ValidationError("1 to 10,000 files are allowed.", "uploads")

@@ -1,5 +1,6 @@
 """Routes of datasets: registration, files, scenarios, differences, tags, prefetch and deletion."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -218,6 +219,37 @@ def test_a_manifest_refers_to_stored_content(
     assert client.get(response.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
 
 
+def test_a_manifest_takes_content_that_is_not_stored_yet_from_an_archive(
+    client: FlaskClient, register: Register, upload: Callable[[bytes], str], work: Any
+) -> None:
+    register("drives", PLAIN)
+    stored = client.get("/v1/datasets/drives/files").json["items"]
+    lines = [{"path": item["path"], "digest": item["digest"], "size": item["size"]} for item in stored]
+    new, digest = b"omega", "sha256:" + hashlib.sha256(b"omega").hexdigest()
+    lines += [{"path": path, "digest": digest, "size": 5} for path in ("new/z.txt", "new/same.txt")]
+    source = {"manifest": lines, "upload": upload(tar({"any-name": new}))}
+    response = client.post("/v1/datasets", json={"name": "drives", "source": source})
+    assert response.status_code == 202, response.data
+    work()
+    version = client.get(response.headers["Location"]).json
+    assert (version["state"], version["version"]) == ("ready", "2"), version
+    assert client.get("/v1/datasets/drives/files/new/z.txt").data == new
+    assert client.get("/v1/datasets/drives/files/a.txt").data == b"alpha"
+    whole = register("whole", {**PLAIN, "new/z.txt": new, "new/same.txt": new})
+    assert whole["digest"] == version["digest"], "the same files have the same digest, however they were sent"
+
+
+def test_an_archive_beside_a_manifest_must_have_the_content_that_is_missing(
+    client: FlaskClient, upload: Callable[[bytes], str], work: Any
+) -> None:
+    line = {"path": "x", "digest": "sha256:" + "0" * 64, "size": 5}
+    source = {"manifest": [line], "upload": upload(tar({"x": b"other"}))}
+    response = client.post("/v1/datasets", json={"name": "other", "source": source})
+    work()
+    version = client.get(response.headers["Location"]).json
+    assert version["state"] == "failed" and "0000" in version["reason"]
+
+
 def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any) -> None:
     line = {"path": "x", "digest": "sha256:" + "0" * 64, "size": 1}
     response = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": [line]}})
@@ -300,6 +332,8 @@ def test_a_failed_registration_leaves_no_objects(platform: Platform, register: R
         {"name": "x", "source": {"manifest": [{"path": "a", "digest": "sha256:1", "size": 1}]}},
         {"name": "x", "source": {"manifest": 7}},
         {"name": "x", "source": {"manifest": []}},
+        {"name": "x", "source": {"manifest": [], "s3": "s3://bucket/x"}},
+        {"name": "x", "source": {"upload": "0" * 26, "s3": "s3://bucket/x"}},
         {"name": "0" * 26, "source": {"manifest": [{"path": "a", "digest": "sha256:" + "0" * 64, "size": 1}]}},
         {"name": "../x", "source": {"upload": "0" * 26}},
         {"name": "x", "source": {"upload": "0" * 26}, "tags": ["latest"]},

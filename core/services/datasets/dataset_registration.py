@@ -212,7 +212,7 @@ class _Attempt:
         if "s3" in source:
             return self._listed(row, source)
         if "manifest" in source:
-            return self._matched(source["manifest"])
+            return self._matched(source["manifest"], source.get("upload"))
         return self._packed(self._files_of(source))
 
     def _files_of(self, source: dict[str, Any]) -> Iterator[SourceFile]:
@@ -309,8 +309,11 @@ class _Attempt:
             self._report_progress()
             yield entry
 
-    def _matched(self, manifest: Any) -> Iterator[ManifestEntry]:
-        """Locate the content of each manifest line in other versions, or in the bucket that the line names."""
+    def _matched(self, manifest: Any, contents: str | None) -> Iterator[ManifestEntry]:
+        """Locate the content of each manifest line in an archive, in other versions, or in the bucket that it names.
+
+        ``contents``: an upload of an archive with contents that no version has; its paths do not matter.
+        """
         with (
             tempfile.TemporaryDirectory(dir=self._job._scratch) as folder,
             closing(ManifestIndex(Path(folder))) as index,
@@ -319,6 +322,10 @@ class _Attempt:
                 path, digest, size, source = checked_line(line)
                 index.add(path, digest, size, source, line.get("connection"))
             index.added()
+            if contents is not None:
+                for packed in self._packed(files_of(self._content(contents))):
+                    index.settle([packed])
+                self._files = self._bytes = self._checked_at = 0  # counted again as files of the version, below
             with self._database.read() as c:
                 others = store.ready(c, PROJECT)
             for other in others:

@@ -22,9 +22,9 @@ HELD = 3600.0
 def normalized(source: Mapping[str, Any], uploads: Uploads, sources: Sources) -> dict[str, Any]:
     """Return a source in its stored form. Raise Invalid if it cannot be registered."""
     kinds = [kind for kind in ("upload", "uploads", "s3", "manifest") if source.get(kind) is not None]
-    if len(kinds) != 1:
-        raise Invalid("`source` has one of `upload`, `uploads`, `s3` and `manifest`.")
-    kind, value = kinds[0], source[kinds[0]]
+    if len(kinds) != 1 and kinds != ["upload", "manifest"]:
+        raise Invalid("`source` has one of `upload`, `uploads`, `s3` and `manifest`, or `manifest` and `upload`.")
+    kind, value = kinds[-1], source[kinds[-1]]
     if source.get("connection") is not None and kind != "s3":
         raise Invalid("A `connection` is for `s3` only.")
     if kind == "upload":
@@ -35,7 +35,10 @@ def normalized(source: Mapping[str, Any], uploads: Uploads, sources: Sources) ->
             _check_finished(uploads, file["upload"])
         return {"uploads": [{"path": file_names.validated(file["path"]), "upload": file["upload"]} for file in value]}
     if kind == "manifest":
-        return _normalized_manifest(value, uploads)
+        if (contents := source.get("upload")) is None:
+            return _normalized_manifest(value, uploads)
+        _check_finished(uploads, contents)
+        return {**_normalized_manifest(value, uploads), "upload": contents}
     bucket, prefix = split(value)
     connection = sources.connection(source.get("connection"), bucket)
     return {"s3": f"s3://{bucket}/{prefix}", "connection": connection.name}
