@@ -158,6 +158,8 @@ class Models:
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
             known = store.names(c, PROJECT) if row is None else []
+        if row is not None and "@sha256:" not in ref:
+            return _record(row)
         shipped = shipped_models.find(ref)
         if row is not None and (shipped is None or ref != f"{shipped.name}@{shipped.digest}"):
             return _record(row)
