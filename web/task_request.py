@@ -5,7 +5,10 @@ from typing import Any
 
 
 def exact(model: Mapping[str, Any]) -> str | None:
-    """Return the reference to exactly a simulation's model, under its name; None if it was never imported."""
+    """Return the reference to exactly a simulation's model, under its name; None if it was never imported.
+
+    `name@digest` is a reference of the public API: docs/api.md.
+    """
     return f"{model['name']}@{model['digest']}" if model["digest"] else None
 
 

@@ -19,7 +19,7 @@ from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulat
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
-from core.services.datasets.catalogue import pinned
+from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.simulations.headlines import headline_of, summary_columns
@@ -28,6 +28,7 @@ from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
+from core.services.uploads.models import pinned as pinned_model
 from core.store import comparisons, executors, leases, run_logs
 from core.store import listing as listing_store
 from core.store import simulations as store
@@ -418,11 +419,11 @@ class Simulations:
         try:
             spec, provenance = dict(document["spec"]), document["provenance"]
             if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
-                model = f"{provenance['model']['name']}@{provenance['model']['digest']}"
+                model = pinned_model(provenance["model"]["name"], provenance["model"]["digest"])
                 spec |= {"model": model, "model_reference": None, "connection": None}
                 spec["format"] = None
             spec["runtime"] = provenance["runtime"]["name"]
-            spec["dataset"] = pinned(provenance["dataset"])
+            spec["dataset"] = pinned_dataset(provenance["dataset"])
             return msgspec.convert(spec, Submission)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise Invalid(f"This is not the simulation.json of an archive: {error}") from None

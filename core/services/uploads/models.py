@@ -52,6 +52,11 @@ def key_of(digest: str) -> str:
     return f"models/{digest.removeprefix('sha256:')}"
 
 
+def pinned(name: str, digest: str) -> str:
+    """Return the reference to exactly the content of a digest, under this name: equal files may have several."""
+    return f"{name}@{digest}"
+
+
 class Models:
     """Registered models and the shipped ones. Bytes are written to a draft file, then to the object store.
 
@@ -153,7 +158,7 @@ class Models:
     def get(self, ref: str) -> Model:
         """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name.
 
-        ``name@digest`` is the content of the digest, under this name if it has that here: equal files may have several.
+        ``name@digest`` (`pinned`) is the content of the digest, under this name if it has that here.
         """
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
@@ -161,7 +166,7 @@ class Models:
         if row is not None and "@sha256:" not in ref:
             return _record(row)
         shipped = shipped_models.find(ref)
-        if row is not None and (shipped is None or ref != f"{shipped.name}@{shipped.digest}"):
+        if row is not None and (shipped is None or ref != pinned(shipped.name, shipped.digest)):
             return _record(row)
         if shipped is not None:
             return self._ship(shipped)
