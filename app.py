@@ -194,10 +194,9 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     """Build the public application, API and web page, on open services."""
     from api import application
     from api.context import Context
-    from api.request_guard import RequestGuard
+    from api.request_guard import RequestGuard, every_path
     from web import application as web
     from web.mounting import Mounted
-    from web.paths import is_page
 
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
@@ -214,17 +213,8 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
-    routes = flask.url_map.bind("localhost")
-
-    def is_known(path: str) -> bool:
-        return path.startswith("/v1/") or routes.test(path)
-
-    page = RequestGuard(
-        web.create(flask.wsgi_app).wsgi_app,
-        names=settings.names,
-        is_page=lambda path: is_page(path) or not is_known(path),
-    )
-    flask.wsgi_app = Mounted(flask.wsgi_app, page, is_known)  # type: ignore[method-assign]
+    page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=every_path)
+    flask.wsgi_app = Mounted(flask.wsgi_app, page, flask.url_map.bind("localhost"))  # type: ignore[method-assign]
     return flask
 
 

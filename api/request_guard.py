@@ -49,6 +49,11 @@ def no_page(path: str) -> bool:
     return False
 
 
+def every_path(path: str) -> bool:
+    """Tell that an application has pages only: what mounts it passes to it the requests of its pages."""
+    return True
+
+
 def check_head(
     environ: "WSGIEnvironment", names: Collection[str], token: str, is_page: IsPage = no_page
 ) -> PlatformError | None:
