@@ -151,17 +151,17 @@ class GroupedColumn:
         low, high = float(self._lows[used].min()), float(self._highs[used].max())
         return is_rate(declared, count=int(self.counts.sum()), low=low, high=high, binary=True)
 
-    def interval(self, group: int, *, declared_rate: bool | None, bootstrap: bool) -> dict[str, float | None]:
+    def interval(self, group: int, *, rate: bool, bootstrap: bool) -> dict[str, float | None]:
         """Return the 95 % interval of a group's mean, `low` and `high`, None for a mean of one value; empty without.
 
-        ``declared_rate``: whether the dataset declares the metric as a rate. ``bootstrap``: take the bootstrap of up to
-        BOOTSTRAPPED values, which takes milliseconds to seconds.
+        ``rate``: whether the metric is a rate (`is_rate`). ``bootstrap``: take the bootstrap of up to BOOTSTRAPPED
+        values, which takes milliseconds to seconds.
         """
         n = self.count(group)
         if not n:
             return {}
         mean = float(self._means[group])
-        if self.is_rate(declared_rate):
+        if rate:
             low, high = wilson(round(mean * n), n)
         elif bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
             with np.errstate(over="ignore", invalid="ignore"):

@@ -125,18 +125,22 @@ class Grouping:
         statuses = self._statuses.get(group, {})
         return dict(sorted(statuses.items(), key=lambda item: (item[0] == "ok", item[0])))
 
+    def rates(self, declared: Mapping[str, bool | None]) -> dict[str, bool]:
+        """Return whether each metric is a rate, from its declaration and the values of all groups."""
+        return {name: column.is_rate(declared.get(name)) for name, column in self._columns.items()}
+
     def summary(
         self,
         group: int,
         worst: Mapping[str, float | None],
         *,
-        rates: Mapping[str, bool | None] | None = None,
+        rates: Mapping[str, bool] | None = None,
         bootstrap: bool = False,
     ) -> dict[str, Any]:
         """Return a group's statuses, outcomes and statistics.
 
         ``worst``: by declared metric, the value that a task counts which is not ``ok``. ``rates``: whether each metric
-        is declared as a rate, for the intervals of means; None for no intervals.
+        is a rate (`rates`), for the intervals of means; None for no intervals.
         """
         statuses = self.statuses(group)
         done = sum(statuses.values())
@@ -147,7 +151,7 @@ class Grouping:
             if column.count(group) or (failed and name in worst):
                 metrics[name] = column.summary(group, penalties=failed, worst=worst.get(name))
                 if rates is not None:
-                    metrics[name] |= column.interval(group, declared_rate=rates.get(name), bootstrap=bootstrap)
+                    metrics[name] |= column.interval(group, rate=rates.get(name, False), bootstrap=bootstrap)
         return {
             "tasks": {"total": done, "done": done, "failed": failed},
             "statuses": statuses,

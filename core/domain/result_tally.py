@@ -136,7 +136,7 @@ class ResultTally:
     def summary(self) -> dict[str, Any]:
         """Return totals, `timing`, `groups` and `sweep`; complete the last block."""
         self._fold_rest()
-        result = self._total.summary(0, self._worst, rates=self._rates(), bootstrap=True)
+        result = self._total.summary(0, self._worst, rates=self._total.rates(self._rates()), bootstrap=True)
         if self._timing:
             result["timing"] = {
                 name: column.summary(0, penalties=0, worst=None) for name, column in self._timing.items()
@@ -161,8 +161,8 @@ class ResultTally:
         Intervals are of Wilson for rates, and of the normal approximation for other means.
         """
         self._fold_rest()
-        rates = self._rates()
         combinations = self._sweep or Grouping(0)
+        rates = combinations.rates(self._rates())
         rows = [
             {"params": self._combinations[combination]} | combinations.summary(group, self._worst, rates=rates)
             for combination, group in combinations.groups.items()
