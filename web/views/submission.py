@@ -62,7 +62,8 @@ def dataset() -> str:
 @blueprint.post("/request")
 def equivalent() -> str:
     """Return the number of tasks, and the lines that submit the same."""
-    return render_template("submit/request.html", **request_shown(request.form.to_dict(flat=False)))
+    fields = request.form.to_dict(flat=False)
+    return render_template("submit/request.html", **request_shown(fields, dataset_of(fields)))
 
 
 @blueprint.post("/check")
@@ -86,6 +87,7 @@ def check() -> str:
 
 def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
     """Return the page of the form."""
+    dataset = dataset_of(fields)
     return render_template(
         "submit/page.html",
         fields=fields,
@@ -93,12 +95,12 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
         runtimes=runtime_names(),
         datasets=dataset_names(),
         executors=[item["name"] for item in api().get("/v1/executors")["items"]],
-        dataset=dataset_of(fields),
+        dataset=dataset,
         selections=SELECTIONS,
         records=RECORDS,
         problem=problem,
         key=secrets.token_hex(16),
-        **request_shown(fields),
+        **request_shown(fields, dataset),
     )
 
 
@@ -109,9 +111,8 @@ def dataset_of(fields: Fields) -> Mapping[str, Any] | None:
     return found
 
 
-def request_shown(fields: Fields) -> dict[str, Any]:
-    """Return the lines that submit what a form describes, and the number of its tasks."""
-    dataset = dataset_of(fields)
+def request_shown(fields: Fields, dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the lines that submit what a form describes, and the number of its tasks on ``dataset``."""
     try:
         body = submission_request(fields)
         if dataset and isinstance(dataset["tasks"], int):
