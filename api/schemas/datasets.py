@@ -1,6 +1,9 @@
 """Schemas of datasets: built-in and registered, their versions, files and differences."""
 
-from marshmallow import ValidationError, fields, validates_schema
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import ValidationError, fields, post_load, validates_schema
 
 from api import tus
 from api.schemas.fields import LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
@@ -136,18 +139,19 @@ class ManifestLineSchema(Strict):
     )
 
 
-class ManifestField(fields.Field):  # type: ignore[type-arg]
-    """List of files, or an upload with that list."""
+class ManifestField(ListField):
+    """List of files. `{"upload": ...}` is accepted too, as `manifest_upload` is.
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> object:
+    It is documented as a list alone: a client that a generator writes has one type for each member, and that for Java
+    does not compile with a list as one of several alternatives.
+    """
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
         if isinstance(value, dict):
             return ManifestUploadSchema().load(value)
         if isinstance(value, list):
-            return _MANIFEST_LINES.deserialize(value)
+            return super()._deserialize(value, attr, data, **kwargs)
         raise ValidationError("Must be a list of files, or an upload with that list.")
-
-
-_MANIFEST_LINES = ListField(fields.Nested(ManifestLineSchema()), shortest=1, longest=10_000)
 
 
 class ManifestUploadSchema(Strict):
@@ -157,9 +161,10 @@ class ManifestUploadSchema(Strict):
 
 
 class SourceSchema(Strict):
-    """Source of a version's files: exactly one of `upload`, `uploads`, `s3` and `manifest`; or `manifest` and `upload`.
+    """Source of a version's files: exactly one of `upload`, `uploads`, `s3`, `manifest` and `manifest_upload`.
 
-    With both, the lines of the manifest are the files, and the archive has those contents that no dataset has yet.
+    A `manifest` or `manifest_upload` may have an `upload` beside it: the lines of the manifest are the files, and the
+    archive has those contents that no dataset has yet.
     """
 
     upload = UploadField("A finished upload of a tar (plain, gzip, bzip2, xz, zstd) or a zip")
@@ -180,26 +185,33 @@ class SourceSchema(Strict):
         NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}
     )
     manifest = ManifestField(
+        fields.Nested(ManifestLineSchema),
+        shortest=1,
+        longest=10_000,
         metadata={
-            "oneOf": [
-                {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": 10_000},
-                {"type": "object", "properties": {"upload": {"type": "string"}}, "required": ["upload"]},
-            ],
-            "description": "Files by path, digest and size (and source), or an upload that lists them as NDJSON.",
-        }
+            "description": "Files whose content is in the platform's object store already, or in a bucket; "
+            'an object `{"upload": ...}` is accepted too, with the meaning of `manifest_upload`.'
+        },
     )
+    manifest_upload = UploadField("A finished upload that lists such files, a line of JSON for each (NDJSON)")
 
     @validates_schema
     def _exactly_one_source(self, data: dict[str, object], **kwargs: object) -> None:
         kinds = data.keys() - {"connection"}
-        if len(kinds) != 1 and kinds != {"manifest", "upload"}:
+        if len(kinds) != 1 and kinds not in ({"manifest", "upload"}, {"manifest_upload", "upload"}):
             raise ValidationError(
-                "Exactly one of `upload`, `uploads`, `s3` and `manifest` is required, or `manifest` with an `upload` of"
-                " the contents that no dataset has yet."
+                "Exactly one of `upload`, `uploads`, `s3`, `manifest` and `manifest_upload` is required; or a manifest"
+                " with an `upload` of the contents that no dataset has yet."
             )
         uploads = data.get("uploads")
         if isinstance(uploads, list) and not 1 <= len(uploads) <= 10_000:
             raise ValidationError("1 to 10,000 files are allowed.", "uploads")
+
+    @post_load
+    def _uploaded_manifest(self, data: dict[str, Any], **kwargs: object) -> dict[str, Any]:
+        if (id := data.pop("manifest_upload", None)) is not None:
+            data["manifest"] = {"upload": id}
+        return data
 
 
 class RegistrationSchema(Strict):

@@ -7,7 +7,7 @@ import msgspec
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import TEXT, Blueprint, Success, header, json_response
+from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body, validated
 from api.context import caller, services
 from api.paging import LINK, page
@@ -194,7 +194,7 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_comparison_events",
-        Success(description="Events as they happen, until the comparison has ended.", media={SSE: TEXT}),
+        Success(description="Events as they happen, until the comparison has ended.", media={SSE: BINARY}),
         other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
         errors=[UnknownComparison, TooManyStreams],
     )

@@ -176,7 +176,7 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        Success(description="Events as they happen, until the simulation has ended.", media={SSE: TEXT}),
+        Success(description="Events as they happen, until the simulation has ended.", media={SSE: BINARY}),
         other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
         errors=[UnknownSimulation, TooManyStreams],
     )

@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import TEXT, Blueprint, Success, header
+from api.blueprint import BINARY, Blueprint, Success, header
 from api.body import json_body, validated
 from api.context import caller, context, services
 from api.paging import LINK, page
@@ -157,7 +157,7 @@ class ChangesView(MethodView):
     @blueprint.takes(ChangesHeaders, location="headers")
     @blueprint.operation(
         "watch_simulations",
-        Success(description="Ids of simulations that have changed; the stream does not end.", media={SSE: TEXT}),
+        Success(description="Ids of simulations that have changed; the stream does not end.", media={SSE: BINARY}),
         errors=[TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any]) -> Response:

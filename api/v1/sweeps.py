@@ -9,7 +9,7 @@ import msgspec
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, TEXT, Blueprint, Success
+from api.blueprint import BINARY, Blueprint, Success
 from api.byte_ranges import read_ahead
 from api.context import context, services
 from api.negotiation import choose
@@ -66,7 +66,7 @@ class SweepView(MethodView):
         "get_simulation_sweep",
         Success(
             description="A row for each combination of the swept parameters.",
-            media={"application/json": SweepSchema, CSV: TEXT, PARQUET: BINARY},
+            media={"application/json": SweepSchema, CSV: BINARY, PARQUET: BINARY},
         ),
         errors=[UnknownSimulation, NotFinished, NotAcceptable],
     )

@@ -214,9 +214,12 @@ def test_a_manifest_refers_to_stored_content(
     assert client.delete("/v1/datasets/drives").status_code == 204
     assert client.get("/v1/datasets/other/files/copy/a.txt").data == b"alpha"
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    response = client.post("/v1/datasets", json={"name": "third", "source": {"manifest": {"upload": upload(body)}}})
-    work()
-    assert client.get(response.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
+    id = upload(body)
+    for name, source in (("third", {"manifest_upload": id}), ("fourth", {"manifest": {"upload": id}})):
+        response = client.post("/v1/datasets", json={"name": name, "source": source})
+        work()
+        same = client.get("/v1/datasets/other").json["digest"]
+        assert client.get(response.headers["Location"]).json["digest"] == same
 
 
 def test_a_manifest_takes_content_that_is_not_stored_yet_from_an_archive(
@@ -334,6 +337,8 @@ def test_a_failed_registration_leaves_no_objects(platform: Platform, register: R
         {"name": "x", "source": {"manifest": []}},
         {"name": "x", "source": {"manifest": [], "s3": "s3://bucket/x"}},
         {"name": "x", "source": {"upload": "0" * 26, "s3": "s3://bucket/x"}},
+        {"name": "x", "source": {"manifest": [], "manifest_upload": "0" * 26}},
+        {"name": "x", "source": {"manifest_upload": "0" * 26}},
         {"name": "0" * 26, "source": {"manifest": [{"path": "a", "digest": "sha256:" + "0" * 64, "size": 1}]}},
         {"name": "../x", "source": {"upload": "0" * 26}},
         {"name": "x", "source": {"upload": "0" * 26}, "tags": ["latest"]},

@@ -2,9 +2,11 @@
 
 import importlib
 import io
+import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +27,7 @@ content_type_overrides:
   application/offset+octet-stream: application/octet-stream
   application/vnd.apache.parquet: application/octet-stream
   application/x-ndjson: application/octet-stream
+  text/event-stream: application/octet-stream
   "*/*": application/octet-stream
 """
 
@@ -100,7 +103,11 @@ def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client
     check = operation("submissions.check_form").sync(client=client, body=form)
     assert check.fits is True and check.reason is None
     file.payload.seek(0)
+    started = time.monotonic()
     created = operation("submissions.submit_form").sync(client=client, body=form, prefer="wait=60")
+    lines = operation("results.get_simulation_results").sync_detailed(created.id, client=client).content.splitlines()
+    print(f"openapi-python-client: {time.monotonic() - started:.2f} s from submission to results")
+    assert [model("Result").from_dict(json.loads(line)).status for line in lines] == ["ok"] * 4
     assert created.state == "succeeded" and created.tasks.done == 4 and created.model.name == "half"
     stored = operation("models.get_model").sync("half", client=client)
     assert stored.digest == created.model.digest
@@ -108,6 +115,8 @@ def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client
         created.id, client=client, format_=model("GetSimulationResultsFormat").CSV
     )
     assert table.status_code == 200 and table.content.count(b"\r\n") == 5
+    events = operation("results.watch_simulation_events").sync(created.id, client=client)
+    assert events.payload.read().count(b"event: state") >= 3
 
 
 def test_a_generated_client_parses_a_problem(client: Any) -> None:

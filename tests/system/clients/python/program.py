@@ -5,6 +5,7 @@ Arguments: the platform's URL and the model file. Prints what the platform answe
 
 import json
 import sys
+import time
 
 import windtunnel_client as windtunnel
 
@@ -17,11 +18,13 @@ with windtunnel.ApiClient(windtunnel.Configuration(host=url)) as connection:
         content = ("half.py", file.read())
 
     check = submissions.check_form(dataset="noop", model=content)
+    started = time.monotonic()
     created = submissions.submit_form(
         dataset="noop", model=content, scenarios='{"tasks": [3, 5]}', repeat=2, prefer="wait=120"
     )
     lines = results.get_simulation_results(created.id).decode().splitlines()
     rows = [windtunnel.Result.from_json(line) for line in lines]
+    seconds = time.monotonic() - started
     table = results.get_simulation_results(created.id, format="csv").decode()
     summary = simulations.get_simulation_summary(created.id)
     events = results.watch_simulation_events(created.id)
@@ -41,11 +44,12 @@ with windtunnel.ApiClient(windtunnel.Configuration(host=url)) as connection:
             {
                 "fits": [check.fits, checked.fits],
                 "id": created.id,
+                "seconds": seconds,
                 "state": created.state,
                 "statuses": [row.status for row in rows],
                 "csv_lines": len(table.splitlines()),
                 "summary": summary.tasks,
-                "events": events.count("event: state"),
+                "events": events.decode().count("event: state"),
                 "archive": archive[:2].decode(),
                 "again": [again.id, again.state, again.tasks.done],
                 "problem": [problem.status, problem.type],

@@ -14,15 +14,17 @@ async function main(): Promise<void> {
     const model = new File([new Uint8Array(await readFile(path))], "half.py");
 
     const check = await submissions.checkForm({ dataset: "noop", model });
+    const started = performance.now();
     const created = await submissions.submitForm({
         dataset: "noop", model, scenarios: '{"tasks": [3, 5]}', repeat: 2, prefer: "wait=120",
     });
     const id = created.id;
     const lines = (await (await results.getSimulationResults({ id }))!.text()).trim().split("\n");
     const rows = lines.map((line) => windtunnel.ResultFromJSON(JSON.parse(line)));
+    const seconds = (performance.now() - started) / 1000;
     const table = await (await results.getSimulationResults({ id, format: "csv" }))!.text();
     const summary = await simulations.getSimulationSummary({ id });
-    const events = (await results.watchSimulationEvents({ id }))!;
+    const events = await (await results.watchSimulationEvents({ id }))!.text();
     const archive = await artifacts.getSimulationArchive({ id });
 
     const submission = { dataset: "noop", model: created.model.name, scenarios: { range: [0, 3] } };
@@ -38,6 +40,7 @@ async function main(): Promise<void> {
     console.log(JSON.stringify({
         fits: [check.fits, checked.fits],
         id,
+        seconds,
         state: created.state,
         statuses: rows.map((row) => row.status),
         csv_lines: table.trim().split("\n").length,

@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"os"
 	"strings"
+	"time"
 
 	"windtunnel/clients/oapi-codegen/windtunnel"
 )
@@ -43,6 +44,7 @@ func main() {
 	check := must(client.CheckFormWithBodyWithResponse(ctx, contentType, body)).JSON200
 	contentType, body = form(os.Args[2], map[string]string{"dataset": "noop", "scenarios": `{"tasks": [3, 5]}`, "repeat": "2"})
 	parameters := &windtunnel.SubmitFormParams{Prefer: &wait}
+	started := time.Now()
 	created := must(client.SubmitFormWithBodyWithResponse(ctx, parameters, contentType, body)).JSON201
 	statuses := []string{}
 	lines := must(client.GetSimulationResultsWithResponse(ctx, created.Id, nil)).Body
@@ -51,6 +53,7 @@ func main() {
 		must(0, json.Unmarshal(line, &row))
 		statuses = append(statuses, string(row.Status))
 	}
+	seconds := time.Since(started).Seconds()
 	format := windtunnel.GetSimulationResultsParamsFormat("csv")
 	csv := must(client.GetSimulationResultsWithResponse(ctx, created.Id, &windtunnel.GetSimulationResultsParams{Format: &format})).Body
 	summary := must(client.GetSimulationSummaryWithResponse(ctx, created.Id)).JSON200
@@ -67,6 +70,7 @@ func main() {
 	answers := map[string]any{
 		"fits":      []bool{check.Fits, checked.Fits},
 		"id":        created.Id,
+		"seconds":   seconds,
 		"state":     created.State,
 		"statuses":  statuses,
 		"csv_lines": strings.Count(string(csv), "\n"),

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"windtunnel/clients/openapi-generator/windtunnel"
 )
@@ -33,6 +34,7 @@ func main() {
 
 	check, _, err := client.SubmissionsAPI.CheckForm(ctx).Dataset("noop").Model(model()).Execute()
 	must(check, err)
+	started := time.Now()
 	created, _, err := client.SubmissionsAPI.SubmitForm(ctx).Dataset("noop").Model(model()).
 		Scenarios(`{"tasks": [3, 5]}`).Repeat(2).Prefer("wait=120").Execute()
 	must(created, err)
@@ -44,16 +46,17 @@ func main() {
 		must(0, json.Unmarshal(lines.Bytes(), &row))
 		statuses = append(statuses, row.Status)
 	}
+	seconds := time.Since(started).Seconds()
 	table, _, err := client.ResultsAPI.GetSimulationResults(ctx, created.Id).Format("csv").Execute()
 	csv := must(io.ReadAll(must(table, err)))
 	summary, _, err := client.SimulationsAPI.GetSimulationSummary(ctx, created.Id).Execute()
 	must(summary, err)
-	events, _, err := client.ResultsAPI.WatchSimulationEvents(ctx, created.Id).Execute()
-	must(events, err)
+	stream, _, err := client.ResultsAPI.WatchSimulationEvents(ctx, created.Id).Execute()
+	events := string(must(io.ReadAll(must(stream, err))))
 	archive, _, err := client.ArtifactsAPI.GetSimulationArchive(ctx, created.Id).Execute()
 	magic := make([]byte, 2)
 	must(io.ReadFull(must(archive, err), magic))
-	for _, kept := range []*os.File{file, table, archive} { // temporary files of the client
+	for _, kept := range []*os.File{file, table, stream, archive} { // temporary files of the client
 		must(0, os.Remove(kept.Name()))
 	}
 
@@ -75,6 +78,7 @@ func main() {
 	answers := map[string]any{
 		"fits":      []bool{check.Fits, checked.Fits},
 		"id":        created.Id,
+		"seconds":   seconds,
 		"state":     created.State,
 		"statuses":  statuses,
 		"csv_lines": strings.Count(string(csv), "\n"),
