@@ -180,7 +180,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_kill_9_never_loses_or_duplicates_bytes[sqlite]": "several API processes run on PostgreSQL",
     },
     "tests/system/test_generated_clients.py": {
-        "*": "needs openapi-generator and oapi-codegen; another generator is in every run"
+        "*": "needs openapi-generator, oapi-codegen, Java and Node.js; another generator is in every run"
     },
     "tests/system/test_demo_platform.py": {
         "[silent]": "a server that answers is in every run",
