@@ -139,7 +139,7 @@ class Gone(PlatformError):
 
 
 class TooLarge(PlatformError):
-    """The body, model or upload is larger than this server accepts. docs/uploads.md lists the limits and settings."""
+    """The body, model or upload is larger than this server accepts. Its operator sets the limits."""
 
     slug = "too-large"
 

@@ -15,6 +15,7 @@ from webargs.flaskparser import FlaskParser
 from werkzeug.routing import BaseConverter
 
 from api import problem_responses, problems
+from api.path_parameters import describe_path_parameters
 from api.schemas.problems import ProblemSchema
 from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, TooLarge, Unauthorized
 
@@ -241,6 +242,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         components["responses"].pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))
+        describe_path_parameters(document["paths"])
         declare_number_widths(document)
         return document
 

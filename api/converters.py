@@ -51,12 +51,12 @@ class PathConverter(FileConverter):
 
 
 SCHEMAS: Mapping[type[BaseConverter], Mapping[str, Any]] = {
-    IdConverter: {"type": "string", "pattern": SIMULATION_ID, "example": "01jd0000000000000000000000"},
-    NameConverter: {"type": "string", "pattern": NAME, "example": "car_street"},
-    ReferenceConverter: {"type": "string", "pattern": REFERENCE, "example": "idm"},
-    TaskConverter: {"type": "integer", "minimum": -1, "maximum": 999_999_999, "example": 0},
-    FileConverter: {"type": "string", "minLength": 1, "maxLength": 255, "example": "trace.npz"},
-    PathConverter: {"type": "string", "minLength": 1, "maxLength": 1024, "example": "dataset.json"},
+    IdConverter: {"type": "string", "pattern": SIMULATION_ID},
+    NameConverter: {"type": "string", "pattern": NAME},
+    ReferenceConverter: {"type": "string", "pattern": REFERENCE},
+    TaskConverter: {"type": "integer", "minimum": -1, "maximum": 999_999_999},
+    FileConverter: {"type": "string", "minLength": 1, "maxLength": 255},
+    PathConverter: {"type": "string", "minLength": 1, "maxLength": 1024},
 }
 
 

@@ -17,7 +17,9 @@ class DependencyRulesSchema(Open):
     allowed = fields.List(
         fields.String(), required=True, metadata={"description": "Patterns of the names that are allowed."}
     )
-    largest = fields.Integer(required=True, metadata={"description": "Most bytes of an environment."})
+    largest = fields.Integer(
+        required=True, metadata={"description": "Most bytes of the environment that is installed for a model."}
+    )
     python = fields.String(required=True, metadata={"description": "Version of Python that models run on."})
 
 
@@ -26,18 +28,19 @@ def _bytes(description: str) -> fields.Integer:
 
 
 class LimitsSchema(Open):
-    """Limits of a model: what its process may use, how long it may take, how large it may be.
-
-    docs/sandbox.md#limits explains them.
-    """
+    """Limits of a model: what its process may use, how long it may take, how large it may be."""
 
     memory = _bytes("memory of the model's process, its libraries included; in a pod at most the container's.")
-    tasks = fields.Integer(required=True, metadata={"description": "Processes and threads together."})
-    open_files = fields.Integer(required=True, metadata={"description": "Open file descriptors."})
+    tasks = fields.Integer(
+        required=True, metadata={"description": "Number of processes and threads together, at most."}
+    )
+    open_files = fields.Integer(required=True, metadata={"description": "Number of open file descriptors, at most."})
     scratch = _bytes(
         "the writable folder /tmp, whose files are in memory; where the sandbox has level 2 there is none."
     )
-    scratch_files = fields.Integer(required=True, metadata={"description": "Files and folders in /tmp."})
+    scratch_files = fields.Integer(
+        required=True, metadata={"description": "Number of files and folders in /tmp, at most."}
+    )
     largest_file = _bytes("the largest file that the model may write.")
     start_time = fields.Float(required=True, metadata={"description": "Seconds to import the format's libraries."})
     load_time = fields.Float(required=True, metadata={"description": "Seconds to load the model."})
@@ -114,7 +117,7 @@ class RuntimeSchema(Open):
 class RuntimeListSchema(Open):
     """All runtimes."""
 
-    items = fields.List(fields.Nested(RuntimeSchema), required=True)
+    items = fields.List(fields.Nested(RuntimeSchema), required=True, metadata={"description": "The runtimes, by name."})
 
 
 class SimulatorSchema(Open):
@@ -132,7 +135,9 @@ class SimulatorSchema(Open):
 class SimulatorListSchema(Open):
     """All simulators."""
 
-    items = fields.List(fields.Nested(SimulatorSchema), required=True)
+    items = fields.List(
+        fields.Nested(SimulatorSchema), required=True, metadata={"description": "The simulators, by name."}
+    )
 
 
 class ExecutorSchema(Open):
@@ -173,4 +178,6 @@ class ExecutorSchema(Open):
 class ExecutorListSchema(Open):
     """All executors."""
 
-    items = fields.List(fields.Nested(ExecutorSchema), required=True)
+    items = fields.List(
+        fields.Nested(ExecutorSchema), required=True, metadata={"description": "The executors, as configured."}
+    )

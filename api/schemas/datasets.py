@@ -28,7 +28,9 @@ class DatasetBriefSchema(Open):
         metadata={"enum": ["registering", "ready", "failed"], "description": "State of the registration."},
     )
     digest = fields.String(
-        required=True, allow_none=True, metadata={"description": "Digest of all file paths and contents."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Digest of all file paths and contents; null until it is ready."},
     )
     tags = fields.List(fields.String(), required=True, metadata={"description": "Tags that refer to this version."})
     title = fields.String(required=True, metadata={"description": "Title, for display."})
@@ -54,7 +56,9 @@ class DatasetPageSchema(PageSchema):
     A name without a ready version is listed with its newest registration, in the state `registering` or `failed`.
     """
 
-    items = fields.List(fields.Nested(DatasetBriefSchema), required=True)
+    items = fields.List(
+        fields.Nested(DatasetBriefSchema), required=True, metadata={"description": "The datasets of the page."}
+    )
 
 
 class DatasetSchema(DatasetBriefSchema):
@@ -63,10 +67,15 @@ class DatasetSchema(DatasetBriefSchema):
     interface = fields.Dict(
         required=True,
         allow_none=True,
-        metadata={"description": "Observation and action: dtype, shape, and a name, unit and range for each entry."},
+        metadata={
+            "description": (
+                "Observation and action: dtype, shape, and a name, unit and range for each entry; "
+                "null for a dataset of files only."
+            )
+        },
     )
     metrics = fields.List(
-        fields.Dict(), required=True, metadata={"description": "Metrics, each with its formula and source."}
+        fields.Dict(), required=True, metadata={"description": "Metrics, each with its unit, formula and source."}
     )
     params = fields.Dict(
         required=True, metadata={"description": "Parameters that `params` and `sweep` may set, by name."}
@@ -77,20 +86,27 @@ class DatasetSchema(DatasetBriefSchema):
     maps = fields.List(
         fields.Dict(),
         metadata={
-            "description": "Maps that were converted, each with its format, the size of its network, the number of its"
-            " scenarios, what was `dropped` (`what`, `count`, `examples`) and netconvert's `warnings`; docs/maps.md."
+            "description": (
+                "Maps that were converted, each with its format, the size of its network, the number "
+                "of its scenarios, what was `dropped` (`what`, `count`, `examples`) and netconvert's "
+                "`warnings`."
+            )
         },
     )
     plant = fields.Dict(
         metadata={
-            "description": "The FMU that is the dataset's world: its version of FMI, tool, steps, inputs, and what was"
-            " declared of it; docs/datasets.md."
+            "description": (
+                "The FMU that is the dataset's world: its version of FMI, tool, steps, inputs, and "
+                "what was declared of it."
+            )
         }
     )
     openenv = fields.Dict(
         metadata={
-            "description": "The dataset's environment: how its observations and actions map to arrays, its `transport`,"
-            " and whether a seed decides an episode (`reproducible`); docs/openenv.md."
+            "description": (
+                "The dataset's environment: how its observations and actions map to arrays, its "
+                "`transport`, and whether a seed decides an episode (`reproducible`)."
+            )
         },
     )
 
@@ -98,7 +114,11 @@ class DatasetSchema(DatasetBriefSchema):
 class ScenarioPageSchema(NumberedPageSchema):
     """A page of a dataset's scenarios, in order; a scenario on a map says what of the map was `dropped`."""
 
-    items = fields.List(fields.Dict(), required=True)
+    items = fields.List(
+        fields.Dict(),
+        required=True,
+        metadata={"description": "The scenarios of the page, in order, each with its index and parameters."},
+    )
 
 
 class UploadField(Text):
@@ -218,7 +238,9 @@ class RegistrationSchema(Strict):
     """Registration of a dataset, or of its next version."""
 
     name = Text(NAME, longest=100, required=True, metadata={"description": "Name of the dataset."})
-    source = fields.Nested(SourceSchema, required=True)
+    source = fields.Nested(
+        SourceSchema, required=True, metadata={"description": "Where the version's files come from."}
+    )
     tags = ListField(
         Text(TAG, longest=100),
         load_default=list,
@@ -247,7 +269,9 @@ class FileSchema(Open):
 class FilePageSchema(PageSchema):
     """A page of a version's files, by path."""
 
-    items = fields.List(fields.Nested(FileSchema), required=True)
+    items = fields.List(
+        fields.Nested(FileSchema), required=True, metadata={"description": "The files of the page, by path."}
+    )
 
 
 class FilePageQuery(PageQuery):
@@ -272,7 +296,12 @@ class ChangeSchema(Open):
         required=True,
         metadata={"enum": ["added", "removed", "changed"], "description": "Change from the first to the second."},
     )
-    to = fields.Nested(FactsSchema, required=True, allow_none=True)
+    to = fields.Nested(
+        FactsSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Size and digest of the file in the second version; null if it was removed."},
+    )
 
 
 class DiffQuery(Strict):

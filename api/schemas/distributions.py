@@ -10,12 +10,14 @@ _KIND = validate.OneOf(("number", "category"))
 class CoverageSchema(Open):
     """Which results an answer covers."""
 
-    read = fields.Integer(required=True, metadata={"description": "Results that had arrived."})
+    read = fields.Integer(required=True, metadata={"description": "Number of results that had arrived."})
     sampled = fields.Integer(
         required=True,
         metadata={
-            "description": "Results that the figures are of: fewer than `read` if there are more than 1,000,000, or if"
-            " their metrics take more than 128 MiB."
+            "description": (
+                "Number of results that the figures are of: fewer than `read` if there are more than "
+                "1,000,000, or if their metrics take more than 128 MiB."
+            )
         },
     )
     complete = fields.Boolean(
@@ -26,7 +28,9 @@ class CoverageSchema(Open):
 class MetricNotOkSchema(Open):
     """Tasks that are not `ok`, for a metric with a declared worst value."""
 
-    value = fields.Float(required=True, metadata={"description": "The value that each of them counts."})
+    value = fields.Float(
+        required=True, metadata={"description": "The value that each of them counts, in the unit of the metric."}
+    )
     statuses = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
@@ -38,25 +42,49 @@ class MetricNotOkSchema(Open):
 class DistributionSchema(Open):
     """Distribution of one metric over the tasks that are `ok`."""
 
-    kind = fields.String(required=True, validate=_KIND, metadata={"description": "`category` for texts."})
-    count = fields.Integer(required=True, metadata={"description": "Tasks with a value."})
+    kind = fields.String(
+        required=True,
+        validate=_KIND,
+        metadata={"description": "Whether the values of the metric are numbers or texts (`category`)."},
+    )
+    count = fields.Integer(required=True, metadata={"description": "Number of tasks with a value."})
     missing = fields.Integer(
-        required=True, metadata={"description": "Tasks that are `ok` without a value, or with none that is finite."}
+        required=True,
+        metadata={"description": "Number of tasks that are `ok` without a value, or with none that is finite."},
     )
     edges = fields.List(
         fields.Float(),
-        metadata={"description": "Edges of the bins, ascending; a bin includes its lower edge, the last bin both."},
+        metadata={
+            "description": (
+                "Edges of the bins, in the unit of the metric, ascending; a bin includes its lower "
+                "edge, the last bin both."
+            )
+        },
     )
     counts = fields.List(fields.Integer(), metadata={"description": "Number of tasks in each bin."})
-    mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without values."})
-    min = fields.Float(allow_none=True, metadata={"description": "Least value; null without values."})
-    max = fields.Float(allow_none=True, metadata={"description": "Greatest value; null without values."})
+    mean = fields.Float(
+        allow_none=True, metadata={"description": "Mean, in the unit of the metric; null without values."}
+    )
+    min = fields.Float(
+        allow_none=True, metadata={"description": "Least value, in the unit of the metric; null without values."}
+    )
+    max = fields.Float(
+        allow_none=True, metadata={"description": "Greatest value, in the unit of the metric; null without values."}
+    )
     values = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
         metadata={"description": "Number of tasks by text; `(others)` after 1,000 different texts."},
     )
-    not_ok = fields.Nested(MetricNotOkSchema)
+    not_ok = fields.Nested(
+        MetricNotOkSchema,
+        metadata={
+            "description": (
+                "The tasks that are not `ok`; absent if there are none, or the dataset declares no "
+                "worst value of the metric."
+            )
+        },
+    )
 
 
 class DistributionsSchema(CoverageSchema):
@@ -94,18 +122,40 @@ class ParameterSchema(Open):
             "description": "Name: a field of the scenarios (`street`, `start.speed`), or `params.NAME` of a sweep."
         },
     )
-    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
-    kind = fields.String(required=True, validate=_KIND)
+    source = fields.String(
+        required=True,
+        validate=validate.OneOf(("scenario", "sweep")),
+        metadata={"description": "Whether the scenarios of the dataset or the sweep of the submission set it."},
+    )
+    kind = fields.String(
+        required=True,
+        validate=_KIND,
+        metadata={"description": "Whether its values are numbers (`number`) or categories (`category`)."},
+    )
     distinct = fields.Integer(required=True, metadata={"description": "Number of different values."})
     values = fields.List(fields.Raw(), metadata={"description": "The different values, if they are at most 100."})
-    low = fields.Float(metadata={"description": "Least value of a number."})
-    high = fields.Float(metadata={"description": "Greatest value of a number."})
+    low = fields.Float(
+        metadata={
+            "description": ("Least value of a parameter with numbers, in the unit of the parameter; absent for texts.")
+        }
+    )
+    high = fields.Float(
+        metadata={
+            "description": (
+                "Greatest value of a parameter with numbers, in the unit of the parameter; absent for texts."
+            )
+        }
+    )
 
 
 class ParametersSchema(Open):
     """Parameters of the tasks of a simulation."""
 
-    parameters = fields.List(fields.Nested(ParameterSchema), required=True)
+    parameters = fields.List(
+        fields.Nested(ParameterSchema),
+        required=True,
+        metadata={"description": "The parameters."},
+    )
 
 
 class DependenceQuery(Strict):
@@ -125,31 +175,79 @@ class DependenceQuery(Strict):
 class AxisSchema(Open):
     """A parameter with its groups."""
 
-    name = fields.String(required=True)
-    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
-    kind = fields.String(required=True, validate=_KIND)
+    name = fields.String(required=True, metadata={"description": "Name of the parameter."})
+    source = fields.String(
+        required=True,
+        validate=validate.OneOf(("scenario", "sweep")),
+        metadata={"description": "Whether the scenarios of the dataset or the sweep of the submission set it."},
+    )
+    kind = fields.String(
+        required=True,
+        validate=_KIND,
+        metadata={"description": "Whether its values are numbers (`number`) or categories (`category`)."},
+    )
     values = fields.List(fields.Raw(), metadata={"description": "The values, each a group; absent if there are bins."})
-    edges = fields.List(fields.Float(), metadata={"description": "Edges of the bins of a number, ascending."})
+    edges = fields.List(
+        fields.Float(),
+        metadata={
+            "description": (
+                "Edges of the bins of a number, in the unit of the parameter, ascending; absent if there are no bins."
+            )
+        },
+    )
 
 
 class GroupSchema(Open):
     """The tasks with one value of a parameter, or with a number in one bin."""
 
     value = fields.Raw(metadata={"description": "The value; absent for a bin."})
-    lower_edge = fields.Float(data_key="from", metadata={"description": "Lower edge of the bin, included."})
-    upper_edge = fields.Float(data_key="to", metadata={"description": "Upper edge of the bin."})
-    count = fields.Integer(required=True, metadata={"description": "Tasks with a value of the metric."})
-    mean = fields.Float(allow_none=True, metadata={"description": "Mean; null without tasks."})
+    lower_edge = fields.Float(
+        data_key="from",
+        metadata={
+            "description": ("Lower edge of the bin, included, in the unit of the parameter; absent for a single value.")
+        },
+    )
+    upper_edge = fields.Float(
+        data_key="to",
+        metadata={"description": "Upper edge of the bin, in the unit of the parameter; absent for a single value."},
+    )
+    count = fields.Integer(required=True, metadata={"description": "Number of tasks with a value of the metric."})
+    mean = fields.Float(
+        allow_none=True, metadata={"description": "Mean of the metric, in its unit; null without tasks."}
+    )
     low = fields.Float(
         allow_none=True,
-        metadata={"description": "Lower end of the mean's 95 % interval; null for the mean of a single task."},
+        metadata={
+            "description": (
+                "Lower end of the 95 % interval of the mean, in the unit of the metric; null without "
+                "tasks and for the mean of a single task."
+            )
+        },
     )
-    high = fields.Float(allow_none=True, metadata={"description": "Upper end of the mean's 95 % interval."})
-    min = fields.Float(allow_none=True)
-    p25 = fields.Float(allow_none=True, metadata={"description": "Lower quartile."})
-    p50 = fields.Float(allow_none=True, metadata={"description": "Median."})
-    p75 = fields.Float(allow_none=True, metadata={"description": "Upper quartile."})
-    max = fields.Float(allow_none=True)
+    high = fields.Float(
+        allow_none=True,
+        metadata={
+            "description": (
+                "Upper end of the 95 % interval of the mean, in the unit of the metric; null without "
+                "tasks and for the mean of a single task."
+            )
+        },
+    )
+    min = fields.Float(
+        allow_none=True, metadata={"description": "Least value, in the unit of the metric; null without tasks."}
+    )
+    p25 = fields.Float(
+        allow_none=True, metadata={"description": "Lower quartile, in the unit of the metric; null without tasks."}
+    )
+    p50 = fields.Float(
+        allow_none=True, metadata={"description": "Median, in the unit of the metric; null without tasks."}
+    )
+    p75 = fields.Float(
+        allow_none=True, metadata={"description": "Upper quartile, in the unit of the metric; null without tasks."}
+    )
+    max = fields.Float(
+        allow_none=True, metadata={"description": "Greatest value, in the unit of the metric; null without tasks."}
+    )
     values = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
@@ -160,29 +258,44 @@ class GroupSchema(Open):
 class PointsSchema(Open):
     """A sample of up to 2,000 tasks, in task order; the lists are equally long."""
 
-    tasks = fields.List(fields.Integer(), required=True, metadata={"description": "Numbers of the tasks."})
-    x = fields.List(fields.Float(), required=True, metadata={"description": "Values of the parameter."})
-    y = fields.List(fields.Float(), required=True, metadata={"description": "Values of the metric."})
+    tasks = fields.List(fields.Integer(), required=True, metadata={"description": "Numbers of the tasks, from 0."})
+    x = fields.List(fields.Float(), required=True, metadata={"description": "Values of the parameter, in its unit."})
+    y = fields.List(fields.Float(), required=True, metadata={"description": "Values of the metric, in its unit."})
     statuses = fields.List(fields.String(), required=True, metadata={"description": "Statuses of the tasks."})
 
 
 class DependenceSchema(CoverageSchema):
     """Dependence of a metric on one parameter, or on two."""
 
-    metric = fields.String(required=True)
-    kind = fields.String(required=True, validate=_KIND, metadata={"description": "Whether the metric has numbers."})
-    parameters = fields.List(fields.Nested(AxisSchema), required=True)
+    metric = fields.String(required=True, metadata={"description": "Name of the metric, or `failed`."})
+    kind = fields.String(
+        required=True,
+        validate=_KIND,
+        metadata={"description": "Whether the values of the metric are numbers or texts (`category`)."},
+    )
+    parameters = fields.List(
+        fields.Nested(AxisSchema),
+        required=True,
+        metadata={"description": "The parameters that were asked for, one or two, each with its values or bins."},
+    )
     groups = fields.List(
         fields.Nested(GroupSchema), metadata={"description": "Of one parameter: its values or bins, in order."}
     )
-    points = fields.Nested(PointsSchema)
+    points = fields.Nested(
+        PointsSchema,
+        metadata={
+            "description": ("A sample of single tasks; only for one parameter with numbers and a metric with numbers.")
+        },
+    )
     counts = fields.List(
         fields.List(fields.Integer()),
-        metadata={"description": "Of two parameters: tasks in each cell; a row for each group of the first."},
+        metadata={"description": "Of two parameters: number of tasks in each cell; a row for each group of the first."},
     )
     means = fields.List(
         fields.List(fields.Float(allow_none=True)),
-        metadata={"description": "Of two parameters: mean of each cell; null without tasks."},
+        metadata={
+            "description": "Of two parameters: mean of each cell, in the unit of the metric; null without tasks."
+        },
     )
 
 
@@ -207,23 +320,61 @@ class EffectSchema(Open):
             " correlation of a number and a metric. `epsilon_squared`: share of a metric's variance by category."
         },
     )
-    value = fields.Float(required=True, allow_none=True)
-    low = fields.Float(required=True, allow_none=True)
-    high = fields.Float(required=True, allow_none=True)
+    value = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "The effect, as `name` says, from -1 to 1; null if it is not finite."},
+    )
+    low = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Lower end of the 95 % interval of the effect, from -1 to 1; null if it is not finite.")
+        },
+    )
+    high = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Upper end of the 95 % interval of the effect, from -1 to 1; null if it is not finite.")
+        },
+    )
 
 
 class PlotBinSchema(Open):
     """The results with a category, or with a number in one bin."""
 
-    label = fields.String(required=True)
-    least = fields.Float(data_key="from", metadata={"description": "Least number of the bin; absent for a category."})
-    largest = fields.Float(data_key="to", metadata={"description": "Greatest number of the bin."})
-    count = fields.Integer(required=True, metadata={"description": "Results."})
-    value = fields.Float(
-        required=True, allow_none=True, metadata={"description": "Failure rate, or mean of the metric."}
+    label = fields.String(required=True, metadata={"description": "The category, or the bin in words."})
+    least = fields.Float(
+        data_key="from",
+        metadata={"description": "Least number of the bin, in the unit of the parameter; absent for a category."},
     )
-    low = fields.Float(required=True, allow_none=True, metadata={"description": "Lower end of its 95 % interval."})
-    high = fields.Float(required=True, allow_none=True, metadata={"description": "Upper end of its 95 % interval."})
+    largest = fields.Float(
+        data_key="to",
+        metadata={"description": "Greatest number of the bin, in the unit of the parameter; absent for a category."},
+    )
+    count = fields.Integer(required=True, metadata={"description": "Number of results in the bin."})
+    value = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Failure rate from 0 to 1, or mean in the unit of the metric; null if it is not finite.")
+        },
+    )
+    low = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Lower end of the 95 % interval of `value`, in the same unit; null if it is not finite.")
+        },
+    )
+    high = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Upper end of the 95 % interval of `value`, in the same unit; null if it is not finite.")
+        },
+    )
 
 
 class ParameterSensitivitySchema(Open):
@@ -238,21 +389,44 @@ class ParameterSensitivitySchema(Open):
             " are not listed by themselves."
         },
     )
-    source = fields.String(required=True, validate=validate.OneOf(("scenario", "sweep")))
-    kind = fields.String(required=True, validate=_KIND)
+    source = fields.String(
+        required=True,
+        validate=validate.OneOf(("scenario", "sweep")),
+        metadata={"description": "Whether the scenarios of the dataset or the sweep of the submission set it."},
+    )
+    kind = fields.String(
+        required=True,
+        validate=_KIND,
+        metadata={"description": "Whether its values are numbers (`number`) or categories (`category`)."},
+    )
     association = fields.Float(
         required=True,
         allow_none=True,
         metadata={
-            "description": "From 0 to 1, on one scale for numbers and categories: Cramér's V of the bins with failure,"
-            " or the root of epsilon squared with a metric."
+            "description": (
+                "Strength from 0 to 1, on one scale for numbers and categories: Cramér's V of the "
+                "bins with failure, or the root of epsilon squared with a metric; null if it is not "
+                "finite."
+            )
         },
     )
-    effect = fields.Nested(EffectSchema, required=True)
-    level = fields.String(
-        required=True, allow_none=True, metadata={"description": "Category of a rate difference: the largest of all."}
+    effect = fields.Nested(
+        EffectSchema,
+        required=True,
+        metadata={"description": "How strongly, and in which direction, the parameter goes with the metric."},
     )
-    missing = fields.Integer(required=True, metadata={"description": "Results without a value of the parameter."})
+    level = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Category with the largest difference of failure rates; null for other effects than `rate_difference`."
+            )
+        },
+    )
+    missing = fields.Integer(
+        required=True, metadata={"description": "Number of results without a value of the parameter."}
+    )
     plot = fields.List(
         fields.Nested(PlotBinSchema), required=True, metadata={"description": "At most 8 bins of the parameter."}
     )
@@ -267,18 +441,24 @@ class CombinationSchema(Open):
         required=True,
         metadata={"description": "Category, or bin of a number, by parameter."},
     )
-    count = fields.Integer(required=True, metadata={"description": "Results."})
-    failures = fields.Integer(required=True, metadata={"description": "Results that failed."})
-    rate = fields.Float(required=True, metadata={"description": "Failure rate."})
-    low = fields.Float(required=True, metadata={"description": "Lower end of its 95 % interval (Wilson)."})
-    high = fields.Float(required=True, metadata={"description": "Upper end of it."})
+    count = fields.Integer(required=True, metadata={"description": "Number of results."})
+    failures = fields.Integer(required=True, metadata={"description": "Number of results that failed."})
+    rate = fields.Float(required=True, metadata={"description": "Failure rate, from 0 to 1."})
+    low = fields.Float(
+        required=True,
+        metadata={"description": "Lower end of the 95 % interval of the failure rate (Wilson), from 0 to 1."},
+    )
+    high = fields.Float(
+        required=True,
+        metadata={"description": "Upper end of the 95 % interval of the failure rate (Wilson), from 0 to 1."},
+    )
 
 
 class SensitivitySchema(CoverageSchema):
     """Which parameters go with failure, or with a metric."""
 
-    metric = fields.String(required=True)
-    failed = fields.Integer(required=True, metadata={"description": "Results that failed, of `sampled`."})
+    metric = fields.String(required=True, metadata={"description": "Name of the metric, or `failed`."})
+    failed = fields.Integer(required=True, metadata={"description": "Number of results that failed, of `sampled`."})
     parameters = fields.List(
         fields.Nested(ParameterSensitivitySchema),
         required=True,
@@ -286,7 +466,11 @@ class SensitivitySchema(CoverageSchema):
     )
     fewest = fields.Integer(
         required=True,
-        metadata={"description": "Least results of a combination: those with fewer are left out, however many failed."},
+        metadata={
+            "description": (
+                "Smallest number of results that a combination has: those with fewer are left out, however many failed."
+            )
+        },
     )
     combinations = fields.List(
         fields.Nested(CombinationSchema),
@@ -301,7 +485,7 @@ class SensitivitySchema(CoverageSchema):
 class WorstQuery(Strict):
     """Selection of the worst tasks."""
 
-    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most tasks."})
+    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most tasks that are listed."})
     group = fields.List(
         Text(r"^[^=\x00-\x1f\x7f]+=[^\x00-\x1f\x7f]*$", longest=300),
         validate=validate.Length(1, 10),
@@ -312,14 +496,28 @@ class WorstQuery(Strict):
 class WorstTaskSchema(Open):
     """A task, as `worst` of a summary has it, with its metrics."""
 
-    task = fields.Integer(required=True, metadata={"description": "Number of the task."})
-    status = fields.String(required=True)
+    task = fields.Integer(required=True, metadata={"description": "Number of the task, from 0."})
+    status = fields.String(
+        required=True,
+        metadata={"description": "Outcome of the task: `ok`, `failed`, `crashed`, `timed_out` or `invalid`."},
+    )
     score = fields.Float(
-        required=True, allow_none=True, metadata={"description": "Value of the dataset's score; null without one."}
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Value of the dataset's score, in its unit; null without a score and for tasks that have none."
+            )
+        },
     )
     error = fields.String(required=True, allow_none=True, metadata={"description": "Error message; null for `ok`."})
-    scenario = fields.Dict(required=True)
-    metrics = fields.Dict(required=True)
+    scenario = fields.Dict(
+        required=True, metadata={"description": "The task's scenario, with its index and parameters."}
+    )
+    metrics = fields.Dict(
+        required=True,
+        metadata={"description": "Values of the dataset's metrics, by name, in the units that the dataset declares."},
+    )
 
 
 class WorstSchema(CoverageSchema):

@@ -49,14 +49,21 @@ class ComparisonRequestSchema(SubmissionSchema):
     reference = Text(
         REFERENCE,
         allow_none=True,
-        metadata={"description": "One of `models`: each of the others is compared with it; the last if left out."},
+        metadata={
+            "description": ("One of `models`: each of the others is compared with it; the last if left out or null.")
+        },
     )
     metric = Text(
         allow_none=True,
-        metadata={"description": "Metric of the verdict; the dataset's score if left out.", "example": "score"},
+        metadata={"description": "Metric of the verdict; the dataset's score if left out or null.", "example": "score"},
     )
     error_rate = Real(
-        0.0001, 0.5, metadata={"description": "Error rate of each verdict; 0.05 if left out.", "example": 0.05}
+        0.0001,
+        0.5,
+        metadata={
+            "description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out.",
+            "example": 0.05,
+        },
     )
     design = Choice(
         *(design.value for design in Design),
@@ -69,7 +76,13 @@ class ComparisonRequestSchema(SubmissionSchema):
         1e-12,
         1e300,
         allow_none=True,
-        metadata={"description": "Largest difference of the metric that counts; larger ones are clipped to it."},
+        metadata={
+            "description": (
+                "Largest difference that counts, in the unit of the metric; larger ones are clipped "
+                "to it. If left out or null: the range that the dataset declares, or else only which "
+                "model is better counts."
+            )
+        },
     )
     play_all = Flag(
         metadata={"description": "Play all scenarios although the verdict holds, for the verdicts on groups."}
@@ -119,47 +132,103 @@ class ComparisonListQuery(PageQuery):
 class ComparisonSavingSchema(SavingSchema):
     """Pairs that were not played, beside a test of a fixed number of pairs."""
 
-    played = fields.Integer(required=True, metadata={"description": "Pairs that were played."})
+    played = fields.Integer(required=True, metadata={"description": "Number of pairs that were played."})
     sentence = fields.String(required=True, metadata={"description": "The saving in words."})
 
 
 class RunningVerdictSchema(MeanDifferenceSchema):
     """Verdict on a model beside the reference, of the batches that were played so far."""
 
-    count = fields.Integer(required=True, metadata={"description": "Pairs that were played."})
-    metric = fields.String(required=True)
-    design = fields.String(required=True, metadata={"enum": [design.value for design in Design]})
-    decision = fields.String(required=True, metadata={"enum": _DECISIONS})
+    count = fields.Integer(required=True, metadata={"description": "Number of pairs that were played."})
+    metric = fields.String(required=True, metadata={"description": "Name of the metric that the verdict is on."})
+    design = fields.String(
+        required=True,
+        metadata={
+            "enum": [design.value for design in Design],
+            "description": (
+                "`list`: the claim is about these scenarios. `population`: they are a random sample "
+                "of all that there could be."
+            ),
+        },
+    )
+    decision = fields.String(
+        required=True,
+        metadata={"enum": _DECISIONS, "description": "Whether the model is better or worse than the reference."},
+    )
     claim = fields.String(required=True, metadata={"description": "Subject of the verdict, in words."})
-    message = fields.String(required=True, allow_none=True, metadata={"description": "Note on the scale, if any."})
-    error_rate = fields.Float(required=True, metadata={"description": "Probability of a wrong decision, at most."})
+    message = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Note on the scale: that differences are clipped, or that only which model is better "
+                "counts; null if the values are compared as they are."
+            )
+        },
+    )
+    error_rate = fields.Float(
+        required=True, metadata={"description": "Probability of a wrong decision, at most, from 0 to 1."}
+    )
     p_better = fields.Float(
-        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not better`."}
+        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not better`, from 0 to 1."}
     )
     p_worse = fields.Float(
-        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not worse`."}
+        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not worse`, from 0 to 1."}
     )
-    pairs = fields.Integer(required=True, metadata={"description": "Pairs that there are: one for each scenario."})
+    pairs = fields.Integer(
+        required=True, metadata={"description": "Number of pairs that there are: one for each scenario."}
+    )
     without_value = fields.Integer(
         required=True,
-        metadata={"description": "Pairs of tasks that count as no difference: one is `ok` but has no number."},
+        metadata={
+            "description": "Number of pairs of tasks that count as no difference: one is `ok` but has no number."
+        },
     )
     decided_at = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Pairs that decided it; the batch was played on."}
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Number of pairs that decided it; the batch was played on. Null while it is undecided.")
+        },
     )
-    scale = fields.Nested(MetricScaleSchema, required=True)
+    scale = fields.Nested(
+        MetricScaleSchema, required=True, metadata={"description": "How two values became a bounded difference."}
+    )
     saving = fields.Nested(
-        ComparisonSavingSchema, required=True, allow_none=True, metadata={"description": "Null below two pairs."}
+        ComparisonSavingSchema,
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("What the comparison saved beside a test of a fixed number of pairs; null below two pairs.")
+        },
     )
 
 
 class LookSchema(Open):
     """The mean difference and its interval after a batch."""
 
-    count = fields.Integer(required=True, metadata={"description": "Pairs that were played until then."})
-    mean = fields.Float(required=True)
-    low = fields.Float(required=True)
-    high = fields.Float(required=True)
+    count = fields.Integer(required=True, metadata={"description": "Number of pairs that were played until then."})
+    mean = fields.Float(
+        required=True, metadata={"description": "Mean difference, in the scale's unit: positive is better."}
+    )
+    low = fields.Float(
+        required=True,
+        metadata={
+            "description": (
+                "Lower end of the 95 % interval of the mean difference (at another `error_rate` r: "
+                "100 % - r), in the scale's unit."
+            )
+        },
+    )
+    high = fields.Float(
+        required=True,
+        metadata={
+            "description": (
+                "Upper end of the 95 % interval of the mean difference (at another `error_rate` r: "
+                "100 % - r), in the scale's unit."
+            )
+        },
+    )
 
 
 class ComparedScenarioSchema(ScenarioDifferenceSchema):
@@ -174,14 +243,22 @@ class ComparedScenarioSchema(ScenarioDifferenceSchema):
 class ComparedScenariosSchema(Open):
     """The scenarios that differ most, up to 20 of each direction, the largest difference first."""
 
-    better = fields.List(fields.Nested(ComparedScenarioSchema), required=True)
-    worse = fields.List(fields.Nested(ComparedScenarioSchema), required=True)
+    better = fields.List(
+        fields.Nested(ComparedScenarioSchema),
+        required=True,
+        metadata={"description": "Scenarios in which the model is better than the reference."},
+    )
+    worse = fields.List(
+        fields.Nested(ComparedScenarioSchema),
+        required=True,
+        metadata={"description": "Scenarios in which the model is worse than the reference."},
+    )
 
 
 class BatchSimulationSchema(Open):
     """The simulation of a batch."""
 
-    id = fields.String(required=True)
+    id = fields.String(required=True, metadata={"description": "Id of the simulation."})
     batch = fields.Integer(required=True, metadata={"description": "Number of the batch, from 0."})
     state = fields.String(
         required=True, allow_none=True, metadata={"description": "State of the simulation; null: it was deleted."}
@@ -191,73 +268,138 @@ class BatchSimulationSchema(Open):
 class ReferenceSchema(ModelRefSchema):
     """The model with which the others are compared."""
 
-    runtime = fields.String(required=True, allow_none=True)
-    simulations = fields.List(fields.Nested(BatchSimulationSchema), required=True)
+    runtime = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": ("Runtime of the model; null if none is recorded.")},
+    )
+    simulations = fields.List(
+        fields.Nested(BatchSimulationSchema),
+        required=True,
+        metadata={"description": "Its simulations, one for each batch."},
+    )
 
 
 class ListedModelSchema(ReferenceSchema):
     """A model that is compared with the reference, as lists have it."""
 
-    state = fields.String(required=True, metadata={"enum": _MODEL_STATES})
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it failed."})
-    batch = fields.Integer(required=True, metadata={"description": "Batches that its verdict has."})
-    played = fields.Integer(required=True, metadata={"description": "Scenarios that its verdict has."})
-    ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
+    state = fields.String(
+        required=True, metadata={"enum": _MODEL_STATES, "description": "State of the model in the comparison."}
+    )
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it failed; null unless it did."}
+    )
+    batch = fields.Integer(required=True, metadata={"description": "Number of batches that its verdict has."})
+    played = fields.Integer(required=True, metadata={"description": "Number of scenarios that its verdict has."})
+    ended_at = fields.AwareDateTime(
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "When it was decided, played to the end, cancelled or failed; null before."},
+    )
     verdict = fields.Nested(
-        RunningVerdictSchema, required=True, allow_none=True, metadata={"description": "Null before the first batch."}
+        RunningVerdictSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "The verdict so far; null before the first batch."},
     )
 
 
 class ComparedModelSchema(ListedModelSchema):
     """A model that is compared with the reference."""
 
-    looks = fields.List(fields.Nested(LookSchema), required=True, metadata={"description": "Course of the verdict."})
+    looks = fields.List(
+        fields.Nested(LookSchema),
+        required=True,
+        metadata={"description": "Course of the verdict: an entry for each batch."},
+    )
     groups = fields.Dict(
         keys=fields.String(),
         values=fields.List(fields.Nested(GroupVerdictSchema)),
         required=True,
         metadata={"description": "Verdicts on groups of scenarios, by grouping of the dataset."},
     )
-    scenarios = fields.Nested(ComparedScenariosSchema, required=True)
+    scenarios = fields.Nested(
+        ComparedScenariosSchema, required=True, metadata={"description": "The scenarios that differ most."}
+    )
 
 
 class ComparedDatasetSchema(Open):
     """The version of a dataset on which models are compared."""
 
-    name = fields.String(required=True)
-    version = fields.String(required=True)
-    digest = fields.String(required=True, allow_none=True)
+    name = fields.String(required=True, metadata={"description": "Name of the dataset."})
+    version = fields.String(required=True, metadata={"description": "Version of the dataset."})
+    digest = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Digest of that version; null if an earlier release has recorded none."},
+    )
 
 
 class ListedComparisonSchema(Open):
     """A comparison of models, as lists have it."""
 
-    id = fields.String(required=True)
-    state = fields.String(required=True, metadata={"enum": _STATES})
+    id = fields.String(required=True, metadata={"description": "Id of the comparison."})
+    state = fields.String(required=True, metadata={"enum": _STATES, "description": "State of the comparison."})
     reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "What it waits for, or why it failed."}
+        required=True, allow_none=True, metadata={"description": "What it waits for, or why it failed; null otherwise."}
     )
-    dataset = fields.Nested(ComparedDatasetSchema, required=True)
+    dataset = fields.Nested(
+        ComparedDatasetSchema, required=True, metadata={"description": "The dataset, at the version that is played."}
+    )
     metric = fields.String(
         required=True, allow_none=True, metadata={"description": "As requested; null: the dataset's score."}
     )
-    design = fields.String(required=True, metadata={"enum": [design.value for design in Design]})
-    error_rate = fields.Float(required=True)
-    bound = fields.Float(required=True, allow_none=True)
-    play_all = fields.Boolean(required=True)
-    params = fields.Dict(required=True)
-    sweep = fields.Dict(required=True)
-    repeat = fields.Integer(required=True)
-    seed = fields.Integer(required=True)
+    design = fields.String(
+        required=True,
+        metadata={
+            "enum": [design.value for design in Design],
+            "description": (
+                "`list`: the claim is about these scenarios. `population`: they are a random sample "
+                "of all that there could be."
+            ),
+        },
+    )
+    error_rate = fields.Float(
+        required=True, metadata={"description": "Error rate of each verdict, a probability from 0 to 1."}
+    )
+    bound = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Largest difference that counts, in the unit of the metric; null if the request named none."
+            )
+        },
+    )
+    play_all = fields.Boolean(
+        required=True, metadata={"description": "Whether all scenarios are played although the verdict holds."}
+    )
+    params = fields.Dict(required=True, metadata={"description": "Parameters of the dataset, by name, as requested."})
+    sweep = fields.Dict(required=True, metadata={"description": "Parameters with several values each, as requested."})
+    repeat = fields.Integer(required=True, metadata={"description": "Number of times that each scenario is played."})
+    seed = fields.Integer(required=True, metadata={"description": "Seed from which each task's seed is derived."})
     selection = fields.Dict(
         required=True, allow_none=True, metadata={"description": "`scenarios` of the request; null: all."}
     )
-    scenarios = fields.Integer(required=True, metadata={"description": "Number of scenarios."})
-    labels = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
-    submitted_by = fields.String(required=True, allow_none=True)
-    created_at = fields.AwareDateTime(required=True, format="iso")
-    ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
-    reference = fields.Nested(ReferenceSchema, required=True)
+    scenarios = fields.Integer(required=True, metadata={"description": "Number of scenarios that are played at most."})
+    labels = fields.Dict(
+        keys=fields.String(), values=fields.String(), required=True, metadata={"description": "Labels of the request."}
+    )
+    submitted_by = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": ("Address of the client that requested it; of IPv6 the /64 network. Null if not recorded.")
+        },
+    )
+    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was requested."})
+    ended_at = fields.AwareDateTime(
+        required=True, allow_none=True, format="iso", metadata={"description": "When it ended; null before."}
+    )
+    reference = fields.Nested(
+        ReferenceSchema, required=True, metadata={"description": "The model with which the others are compared."}
+    )
     models = fields.List(
         fields.Nested(ListedModelSchema), required=True, metadata={"description": "All but the reference."}
     )
@@ -274,4 +416,8 @@ class ModelComparisonSchema(ListedComparisonSchema):
 class ComparisonPageSchema(PageSchema):
     """A page of comparisons, newest first."""
 
-    items = fields.List(fields.Nested(ListedComparisonSchema), required=True)
+    items = fields.List(
+        fields.Nested(ListedComparisonSchema),
+        required=True,
+        metadata={"description": "The comparisons of the page, newest first."},
+    )

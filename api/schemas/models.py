@@ -24,7 +24,9 @@ class DependenciesSchema(Open):
         fields.String(), required=True, metadata={"description": "Requirements, as in a requirements file."}
     )
     python = fields.String(
-        required=True, allow_none=True, metadata={"description": "Versions of Python that the model accepts."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Versions of Python that the model accepts; null: all."},
     )
 
 
@@ -39,8 +41,16 @@ class ModelSchema(Open):
         required=True, metadata={"description": "Format, detected from the bytes unless the upload named it."}
     )
     size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
-    filename = fields.String(required=True, allow_none=True, metadata={"description": "Name of the uploaded file."})
-    runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that the upload named."})
+    filename = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Name of the uploaded file; null if the upload named none."},
+    )
+    runtime = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Runtime that the upload named; null if it named none."},
+    )
     baseline = fields.Boolean(
         required=True,
         metadata={
@@ -77,7 +87,7 @@ class ModelCheckFields(Strict):
         validate=validate.Length(1, MOST_CHECKS),
         metadata={
             "description": f"Names of datasets, or `name@version`, at most {MOST_CHECKS}; by default the built-in "
-            f"datasets and then registered ones, {MOST_CHECKS} in all."
+            f"datasets and then registered ones, {MOST_CHECKS} in all. Null: as if left out."
         },
     )
     runtime = Text(NAME, longest=100, metadata={"description": "Runtime to run it in, if not that of its format."})
@@ -97,7 +107,7 @@ class ModelChecksSchema(Open):
 class ModelPageSchema(PageSchema):
     """A page of models: uploaded ones, newest first, then those that ship with the platform."""
 
-    items = fields.List(fields.Nested(ModelSchema), required=True)
+    items = fields.List(fields.Nested(ModelSchema), required=True, metadata={"description": "The models of the page."})
 
 
 class ModelQuery(PageQuery):
@@ -177,18 +187,31 @@ class ImportSchema(Open):
     )
     model_reference = fields.String(required=True, metadata={"description": "The reference as it was requested."})
     connection = fields.String(
-        required=True, allow_none=True, metadata={"description": "Connection by which it is read."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Connection by which it is read; null for an address that needs none."},
     )
     reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "Why it failed, or is tried again later."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Why it failed, or is tried again later; null otherwise."},
     )
     bytes = fields.Integer(required=True, metadata={"description": "Bytes read so far."})
-    model = fields.String(required=True, allow_none=True, metadata={"description": "Id of the model, once ready."})
-    digest = fields.String(required=True, allow_none=True, metadata={"description": "Digest of the model, once ready."})
+    model = fields.String(
+        required=True, allow_none=True, metadata={"description": "Id of the model; null until it is ready."}
+    )
+    digest = fields.String(
+        required=True, allow_none=True, metadata={"description": "Digest of the model; null until it is ready."}
+    )
     source = fields.Dict(
-        required=True, allow_none=True, metadata={"description": "What the reference resolved to, once ready."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "What the reference resolved to; null until it is ready."},
     )
     created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was requested."})
     ended_at = fields.AwareDateTime(
-        required=True, allow_none=True, format="iso", metadata={"description": "When it was ready or had failed."}
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "When it was ready or had failed; null before."},
     )

@@ -25,9 +25,16 @@ class ResultSchema(Open):
     scenario = fields.Dict(
         required=True, metadata={"description": "The task's scenario, with its index and parameters."}
     )
-    metrics = fields.Dict(required=True, metadata={"description": "Values of the dataset's metrics, by name."})
+    metrics = fields.Dict(
+        required=True,
+        metadata={"description": "Values of the dataset's metrics, by name, in the units that the dataset declares."},
+    )
     error = fields.String(required=True, allow_none=True, metadata={"description": "Error message; null for `ok`."})
-    artifacts = fields.List(fields.Raw(), required=True, metadata={"description": "Artifacts of the task."})
+    artifacts = fields.List(
+        fields.Raw(),
+        required=True,
+        metadata={"description": "Artifacts of the task."},
+    )
     timing = fields.Dict(
         required=True, metadata={"description": "Durations in seconds; only these may differ between two runs."}
     )
@@ -37,7 +44,7 @@ class ResultsQuery(Strict):
     """Selection and format of results."""
 
     format = Choice("ndjson", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
-    start = Whole(0, text=True, data_key="from", metadata={"description": "First task; not with `follow`."})
+    start = Whole(0, text=True, data_key="from", metadata={"description": "First task, from 0; not with `follow`."})
     status = fields.List(
         Choice(*STATUSES),
         validate=validate.Length(1, len(STATUSES)),
@@ -55,7 +62,7 @@ class ResultsQuery(Strict):
         1,
         PAGE,
         text=True,
-        metadata={"description": "Most results; the header `Link` has the address of the next ones."},
+        metadata={"description": "Most results that are sent; the header `Link` has the address of the next ones."},
     )
     after = Text(r"^[A-Za-z0-9_-]+$", longest=8000, metadata={"description": "Cursor, from the header `Link`."})
     follow = Flag(
@@ -83,7 +90,12 @@ class SweepRowSchema(Open):
     outcomes = fields.Dict(required=True, metadata={"description": "Number of tasks by value, of each text metric."})
     metrics = fields.Dict(
         required=True,
-        metadata={"description": "Statistics by metric, with the 95 % interval, null for the mean of a single task."},
+        metadata={
+            "description": (
+                "Statistics by metric, in its unit. `low` and `high` are the ends of the 95 % "
+                "interval of the mean, null for the mean of a single task."
+            )
+        },
     )
 
 
@@ -91,7 +103,11 @@ class SweepSchema(Open):
     """All combinations of the swept parameters, in the order of their tasks."""
 
     parameters = fields.List(fields.String(), required=True, metadata={"description": "Names of the parameters."})
-    rows = fields.List(fields.Nested(SweepRowSchema), required=True)
+    rows = fields.List(
+        fields.Nested(SweepRowSchema),
+        required=True,
+        metadata={"description": "The combinations, in the order of their tasks."},
+    )
 
 
 #: Types of events that simulations have.
@@ -101,7 +117,9 @@ EVENT_TYPES = ("state", "progress", "staging", "launch", "workers", "storage", "
 class EventsQuery(Strict):
     """Position in a simulation's events."""
 
-    after = Whole(0, text=True, metadata={"description": "Number of the last event received."})
+    after = Whole(
+        0, text=True, metadata={"description": "Number of the last event received, from 1; 0 for all events."}
+    )
 
 
 class HistoryQuery(NumberedPageQuery):
@@ -125,7 +143,9 @@ class EventSchema(Open):
 class EventPageSchema(NumberedPageSchema):
     """A page of a simulation's events, in order."""
 
-    items = fields.List(fields.Nested(EventSchema), required=True)
+    items = fields.List(
+        fields.Nested(EventSchema), required=True, metadata={"description": "The events of the page, in order."}
+    )
 
 
 def _last_event_id(description: str) -> Whole:
@@ -136,7 +156,7 @@ def _last_event_id(description: str) -> Whole:
 class EventsHeaders(Headers):
     """Headers of a reconnecting event stream."""
 
-    last_event_id = _last_event_id("Number of the last event received; takes precedence over `after`.")
+    last_event_id = _last_event_id("Number of the last event received, from 1; takes precedence over `after`.")
 
 
 class ChangesQuery(Strict):
@@ -155,7 +175,9 @@ class ChangesQuery(Strict):
 class ChangesHeaders(Headers):
     """Headers of a reconnecting stream of changes."""
 
-    last_event_id = _last_event_id("Id of the last event received; takes precedence over `after`.")
+    last_event_id = _last_event_id(
+        "Id of the last event received, a time in microseconds since 1970; takes precedence over `after`."
+    )
 
 
 class RangeHeaders(Headers):
@@ -200,7 +222,7 @@ class ArtifactSchema(Open):
     """A file that a task produced."""
 
     task = fields.Integer(
-        required=True, metadata={"description": "Number of the task; -1 for the simulation as a whole."}
+        required=True, metadata={"description": "Number of the task, from 0; -1 for the simulation as a whole."}
     )
     name = fields.String(required=True, metadata={"description": "Name, which may contain folders."})
     media_type = fields.String(required=True, metadata={"description": "Media type of the content."})
@@ -210,7 +232,11 @@ class ArtifactSchema(Open):
 class ArtifactPageSchema(PageSchema):
     """A page of artifacts, by task and name."""
 
-    items = fields.List(fields.Nested(ArtifactSchema), required=True)
+    items = fields.List(
+        fields.Nested(ArtifactSchema),
+        required=True,
+        metadata={"description": "The artifacts of the page, by task and name."},
+    )
 
 
 class ArchiveQuery(Strict):
@@ -235,7 +261,12 @@ class SummarySchema(Open):
     tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
     metrics = fields.Dict(
         required=True,
-        metadata={"description": "By metric: `mean_ok` over tasks that are `ok`, `mean_penalised` over all tasks."},
+        metadata={
+            "description": (
+                "By metric, in its unit: `mean_ok` over tasks that are `ok`, `mean_penalised` over "
+                "all tasks; `low` and `high` are the ends of the 95 % interval of `mean_ok`."
+            )
+        },
     )
     worst = fields.List(
         fields.Dict(),
@@ -249,7 +280,11 @@ class SummarySchema(Open):
     )
     score_series = fields.Dict(
         allow_none=True,
-        metadata={"description": "`metric`, `mean` and `series` of the score, as `score` of a simulation."},
+        metadata={
+            "description": (
+                "`metric`, `mean` and `series` of the score, as `score` of a simulation; null without a score."
+            )
+        },
     )
     columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
 

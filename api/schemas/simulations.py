@@ -37,8 +37,16 @@ class ModelRefSchema(Open):
         allow_none=True,
         metadata={"description": "`sha256:` and 64 hexadecimal digits; null until a `model_reference` is imported."},
     )
-    version = fields.Integer(required=True, allow_none=True, metadata={"description": "Version of the model."})
-    format = fields.String(required=True, allow_none=True, metadata={"description": "Format of the model."})
+    version = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Version of the model, from 1; null until a `model_reference` is imported."},
+    )
+    format = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Format of the model; null until a `model_reference` is imported."},
+    )
 
 
 class RuntimeRefSchema(Open):
@@ -56,7 +64,11 @@ class DatasetRefSchema(Open):
 
     name = fields.String(required=True, metadata={"description": "Name of the dataset."})
     version = fields.String(required=True, metadata={"description": "Version of the dataset."})
-    digest = fields.String(required=True, allow_none=True, metadata={"description": "Digest of the version."})
+    digest = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Digest of the version; null if an earlier release has recorded none."},
+    )
 
 
 class TasksSchema(Open):
@@ -70,15 +82,21 @@ class TasksSchema(Open):
 class ScoreSchema(Open):
     """The score of a simulation's dataset, of the tasks that are `ok`."""
 
-    metric = fields.String(required=True, metadata={"description": "Name of the metric."})
-    mean = fields.Float(required=True, metadata={"description": "Its mean over all these tasks."})
+    metric = fields.String(
+        required=True, metadata={"description": "Name of the metric that is the score of the dataset."}
+    )
+    mean = fields.Float(
+        required=True, metadata={"description": "Mean over all these tasks, in the unit of the metric."}
+    )
     series = fields.List(
         fields.Float(),
         required=True,
         validate=validate.Length(max=PARTS),
         metadata={
-            "description": "Means over consecutive parts of the tasks: equal parts in order of task after the end, "
-            "results in order of arrival while it runs.",
+            "description": (
+                "Means over consecutive parts of the tasks, in the unit of the metric: equal parts in "
+                "order of task after the end, results in order of arrival while it runs."
+            ),
             "example": [0.91, 0.87, 0.93],
         },
     )
@@ -98,13 +116,13 @@ class LinkField(fields.String):
 class LinksSchema(Open):
     """Addresses of the simulation and its subresources."""
 
-    self = LinkField()
-    events = LinkField("/events")
-    results = LinkField("/results")
-    summary = LinkField("/summary")
-    artifacts = LinkField("/artifacts")
-    archive = LinkField("/archive")
-    logs = LinkField("/logs")
+    self = LinkField(metadata={"description": "Address of the simulation."})
+    events = LinkField("/events", metadata={"description": "Address of the stream of its events."})
+    results = LinkField("/results", metadata={"description": "Address of its results."})
+    summary = LinkField("/summary", metadata={"description": "Address of its summary, after its end."})
+    artifacts = LinkField("/artifacts", metadata={"description": "Address of the list of its artifacts."})
+    archive = LinkField("/archive", metadata={"description": "Address of everything as one zip, after its end."})
+    logs = LinkField("/logs", metadata={"description": "Address of its logs."})
 
 
 class LinksField(fields.Nested):
@@ -119,17 +137,33 @@ class SimulationSchema(Open):
 
     id = fields.String(required=True, metadata={"description": "Id of the simulation."})
     state = fields.String(
-        required=True, metadata={"enum": [state.value for state in State], "description": "State (docs/states.md)."}
+        required=True,
+        metadata={
+            "enum": [state.value for state in State],
+            "description": (
+                "State. It waits while `queued`, is prepared while `staging` and `launching`, plays "
+                "tasks while `running`, and ends as `succeeded`, `failed` (by the model or the "
+                "simulator), `errored` (by the platform) or `cancelled`."
+            ),
+        },
     )
     attempt = fields.Integer(required=True, metadata={"description": "Number of the attempt, from 1."})
-    model = fields.Nested(ModelRefSchema, required=True)
-    runtime = fields.Nested(RuntimeRefSchema, required=True)
-    dataset = fields.Nested(DatasetRefSchema, required=True)
-    tasks = fields.Nested(TasksSchema, required=True)
+    model = fields.Nested(ModelRefSchema, required=True, metadata={"description": "The model, resolved to its digest."})
+    runtime = fields.Nested(
+        RuntimeRefSchema, required=True, metadata={"description": "The runtime that runs the model."}
+    )
+    dataset = fields.Nested(
+        DatasetRefSchema, required=True, metadata={"description": "The dataset, resolved to its version."}
+    )
+    tasks = fields.Nested(TasksSchema, required=True, metadata={"description": "Numbers of tasks."})
     metrics = fields.Dict(
         required=True,
         metadata={
-            "description": "By name: count, mean, std, min, p50, p90, p99, max; more statistics after the end.",
+            "description": (
+                "By name, in the unit of the metric: count, mean, std, min, p50, p90, p99, max of the "
+                "tasks that are `ok`; more statistics after the end, among them `low` and `high`, the "
+                "ends of the 95 % interval of the mean."
+            ),
         },
     )
     approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
@@ -142,34 +176,55 @@ class SimulationSchema(Open):
     reason = fields.String(
         required=True,
         allow_none=True,
-        metadata={"description": "Why it waits, what is done before it runs, or why it ended in this state."},
+        metadata={
+            "description": (
+                "Why it waits, what is done before it runs, or why it ended in this state; null if "
+                "there is nothing to say."
+            )
+        },
     )
     position = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Position in the queue, from 1."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Position in the queue, from 1; null unless it is queued."},
     )
     next_attempt_at = fields.AwareDateTime(
         required=True,
         allow_none=True,
         format="iso",
-        metadata={"description": "After a failed attempt: the earliest time of the next."},
+        metadata={"description": "After a failed attempt: the earliest time of the next; null if none is due."},
     )
-    eta = fields.Float(required=True, allow_none=True, metadata={"description": "Estimated remaining seconds."})
+    eta = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Estimated remaining seconds; null unless it runs, and before there is an estimate."},
+    )
     created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was submitted."})
     started_at = fields.AwareDateTime(
-        required=True, allow_none=True, format="iso", metadata={"description": "When it started."}
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "When its first task was leased; null before."},
     )
     ended_at = fields.AwareDateTime(
-        required=True, allow_none=True, format="iso", metadata={"description": "When it ended."}
+        required=True, allow_none=True, format="iso", metadata={"description": "When it ended; null before."}
     )
     labels = fields.Dict(
-        required=True, keys=fields.String(), values=fields.String(), metadata={"description": "Labels."}
+        required=True,
+        keys=fields.String(),
+        values=fields.String(),
+        metadata={"description": "Labels of the submission."},
     )
-    workers = fields.Integer(required=True, metadata={"description": "Number of workers."})
+    workers = fields.Integer(required=True, metadata={"description": "Number of workers that it has, or will have."})
     executor = fields.String(
-        required=True, allow_none=True, metadata={"description": "Executor that it runs on, or ran on last."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Executor that it runs on, or ran on last; null before it was admitted to one."},
     )
     retry_of = fields.String(
-        required=True, allow_none=True, metadata={"description": "Id of the simulation that it retries."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Id of the simulation that it retries; null if it retries none."},
     )
     submitted_by = fields.String(
         required=True,
@@ -182,13 +237,19 @@ class SimulationSchema(Open):
     provenance = fields.Dict(
         required=True, metadata={"description": "Resolved versions and digests: everything that results depend on."}
     )
-    links = LinksField(LinksSchema, required=True)
+    links = LinksField(
+        LinksSchema, required=True, metadata={"description": "Addresses of the simulation and its subresources."}
+    )
 
 
 class SimulationPageSchema(PageSchema):
     """A page of simulations, newest first."""
 
-    items = fields.List(fields.Nested(SimulationSchema), required=True)
+    items = fields.List(
+        fields.Nested(SimulationSchema),
+        required=True,
+        metadata={"description": "The simulations of the page, newest first."},
+    )
 
 
 class StateName(Choice):
@@ -251,7 +312,7 @@ class CountsSchema(Open):
 class WorkersSchema(Strict):
     """Changes to a simulation that has not ended."""
 
-    workers = Whole(1, 4096, required=True, metadata={"description": "Number of workers."})
+    workers = Whole(1, 4096, required=True, metadata={"description": "Number of workers that it shall have."})
 
 
 class RetrySchema(Strict):
@@ -316,22 +377,35 @@ class OutcomeSchema(Open):
             "description": "`skipped`: there was nothing to do, see `reason`; `failed`: see `problem`.",
         },
     )
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it was skipped."})
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it was skipped; null unless it was."}
+    )
     simulation = fields.Nested(
         SimulationSchema,
         required=True,
         allow_none=True,
-        metadata={"description": "The simulation; of a retry, the new simulation, or the one that exists already."},
+        metadata={
+            "description": (
+                "The simulation; of a retry, the new simulation, or the one that exists already. Null with a `problem`."
+            )
+        },
     )
     problem = fields.Nested(
-        ProblemSchema, required=True, allow_none=True, metadata={"description": "Why it failed, and what to do."}
+        ProblemSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Why it failed, and what to do; null unless it did."},
     )
 
 
 class OutcomesSchema(PageSchema):
     """What a request has done with each simulation."""
 
-    items = fields.List(fields.Nested(OutcomeSchema), required=True)
+    items = fields.List(
+        fields.Nested(OutcomeSchema),
+        required=True,
+        metadata={"description": "The outcomes, in the order of the simulations."},
+    )
     done = fields.Integer(required=True, metadata={"description": "Number of simulations that were changed."})
-    skipped = fields.Integer(required=True, metadata={"description": "Number with nothing to do."})
-    failed = fields.Integer(required=True, metadata={"description": "Number that could not be changed."})
+    skipped = fields.Integer(required=True, metadata={"description": "Number of simulations with nothing to do."})
+    failed = fields.Integer(required=True, metadata={"description": "Number of simulations that could not be changed."})

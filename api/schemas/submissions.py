@@ -34,10 +34,10 @@ class ScenariosSchema(Strict):
         Whole(0, MOST_TASKS),
         shortest=2,
         longest=2,
-        metadata={"description": "First scenario, and the scenario after the last.", "example": [0, 10]},
+        metadata={"description": "First scenario, from 0, and the scenario after the last.", "example": [0, 10]},
     )
     tasks = ListField(
-        Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios."}
+        Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios, from 0."}
     )
     sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
     seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
@@ -58,7 +58,7 @@ class PlacementSchema(Strict):
     """
 
     executor = Text(NAME, longest=63, metadata={"description": "Name from `GET /v1/executors`; any if left out."})
-    cpu = Real(0.01, 1024.0, metadata={"description": "CPU cores per worker."})
+    cpu = Real(0.01, 1024.0, metadata={"description": "Number of CPU cores per worker."})
     memory = Whole(64 << 20, 1 << 44, metadata={"description": "Memory per worker, in bytes."})
     resources = ObjectField(
         most=16,
@@ -121,9 +121,9 @@ class GangSchema(Strict):
     communication = Choice(
         "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "How replicas find each other."}
     )
-    slots = Whole(1, 1024, metadata={"description": "Processes per replica; 1 if left out."})
+    slots = Whole(1, 1024, metadata={"description": "Number of processes per replica; 1 if left out."})
     slices = Whole(1, 512, metadata={"description": "Number of groups of `size` replicas; 1 if left out."})
-    restarts = Whole(0, 100, metadata={"description": "Most restarts after a pod is lost."})
+    restarts = Whole(0, 100, metadata={"description": "Most restarts after a pod is lost; no restart if left out."})
     operator = Choice("", "trainer", "mpi-operator", metadata={"description": "Run it as a TrainJob or an MPIJob."})
     image = Text(
         r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "Container image of the replicas."}
@@ -147,7 +147,7 @@ class SubmissionSchema(Strict):
         longest=100,
         allow_none=True,
         metadata={
-            "description": "Runtime of the model; chosen by the model's format if left out.",
+            "description": "Runtime of the model; chosen by the model's format if left out or null.",
             "example": "python",
         },
     )
@@ -155,8 +155,10 @@ class SubmissionSchema(Strict):
         REFERENCE,
         allow_none=True,
         metadata={
-            "description": "A name, `name@version`, id, digest or `name@digest` (this content, under this name if it "
-            "has that); the runtime's baseline model if left out.",
+            "description": (
+                "A name, `name@version`, id, digest or `name@digest` (this content, under this name "
+                "if it has that); the runtime's baseline model if left out or null."
+            ),
             "example": "idm",
         },
     )
@@ -168,9 +170,11 @@ class SubmissionSchema(Strict):
         longest=MODEL_REFERENCE_LENGTH,
         allow_none=True,
         metadata={
-            "description": "A model where it is: an object of a connection, a model of an MLflow server, or a file at "
-            "an address that the operator allows. It is read once; the simulation waits for that. Excludes `model` and "
-            "`upload`.",
+            "description": (
+                "A model where it is: an object of a connection, a model of an MLflow server, or a "
+                "file at an address that the operator allows. It is read once; the simulation waits "
+                "for that. Excludes `model` and `upload`. Null: as if left out."
+            ),
             "example": "s3://models/policy.onnx",
         },
     )
@@ -179,8 +183,10 @@ class SubmissionSchema(Strict):
         longest=63,
         allow_none=True,
         metadata={
-            "description": "Connection of the operator by which the `model_reference` is read; it may be left out "
-            "where only one is possible."
+            "description": (
+                "Connection of the operator by which the `model_reference` is read; it may be left "
+                "out, or null, where only one is possible."
+            )
         },
     )
     format = Text(
@@ -188,8 +194,10 @@ class SubmissionSchema(Strict):
         longest=100,
         allow_none=True,
         metadata={
-            "description": "Format of a model that is sent with the submission, as a file or as an `upload`, or named "
-            "by a `model_reference`; detected from the bytes if left out."
+            "description": (
+                "Format of a model that is sent with the submission, as a file or as an `upload`, or "
+                "named by a `model_reference`; detected from the bytes if left out or null."
+            )
         },
     )
     log_to_run = Flag(
@@ -198,7 +206,11 @@ class SubmissionSchema(Strict):
             "operator allows that."
         }
     )
-    scenarios = fields.Nested(ScenariosSchema, allow_none=True)
+    scenarios = fields.Nested(
+        ScenariosSchema,
+        allow_none=True,
+        metadata={"description": "Selection of scenarios; all scenarios if left out or null."},
+    )
     params = ObjectField(
         keys=Text(longest=100),
         values=fields.Raw(allow_none=True),
@@ -213,12 +225,19 @@ class SubmissionSchema(Strict):
         values=ListField(fields.Raw(allow_none=True), shortest=1, longest=100_000),
         metadata={"description": "Parameters with several values each: every combination is simulated.", "example": {}},
     )
-    repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is simulated; 1 if left out."})
+    repeat = Whole(
+        1, MOST_TASKS, metadata={"description": "Number of times that each scenario is simulated; 1 if left out."}
+    )
     workers = Whole(
         1,
         4096,
         allow_none=True,
-        metadata={"description": "Number of workers; a worker is one evaluator with its model server."},
+        metadata={
+            "description": (
+                "Number of workers, at most those of the executor; a worker is one evaluator with its "
+                "model server. As many as there are, if left out or null."
+            )
+        },
     )
     seed = Whole(metadata={"description": "Seed from which each task's seed is derived; 0 if left out."})
     record = Choice("none", "failures", "all", metadata={"description": "Tasks whose traces are stored."})
@@ -229,14 +248,34 @@ class SubmissionSchema(Strict):
         metadata={"description": "Your labels, for filtering the list.", "example": {"branch": "main"}},
     )
     timeout = Real(
-        0.1, 31_536_000.0, allow_none=True, metadata={"description": "Time limit in seconds, from the first lease."}
+        0.1,
+        31_536_000.0,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Time limit in seconds, from the first lease: the simulation fails after it. No limit "
+                "if left out or null."
+            )
+        },
     )
     max_failures = Whole(
-        allow_none=True, metadata={"description": "The simulation fails when more tasks than this have failed."}
+        allow_none=True,
+        metadata={
+            "description": (
+                "Number of tasks that may fail: the simulation fails when there are more. No limit if left out or null."
+            )
+        },
     )
     placement = fields.Nested(PlacementSchema, metadata={"description": "Executor and resources."})
     gang = fields.Nested(
-        GangSchema, allow_none=True, metadata={"description": "Run a program as a gang of replicas (docs/gangs.md)."}
+        GangSchema,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Run a program as a gang: replicas that start together and run it together, once per "
+                "task. Null: as if left out."
+            )
+        },
     )
 
 
@@ -266,12 +305,14 @@ class SubmissionForm(SubmissionSchema):
             "description": "The model binary as a file; or, as a plain field, a name, `name@version`, id or digest."
         }
     )
-    scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out.')
-    params = json_text("Parameters of the dataset, by name, as JSON.")
-    sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated.")
-    labels = json_text('Your labels, for filtering the list, as JSON, such as `{"branch": "main"}`.')
-    placement = json_text("A `Placement` as JSON.")
-    gang = json_text("A `Gang` as JSON.")
+    scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out or null.')
+    params = json_text("Parameters of the dataset, by name, as JSON. Null: as if left out.")
+    sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated. Null: as if left out.")
+    labels = json_text(
+        'Your labels, for filtering the list, as JSON, such as `{"branch": "main"}`. Null: as if left out.'
+    )
+    placement = json_text("A `Placement` as JSON. Null: as if left out.")
+    gang = json_text("A `Gang` as JSON. Null: as if left out.")
 
     class Meta(SubmissionSchema.Meta):
         exclude = ("upload",)
@@ -313,19 +354,31 @@ class DryRunSchema(Open):
         required=True, allow_none=True, metadata={"description": "Why it does not; null if it does."}
     )
     dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
-    runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that ran the model."})
+    runtime = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Runtime that ran the model; null if none did."},
+    )
     format = fields.String(required=True, metadata={"description": "Format of the model."})
     model = fields.Dict(
         required=True,
         allow_none=True,
         keys=fields.String(),
-        metadata={"description": "How the loaded model describes itself: its inputs, outputs, state, library."},
+        metadata={
+            "description": (
+                "How the loaded model describes itself: its inputs, outputs, state, library; null if it was not loaded."
+            )
+        },
     )
-    load_seconds = _measured("Seconds in which the model's process loaded the model.")
-    act_seconds = _measured("Median of the seconds of an action.")
-    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first.")
+    load_seconds = _measured("Seconds in which the model's process loaded the model; null if it was not measured.")
+    act_seconds = _measured("Median of the seconds of an action; null if it was not measured.")
+    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first; null if it was not measured.")
     memory = fields.Integer(
         required=True,
         allow_none=True,
-        metadata={"description": "Most bytes that the model's process had in memory, with its libraries."},
+        metadata={
+            "description": (
+                "Most bytes that the model's process had in memory, with its libraries; null if it was not measured."
+            )
+        },
     )

@@ -47,7 +47,9 @@ class UploadSchema(Open):
 class UploadPageSchema(PageSchema):
     """A page of uploads, newest first."""
 
-    items = fields.List(fields.Nested(UploadSchema), required=True)
+    items = fields.List(
+        fields.Nested(UploadSchema), required=True, metadata={"description": "The uploads of the page, newest first."}
+    )
 
 
 def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, Any]]:

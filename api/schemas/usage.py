@@ -26,8 +26,8 @@ class StoredKindSchema(Open):
             "`uploads` (parts of uploads that have not expired)."
         },
     )
-    objects = _integer("Number of objects; of datasets, of versions.")
-    bytes = _integer("Their bytes.")
+    objects = _integer("Number of objects; of datasets, number of versions.")
+    bytes = _integer("Bytes of these objects.")
 
 
 class DatabaseSizeSchema(Open):
@@ -46,7 +46,7 @@ class DiskSchema(Open):
         metadata={"description": "`data` (drafts and the embedded database), `objects` (the object store, if local)."},
     )
     free = _integer("Bytes that are free.")
-    size = _integer("Bytes in total.")
+    size = _integer("Bytes of the whole disk.")
     floor = _integer("Bytes that uploads, models and registrations leave free (`WINDTUNNEL_DISK_FLOOR`).")
     below_floor = fields.Boolean(
         required=True, metadata={"description": "Whether uploads, models and registrations are refused now."}
@@ -73,7 +73,7 @@ class WaitingReasonSchema(Open):
     )
     reason = fields.String(required=True, metadata={"description": "What they wait for, in words."})
     simulations = _integer("Number of simulations.")
-    tasks = _integer("Their tasks without a result.")
+    tasks = _integer("Number of their tasks without a result.")
     oldest_at = _oldest()
 
 
@@ -81,18 +81,22 @@ class WaitingSchema(Open):
     """Simulations that do not run yet."""
 
     simulations = _integer("Number of simulations.")
-    tasks = _integer("Their tasks without a result.")
+    tasks = _integer("Number of their tasks without a result.")
     oldest_at = _oldest()
-    reasons = fields.List(fields.Nested(WaitingReasonSchema), required=True)
+    reasons = fields.List(
+        fields.Nested(WaitingReasonSchema),
+        required=True,
+        metadata={"description": "The same simulations, by what they wait for."},
+    )
 
 
 class ExecutorLoadSchema(Open):
     """What runs on an executor."""
 
     name = fields.String(required=True, metadata={"description": "Name of the executor."})
-    launches = _integer("Launches that are not over.")
-    leases = _integer("Ranges of tasks that a worker holds.")
-    tasks = _integer("Tasks of these ranges without a result.")
+    launches = _integer("Number of launches that are not over.")
+    leases = _integer("Number of ranges of tasks that a worker holds.")
+    tasks = _integer("Number of tasks of these ranges without a result.")
     rate = fields.Float(
         required=True, metadata={"description": "Tasks per second, as these workers measured with their last reports."}
     )
@@ -118,17 +122,43 @@ class CacheSchema(Open):
 
     kind = fields.String(required=True, metadata={"description": "`node`: datasets and models; `service`: files."})
     name = fields.String(required=True, metadata={"description": "Name of the machine, or address of the cache node."})
-    bucket = fields.String(required=True, allow_none=True, metadata={"description": "Bucket of the cache service."})
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it reports no figures."})
-    entries = _integer("Datasets and models, or objects, that it holds.", allow_none=True)
-    bytes = _integer("Their bytes; with what is being downloaded.", allow_none=True)
-    capacity = _integer("Bytes that it may hold; less where the disk has less room.", allow_none=True)
-    pinned = _integer("Bytes that running simulations need, which stay; null of the cache service.", allow_none=True)
-    hits = _integer("Requests for an entry that was present, since the cache was created.", allow_none=True)
-    misses = _integer("Requests for an entry that was absent.", allow_none=True)
-    evictions = _integer("Entries that were removed to make room.", allow_none=True)
+    bucket = fields.String(
+        required=True, allow_none=True, metadata={"description": "Bucket of the cache service; null of a node's cache."}
+    )
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it reports no figures; null if it does."}
+    )
+    entries = _integer(
+        "Number of datasets and models, or of objects, that it holds; null with a `reason`.", allow_none=True
+    )
+    bytes = _integer("Bytes of these entries, and of what is being downloaded; null with a `reason`.", allow_none=True)
+    capacity = _integer(
+        "Bytes that it may hold; less where the disk has less room. Null with a `reason`.", allow_none=True
+    )
+    pinned = _integer(
+        ("Bytes that running simulations need, which stay; null of the cache service and with a `reason`."),
+        allow_none=True,
+    )
+    hits = _integer(
+        ("Number of requests for an entry that was present, since the cache was created; null with a `reason`."),
+        allow_none=True,
+    )
+    misses = _integer(
+        ("Number of requests for an entry that was absent, since the cache was created; null with a `reason`."),
+        allow_none=True,
+    )
+    evictions = _integer(
+        ("Number of entries that were removed to make room, since the cache was created; null with a `reason`."),
+        allow_none=True,
+    )
     hit_ratio = fields.Float(
-        required=True, allow_none=True, metadata={"description": "Share of hits; null before the first request."}
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Share of hits in all requests, from 0 to 1; null before the first request and with a `reason`."
+            )
+        },
     )
 
 
@@ -152,7 +182,16 @@ class StorageSchema(Open):
         fields.Nested(StoredKindSchema),
         required=True,
         allow_none=True,
-        metadata={"description": "What the rows of the database name, by kind; null until it is measured."},
+        metadata={
+            "description": (
+                "Number and bytes of the objects that the rows of the database name, by kind; null "
+                "until they are measured."
+            )
+        },
     )
-    database = fields.Nested(DatabaseSizeSchema, required=True)
-    disks = fields.List(fields.Nested(DiskSchema), required=True)
+    database = fields.Nested(DatabaseSizeSchema, required=True, metadata={"description": "The database."})
+    disks = fields.List(
+        fields.Nested(DiskSchema),
+        required=True,
+        metadata={"description": "Disks of the machine of the process that answers."},
+    )

@@ -83,7 +83,10 @@ class ArtifactsView(MethodView):
         errors=[UnknownSimulation],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
-        """List artifacts"""
+        """List artifacts
+
+        By task and name: files that tasks have produced, such as traces of their actions.
+        """
         limit = query["limit"]
         artifacts = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
         following = f"{artifacts[limit - 1]['task']}/{artifacts[limit - 1]['name']}" if len(artifacts) > limit else None
@@ -107,7 +110,11 @@ class ArtifactView(MethodView):
         errors=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
-        """Download an artifact, whole or a range of it"""
+        """Download an artifact, whole or a range of it
+
+        A `Range` is answered with 206. With `redirect`, the bytes come from the object store itself where that is
+        possible.
+        """
         if wants_redirect(query) and (url := services().results.link(id, task, name)) is not None:
             return redirect(url)
         return download(services().results.artifact(id, task, name), name)
@@ -129,7 +136,11 @@ class ArchiveView(MethodView):
         errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Download everything as one zip, whole or a range of it"""
+        """Download everything as one zip, whole or a range of it
+
+        Results, summary, logs, artifacts, provenance and the model, so that the simulation can be repeated elsewhere
+        (`POST /v1/reruns`). An interrupted download is continued with a `Range`.
+        """
         return download(services().results.archive(id, model=query["model"]), f"{id}.zip")
 
 

@@ -78,7 +78,10 @@ class ComparisonsView(MethodView):
         Success(schema=ComparisonPageSchema, description="A page of comparisons, newest first.", headers=LINK),
     )
     def get(self, query: dict[str, Any]) -> Response:
-        """List comparisons, without the details of their verdicts"""
+        """List comparisons, without the details of their verdicts
+
+        The newest first. `GET /v1/comparisons/{id}` has the details.
+        """
         states = query.pop("state", ())
         return page(*services().comparisons.list(states=states, **query))
 
@@ -142,7 +145,10 @@ class ComparisonView(MethodView):
         errors=[UnknownComparison, NotFinished],
     )
     def delete(self, id: str) -> None:
-        """Delete a comparison that has ended, and its simulations"""
+        """Delete a comparison that has ended, and its simulations
+
+        Cancel it first if it has not ended.
+        """
         services().comparisons.delete(id)
 
 
@@ -172,7 +178,10 @@ class CancellationView(MethodView):
 
     @blueprint.operation("cancel_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
     def post(self, id: str) -> dict[str, Any]:
-        """Cancel a comparison and its simulations"""
+        """Cancel a comparison and its simulations
+
+        Verdicts that hold are kept. A retry goes on where it stopped.
+        """
         return services().comparisons.cancel(id)
 
 
@@ -182,7 +191,11 @@ class RetryView(MethodView):
 
     @blueprint.operation("retry_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
     def post(self, id: str) -> dict[str, Any]:
-        """Let models that failed or were cancelled go on where they stopped"""
+        """Let models that failed or were cancelled go on where they stopped
+
+        What was played is not played again. Models whose verdict holds, or that were played to the end, stay as they
+        are.
+        """
         return services().comparisons.retry(id)
 
 

@@ -72,7 +72,10 @@ class DatasetsView(MethodView):
         "list_datasets", Success(schema=DatasetPageSchema, description="A page of datasets.", headers=LINK)
     )
     def get(self, query: dict[str, Any]) -> Response:
-        """List datasets"""
+        """List datasets
+
+        Built-in datasets first, then by name, each at its latest version.
+        """
         return page(*services().datasets.page(**query))
 
     @blueprint.operation(
@@ -107,14 +110,22 @@ class DatasetView(MethodView):
         "get_dataset", Success(schema=DatasetSchema, plain=True, description="The dataset."), errors=[UnknownDataset]
     )
     def get(self, dataset: str) -> dict[str, Any]:
-        """Describe a dataset, with its interface, metrics and parameters"""
+        """Describe a dataset, with its interface, metrics and parameters
+
+        By its name (the latest version), `name@version`, `name@tag`, id or digest. It says what a model gets as its
+        observation, what it has to answer, and what its metrics mean.
+        """
         return services().datasets.get(dataset)
 
     @blueprint.operation(
         "delete_dataset", Success(status=204, description="Deleted."), errors=[UnknownDataset, InUse, Invalid]
     )
     def delete(self, dataset: str) -> None:
-        """Delete a version, or with a name alone all versions of a dataset"""
+        """Delete a version, or with a name alone all versions of a dataset
+
+        `name@version` deletes a version. Refused while a simulation or a comparison that has not ended needs it.
+        Numbers of versions are not used again.
+        """
         services().datasets.delete(dataset)
 
 
@@ -129,7 +140,10 @@ class VersionsView(MethodView):
         errors=[UnknownDataset],
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
-        """List the versions of a dataset, including versions that are being registered"""
+        """List the versions of a dataset, including versions that are being registered
+
+        The newest first, each with its state and tags.
+        """
         return page(*services().datasets.versions(name, **query))
 
 
@@ -144,12 +158,18 @@ class TagsView(MethodView):
         errors=(*VERSION_ERRORS, Invalid, UnsupportedMedia),
     )
     def put(self, name: str, tag: str) -> dict[str, Any]:
-        """Set a tag to a version"""
+        """Set a tag to a version
+
+        `name@tag` refers to the version from then on. A tag that exists is moved.
+        """
         return services().datasets.tag(name, tag, validated(TagSchema(), json_body())["version"])
 
     @blueprint.operation("delete_dataset_tag", Success(status=204, description="Deleted."), errors=[NotFound])
     def delete(self, name: str, tag: str) -> None:
-        """Delete a tag"""
+        """Delete a tag
+
+        The version that it refers to stays.
+        """
         services().datasets.untag(name, tag)
 
 
@@ -164,7 +184,10 @@ class ScenariosView(MethodView):
         errors=(*VERSION_ERRORS, NotPlayable),
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
-        """List the scenarios of a dataset"""
+        """List the scenarios of a dataset
+
+        In order, in pages, each with its number and its parameters.
+        """
         return page(*services().datasets.scenarios(dataset, **query))
 
 
@@ -227,7 +250,10 @@ class FilesView(MethodView):
         errors=VERSION_ERRORS,
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
-        """List the files of a version"""
+        """List the files of a version
+
+        By path, each with its size and its digest.
+        """
         return page(*services().datasets.files(dataset, **query))
 
 
@@ -243,7 +269,10 @@ class FileView(MethodView):
         errors=(*VERSION_ERRORS, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
     )
     def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
-        """Download a file of a version, whole or a range of it"""
+        """Download a file of a version, whole or a range of it
+
+        A `Range` is answered with 206, and an `If-None-Match` with 304 if the file is the same.
+        """
         return download(services().datasets.file(dataset, file), file)
 
 
@@ -261,7 +290,10 @@ class DiffView(MethodView):
         errors=(*VERSION_ERRORS, NotAcceptable),
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
-        """Compare two versions"""
+        """Compare two versions
+
+        A line for each file that was added, removed or changed, by path. Versions are named by number or tag.
+        """
         media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
         changes = services().datasets.diff(name, query["old"], query["new"])
         return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
@@ -287,7 +319,10 @@ class PrefetchView(MethodView):
         errors=(*VERSION_ERRORS, NotFound),
     )
     def get(self, dataset: str) -> dict[str, Any]:
-        """Get the state of a prefetch"""
+        """Get the state of a prefetch
+
+        `fetching`, `ready` or `failed`. A version that was never prefetched here has none.
+        """
         return services().datasets.fetched(dataset)
 
     @blueprint.operation(
@@ -301,5 +336,8 @@ class PrefetchView(MethodView):
         errors=VERSION_ERRORS,
     )
     def post(self, dataset: str) -> dict[str, Any]:
-        """Fetch a version into this node's cache before it is simulated"""
+        """Fetch a version into this node's cache before it is simulated
+
+        Simulations fetch what they need by themselves; this does it earlier.
+        """
         return services().datasets.prefetch(dataset)

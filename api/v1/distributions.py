@@ -54,7 +54,10 @@ class ParametersView(MethodView):
         errors=[UnknownSimulation],
     )
     def get(self, id: str) -> dict[str, Any]:
-        """List the parameters of a simulation's scenarios and sweep"""
+        """List the parameters of a simulation's scenarios and sweep
+
+        Results can be grouped by them: their names are the parameters of `dependence`, and the groups of `worst`.
+        """
         return services().distributions.parameters(id)
 
 

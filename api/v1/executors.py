@@ -19,5 +19,8 @@ class ExecutorsView(MethodView):
         "list_executors", Success(schema=ExecutorListSchema, description="All executors, with their health.")
     )
     def get(self) -> dict[str, Any]:
-        """List executors"""
+        """List executors
+
+        Each with its workers, how many are in use, whether it answers, and what a submission may ask of it.
+        """
         return {"items": services().executors.list()}

@@ -57,5 +57,8 @@ class ImportView(MethodView):
         "get_import", Success(schema=ImportSchema, plain=True, description="The import."), errors=[UnknownImport]
     )
     def get(self, id: str) -> dict[str, Any]:
-        """Describe an import: its state, and its model once it is ready"""
+        """Describe an import: its state, and its model once it is ready
+
+        `fetching` until its bytes are read, then `ready` or `failed` with the reason.
+        """
         return services().model_imports.get(id)

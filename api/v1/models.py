@@ -133,7 +133,10 @@ class ModelView(MethodView):
 
     @blueprint.operation("get_model", Success(schema=ModelSchema, description="The model."), errors=[UnknownModel])
     def get(self, model: str) -> Model:
-        """Describe a model"""
+        """Describe a model
+
+        By its name (the newest version), `name@version`, id or digest.
+        """
         return services().models.get(model)
 
     @blueprint.operation(
@@ -142,7 +145,11 @@ class ModelView(MethodView):
         errors=[UnknownModel, InUse, ShippedModel],
     )
     def delete(self, model: str) -> None:
-        """Delete a model"""
+        """Delete a model
+
+        Names no longer find it. Refused while a simulation or a comparison that has not ended needs it, and for models
+        that ship with the platform.
+        """
         services().models.delete(model)
 
     @blueprint.takes(ModelPutQuery)
@@ -207,7 +214,11 @@ class ModelContentView(MethodView):
         errors=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
-        """Download a model, whole or a range of it"""
+        """Download a model, whole or a range of it
+
+        The bytes as they were sent. A `Range` is answered with 206. With `redirect`, they come from the object store
+        itself where that is possible.
+        """
         record = services().models.get(model)
         if wants_redirect(query) and (url := services().models.link(record)) is not None:
             return redirect(url)

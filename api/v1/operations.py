@@ -21,7 +21,11 @@ class HealthView(MethodView):
 
     @blueprint.operation("get_health", Success(schema=HealthSchema, plain=True, description="The process is alive."))
     def get(self) -> dict[str, Any]:
-        """Get the liveness of this process"""
+        """Get the liveness of this process
+
+        For the liveness probe of an orchestrator: answers while the process serves requests, whatever the state of the
+        database. Needs no token.
+        """
         return {"status": "ok"}
 
 
@@ -40,7 +44,11 @@ class ReadinessView(MethodView):
         },
     )
     def get(self) -> Response:
-        """Get the readiness of this process, and the sandbox level of this machine"""
+        """Get the readiness of this process, and the sandbox level of this machine
+
+        For the readiness probe of an orchestrator: checks the database, the notifier, the object store and the disk.
+        Needs no token.
+        """
         current = context()
         problems = {name: check() for name, check in current.checks.items()}
         ready = not any(problems[name] for name in current.vital & problems.keys())
@@ -59,7 +67,10 @@ class ProblemView(MethodView):
         errors=[NotFound],
     )
     def get(self, slug: str) -> dict[str, Any]:
-        """Get the description of a problem type"""
+        """Get the description of a problem type
+
+        The `type` of each error response is such an address.
+        """
         error_class = catalogue().get(slug)
         if error_class is None:
             raise NotFound(f"There is no problem type {slug!r}.")

@@ -181,7 +181,11 @@ class EventsView(MethodView):
         errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Stream the events of a simulation, as server-sent events"""
+        """Stream the events of a simulation, as server-sent events
+
+        State, progress, staging, launches and changes of workers, each with its number as the id of the event. A client
+        that reconnects with `Last-Event-ID` gets what it has missed.
+        """
         return stream_events(services().results, id, query, headers)
 
 
@@ -196,7 +200,10 @@ class HistoryView(MethodView):
         errors=[UnknownSimulation],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
-        """List the events of a simulation so far"""
+        """List the events of a simulation so far
+
+        In order, in pages: the events that `/events` streams, without waiting for more.
+        """
         limit = query["limit"]
         events = services().results.event_page(id, query["after"], limit + 1, types=query.get("type", ()))
         shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
@@ -214,7 +221,11 @@ class LogsView(MethodView):
         errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
-        """Get the logs of models and simulators"""
+        """Get the logs of models and simulators
+
+        What models and simulators have printed so far, in order of arrival; with `follow`, until the simulation ends.
+        Control characters are escaped unless `raw` is true.
+        """
         require_free_stream()
         lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
         lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))

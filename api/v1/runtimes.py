@@ -18,7 +18,11 @@ class RuntimesView(MethodView):
 
     @blueprint.operation("list_runtimes", Success(schema=RuntimeListSchema, plain=True, description="Every runtime."))
     def get(self) -> dict[str, Any]:
-        """List runtimes"""
+        """List runtimes
+
+        Each with its formats, their packages and limits. A submission need not name one: it follows from the format of
+        the model.
+        """
         return {"items": services().catalogue.runtimes()}
 
 
@@ -30,7 +34,10 @@ class RuntimeView(MethodView):
         "get_runtime", Success(schema=RuntimeSchema, plain=True, description="The runtime."), errors=[UnknownRuntime]
     )
     def get(self, name: str) -> dict[str, Any]:
-        """Describe a runtime"""
+        """Describe a runtime
+
+        Its formats, each with the packages that models find there and the limits that hold for them.
+        """
         return services().catalogue.runtime(name)
 
 
@@ -42,5 +49,8 @@ class SimulatorsView(MethodView):
         "list_simulators", Success(schema=SimulatorListSchema, plain=True, description="Every simulator.")
     )
     def get(self) -> dict[str, Any]:
-        """List simulators"""
+        """List simulators
+
+        Each with its datasets, and whether its environment is installed on this machine.
+        """
         return {"items": services().catalogue.simulators()}

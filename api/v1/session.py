@@ -35,5 +35,8 @@ class SessionView(MethodView):
         "end_session", Success(status=204, description="The session has ended.", headers=COOKIE_HEADER)
     )
     def delete(self) -> Response:
-        """End this browser's session"""
+        """End this browser's session
+
+        The cookie of this browser is removed; other browsers keep theirs.
+        """
         return empty_response(204, {"Set-Cookie": set_cookie("", secure=secure())})

@@ -107,7 +107,10 @@ class SimulationsView(MethodView):
         Success(schema=SimulationPageSchema, description="A page of simulations, newest first.", headers=LINK),
     )
     def get(self, query: dict[str, Any]) -> Response:
-        """List simulations"""
+        """List simulations
+
+        The newest first, with state, progress and metrics so far. Filters are combined: a simulation meets all of them.
+        """
         after, limit = query.pop("after", None), query.pop("limit")
         return page(*services().simulations.list(listing_of(query), after=after, limit=limit), SIMULATION_SCHEMA)
 
@@ -144,7 +147,10 @@ class CountsView(MethodView):
         Success(schema=CountsSchema, plain=True, description="The numbers of simulations, by state."),
     )
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """Count simulations by state"""
+        """Count simulations by state
+
+        With the filters of the list. States without a simulation are listed with 0.
+        """
         numbers = services().simulations.count(listing_of(query))
         return {"total": sum(numbers.values()), "states": {state.value: numbers.get(state, 0) for state in State}}
 
@@ -181,7 +187,11 @@ class SimulationView(MethodView):
         "get_simulation", Success(schema=SimulationSchema, description="The simulation."), errors=[UnknownSimulation]
     )
     def get(self, id: str) -> Simulation:
-        """Get a simulation's state and progress"""
+        """Get a simulation's state and progress
+
+        The counts of tasks, the metrics so far, why it waits, and the remaining seconds as estimated. Poll it, send
+        `Prefer: wait=N` with the submission, or follow its events.
+        """
         return services().simulations.get(id)
 
     @blueprint.operation(
@@ -203,7 +213,11 @@ class SimulationView(MethodView):
         errors=[UnknownSimulation, NotFinished],
     )
     def delete(self, id: str) -> None:
-        """Delete a simulation that has ended"""
+        """Delete a simulation that has ended
+
+        Its results, logs and artifacts are deleted with it; its model and its dataset stay. Cancel it first if it has
+        not ended.
+        """
         services().simulations.delete(id)
 
 
@@ -217,7 +231,10 @@ class CancellationView(MethodView):
         errors=[UnknownSimulation, IllegalTransition],
     )
     def post(self, id: str) -> Simulation:
-        """Cancel a simulation"""
+        """Cancel a simulation
+
+        It is `cancelling` until its workers have ended, then `cancelled`. Results that have arrived are kept.
+        """
         return services().simulations.cancel(id)
 
 
@@ -248,7 +265,11 @@ class RetryView(MethodView):
         ],
     )
     def post(self, id: str) -> Response:
-        """Repeat the tasks that did not succeed, or all tasks, as a new simulation"""
+        """Repeat the tasks that did not succeed, or all tasks, as a new simulation
+
+        With `only_failed`, which is the default, the new simulation has the results of the tasks that are `ok` and
+        plays the others again.
+        """
         options = validated(RetrySchema(), json_body(optional=True))
         return created(services().simulations.retry(id, **options, submitted_by=caller()))
 
@@ -263,7 +284,11 @@ class SummaryView(MethodView):
         errors=[UnknownSimulation, NotFinished],
     )
     def get(self, id: str) -> dict[str, Any]:
-        """Get a simulation's summary"""
+        """Get a simulation's summary
+
+        Statistics of each metric over all tasks, by group of scenarios and by combination of a sweep, and the worst
+        tasks. A simulation that has not ended has none yet: its metrics so far are in the simulation itself.
+        """
         return services().simulations.summary(id)
 
 

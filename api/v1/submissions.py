@@ -35,7 +35,11 @@ class ChecksView(MethodView):
 
     @blueprint.operation("check_submission", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS)
     def post(self) -> Response:
-        """Check with one real step whether a model loads and fits a dataset (dry run)"""
+        """Check with one real step whether a model loads and fits a dataset (dry run)
+
+        Takes the body of a submission, and answers after a few real steps with the reason if the model does not fit.
+        Nothing is stored. The first check in a runtime installs its packages, and may take minutes.
+        """
         return json_response(dry_run(*receive_json()))
 
 
@@ -68,7 +72,11 @@ class RerunsView(MethodView):
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation("rerun_simulation", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS)
     def post(self, headers: dict[str, Any]) -> Response:
-        """Repeat a simulation from the `simulation.json` of its archive"""
+        """Repeat a simulation from the `simulation.json` of its archive
+
+        The same model and dataset, by their digests, the same scenarios and seeds: the results are the same. Models and
+        datasets that were deleted have to be uploaded first.
+        """
         return submit(rerun(json_body()), None, key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
@@ -81,7 +89,10 @@ class SimulationFormView(MethodView):
         "submit_form", ACCEPTED, body={"multipart/form-data": SubmissionForm}, errors=SUBMISSION_ERRORS
     )
     def post(self, headers: dict[str, Any]) -> Response:
-        """Submit a simulation as a form that contains the model"""
+        """Submit a simulation as a form that contains the model
+
+        Members that are objects are text that contains JSON. Otherwise as `POST /v1/simulations`.
+        """
         return submit(*receive_form(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
@@ -91,7 +102,11 @@ class CheckFormView(MethodView):
 
     @blueprint.operation("check_form", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS)
     def post(self) -> Response:
-        """Check with one real step whether the model in a form loads and fits a dataset (dry run)"""
+        """Check with one real step whether the model in a form loads and fits a dataset (dry run)
+
+        Takes the form of a submission, and answers after a few real steps with the reason if the model does not fit.
+        Nothing is stored.
+        """
         return json_response(dry_run(*receive_form()))
 
 
@@ -106,5 +121,8 @@ class ModelFormView(MethodView):
         errors=CREATION_ERRORS,
     )
     def post(self) -> Response:
-        """Create a model from a form that contains it"""
+        """Create a model from a form that contains it
+
+        An existing name gets its next version; the content of its newest version stays that version.
+        """
         return created(from_form())

@@ -170,7 +170,10 @@ class UploadsView(MethodView):
         "list_uploads", Success(schema=UploadPageSchema, description="A page of uploads, newest first.", headers=LINK)
     )
     def get(self, query: dict[str, Any]) -> Response:
-        """List uploads"""
+        """List uploads
+
+        The newest first, finished or not, until they expire.
+        """
         uploads, following = services().uploads.list(**query)
         return page([as_json(upload) for upload in uploads], following, UPLOAD_SCHEMA)
 
@@ -207,7 +210,10 @@ class UploadsView(MethodView):
         Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
     )
     def options(self) -> Response:
-        """Get the supported version and extensions of tus"""
+        """Get the supported version and extensions of tus
+
+        In headers, as the protocol tus 1.0 for resumable uploads wants it.
+        """
         return capabilities()
 
 
@@ -219,7 +225,10 @@ class UploadView(MethodView):
         "get_upload", Success(schema=UploadSchema, description="The upload."), errors=[UnknownUpload, Gone]
     )
     def get(self, upload: str) -> dict[str, Any]:
-        """Describe an upload"""
+        """Describe an upload
+
+        As JSON: its state, its offset and when it expires. Clients of tus use the HEAD request instead.
+        """
         return as_json(services().uploads.get(upload))
 
     @blueprint.operation(
@@ -238,7 +247,10 @@ class UploadView(MethodView):
     )
     @requires_tus()
     def head(self, upload: str) -> Response:
-        """Get the offset to continue from"""
+        """Get the offset to continue from
+
+        `Upload-Offset` is the number of bytes that are stored: a client continues from there after a break.
+        """
         return empty_response(200, all_headers(services().uploads.settled(upload)))
 
     @blueprint.operation(
@@ -269,7 +281,10 @@ class UploadView(MethodView):
     )
     @requires_tus()
     def delete(self, upload: str) -> None:
-        """Delete an upload, finished or not"""
+        """Delete an upload, finished or not
+
+        Its bytes are removed. A model or a dataset that was made from it stays.
+        """
         services().uploads.delete(upload)
 
     @blueprint.operation(
@@ -277,5 +292,8 @@ class UploadView(MethodView):
         Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
     )
     def options(self, upload: str) -> Response:
-        """Get the supported version and extensions of tus"""
+        """Get the supported version and extensions of tus
+
+        In headers, as the protocol tus 1.0 for resumable uploads wants it.
+        """
         return capabilities()

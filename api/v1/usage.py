@@ -49,5 +49,9 @@ class QueueView(MethodView):
 
     @blueprint.operation("get_queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
     def get(self) -> dict[str, Any]:
-        """Get the queue: what waits, by reason, and what runs, by executor"""
+        """Get the queue: what waits, by reason, and what runs, by executor
+
+        Simulations that do not run yet, by what they wait for, and the launches, leases and tasks on each executor.
+        `measured_at` has the time of the counts.
+        """
         return services().queue.describe()

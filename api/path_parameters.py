@@ -1,0 +1,41 @@
+"""Path parameters in the OpenAPI document: what each stands for, with an example, by the first part of its path."""
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Id in examples: a client gets ids from the platform.
+EXAMPLE_ID = "01jz8w0k5qv3r1m9c2t7x4b6ne"
+#: Description and example, by the first part of a path after `/v1`, and the name of the parameter.
+PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
+    ("simulations", "id"): ("Id of the simulation, as in the answer to its submission.", EXAMPLE_ID),
+    ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
+    ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.npz"),
+    ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
+    ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
+    ("models", "model"): (
+        "Name of the model (its newest version), `name@version`, `name@digest`, id or digest.",
+        "idm",
+    ),
+    ("runtimes", "name"): ("Name of the runtime.", "python"),
+    ("datasets", "dataset"): (
+        "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest.",
+        "car_street",
+    ),
+    ("datasets", "name"): ("Name of the dataset.", "drives"),
+    ("datasets", "tag"): ("Name of the tag.", "gold"),
+    ("datasets", "index"): ("Number of the scenario in the dataset, from 0.", 0),
+    ("datasets", "file"): ("Path of the file in the dataset, which may contain folders.", "dataset.json"),
+    ("uploads", "upload"): ("Id of the upload: the last part of its address.", EXAMPLE_ID),
+    ("problems", "slug"): ("Name of the problem type: the last part of its address.", "unknown-dataset"),
+}
+
+
+def describe_path_parameters(paths: Mapping[str, Any]) -> None:
+    """Give each path parameter its description and its example; raise KeyError for one that PARAMETERS lacks."""
+    for path, operations in paths.items():
+        first = path.removeprefix("/v1").split("/")[1]
+        for parameter in operations.get("parameters", ()):
+            if parameter["in"] == "path":
+                description, example = PARAMETERS[first, parameter["name"]]
+                parameter["description"] = description
+                parameter["example"] = example
