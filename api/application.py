@@ -97,7 +97,7 @@ def create(context: Context) -> Flask:
     app.request_class = ContextRequest
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
-    registry = observe(app, context.platform)
+    registry = observe(app, context.platform, context.checks)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))
     app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]

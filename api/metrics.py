@@ -1,7 +1,8 @@
 """Prometheus metrics of the API and of the platform; the number of label values is bounded."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from flask import Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -11,69 +12,112 @@ from prometheus_client.registry import Collector
 from core.domain.states import State
 from core.services.platform import Platform
 from core.store.simulations import by_state
+from errors import StoreUnavailable
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
+#: Gauges of the platform: name, text and labels.
+GAUGES: tuple[tuple[str, str, list[str]], ...] = (
+    ("windtunnel_check_ok", "Whether a check of /readyz passes (1 or 0).", ["check"]),
+    ("windtunnel_disk_free_bytes", "Free bytes of a disk of this machine, by what is kept on it.", ["holds"]),
+    ("windtunnel_disk_floor_bytes", "Free bytes of that disk below which uploads are refused.", ["holds"]),
+    ("windtunnel_streams", "Event and result streams open in this process.", []),
+    ("windtunnel_simulations", "Simulations by state.", ["state"]),
+    ("windtunnel_waiting_simulations", "Simulations that wait for a model, for workers or for an executor.", []),
+    ("windtunnel_waiting_tasks", "Tasks of the simulations that wait.", []),
+    ("windtunnel_waiting_oldest_seconds", "Seconds that the oldest of these simulations has waited; 0: none.", []),
+    ("windtunnel_executor_workers", "Most workers at the same time, by executor.", ["executor"]),
+    ("windtunnel_executor_in_use", "Workers in use, by executor.", ["executor"]),
+    ("windtunnel_executor_healthy", "Whether the executor answers (1 or 0).", ["executor"]),
+)
+
+Checks = Mapping[str, Callable[[], str | None]]
+
 
 class PlatformCollector(Collector):
-    """Collector that reads the platform's metrics at each scrape."""
+    """Collector that reads the platform's metrics at each scrape; ``checks`` are those of /readyz.
 
-    def __init__(self, platform: Platform) -> None:
+    While the database is away, the metrics that are read from it are absent and the others are served.
+    """
+
+    def __init__(self, platform: Platform, checks: Checks) -> None:
         self._platform = platform
+        self._checks = checks
+
+    @staticmethod
+    def describe() -> list[GaugeMetricFamily]:
+        """Return every metric family, without samples."""
+        return [GaugeMetricFamily(name, text, labels=labels) for name, text, labels in GAUGES]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield simulations by state, open streams, and workers and health of each executor."""
-        simulations = GaugeMetricFamily("windtunnel_simulations", "Simulations by state.", labels=["state"])
+        """Yield checks, disks, open streams, simulations by state, what waits, and the executors."""
+        families = {family.name: family for family in self.describe()}
+        for name, check in self._checks.items():
+            families["windtunnel_check_ok"].add_metric([name], float(check() is None))
+        for disk in self._platform.disk_floor.disks():
+            holds = ",".join(disk.holds)
+            families["windtunnel_disk_free_bytes"].add_metric([holds], disk.free)
+            families["windtunnel_disk_floor_bytes"].add_metric([holds], disk.floor)
+        families["windtunnel_streams"].add_metric([], self._platform.changes.waiting)
+        try:
+            self._read_database(families)
+        except StoreUnavailable:
+            pass  # windtunnel_check_ok says so
+        yield from families.values()
+
+    def _read_database(self, families: Mapping[str, GaugeMetricFamily]) -> None:
         with self._platform.database.read() as c:
             counts = by_state(c)
         for state in State:
-            simulations.add_metric([state.value], counts.get(state.value, 0))
-        yield simulations
-        streams = GaugeMetricFamily("windtunnel_streams", "Event and result streams open in this process.")
-        streams.add_metric([], self._platform.changes.waiting)
-        yield streams
-        workers = GaugeMetricFamily(
-            "windtunnel_executor_workers", "Most workers at the same time, by executor.", labels=["executor"]
-        )
-        in_use = GaugeMetricFamily("windtunnel_executor_in_use", "Workers in use, by executor.", labels=["executor"])
-        healthy = GaugeMetricFamily(
-            "windtunnel_executor_healthy", "Whether the executor answers (1 or 0).", labels=["executor"]
-        )
+            families["windtunnel_simulations"].add_metric([state.value], counts.get(state.value, 0))
+        if waiting := self._platform.queue.describe()["waiting"]:
+            families["windtunnel_waiting_simulations"].add_metric([], waiting["simulations"])
+            families["windtunnel_waiting_tasks"].add_metric([], waiting["tasks"])
+            oldest = waiting["oldest_at"]
+            seconds = max(0.0, (datetime.now(UTC) - oldest).total_seconds()) if oldest else 0.0
+            families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
         for executor in self._platform.executors.list():
-            workers.add_metric([executor["name"]], executor["workers"])
-            in_use.add_metric([executor["name"]], executor["in_use"])
+            families["windtunnel_executor_workers"].add_metric([executor["name"]], executor["workers"])
+            families["windtunnel_executor_in_use"].add_metric([executor["name"]], executor["in_use"])
             if executor["healthy"] is not None:
-                healthy.add_metric([executor["name"]], float(executor["healthy"]))
-        yield from (workers, in_use, healthy)
+                families["windtunnel_executor_healthy"].add_metric([executor["name"]], float(executor["healthy"]))
 
 
-def observe(app: Flask, platform: Platform) -> CollectorRegistry:
-    """Count and time the requests of an application by their route; return the registry of all metrics."""
+class RequestMetrics:
+    """Requests of an application by their route, and the seconds that they took."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "windtunnel_http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self.durations = Histogram(
+            "windtunnel_http_request_seconds",
+            "Seconds until the head of the response.",
+            ["route"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+
+    def record(self, response: Response) -> Response:
+        """Count the request at hand, whose response is about to be sent."""
+        route = request.url_rule.rule if request.url_rule else "none"
+        method = request.method if request.method in METHODS else "other"
+        self.requests.labels(method, route, str(response.status_code)).inc()
+        if "started_at" in g:
+            self.durations.labels(route).observe(time.perf_counter() - g.started_at)
+        return response
+
+
+def observe(app: Flask, platform: Platform, checks: Checks) -> CollectorRegistry:
+    """Count and time the requests of an application; return the registry of all metrics."""
     registry = CollectorRegistry()
-    registry.register(PlatformCollector(platform))
-    requests = Counter(
-        "windtunnel_http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=registry
-    )
-    durations = Histogram(
-        "windtunnel_http_request_seconds",
-        "Seconds until the head of the response.",
-        ["route"],
-        buckets=BUCKETS,
-        registry=registry,
-    )
+    registry.register(PlatformCollector(platform, checks))
+    metrics = RequestMetrics(registry)
 
     def start_timer() -> None:
         g.started_at = time.perf_counter()
 
-    def record(response: Response) -> Response:
-        route = request.url_rule.rule if request.url_rule else "none"
-        method = request.method if request.method in METHODS else "other"
-        requests.labels(method, route, str(response.status_code)).inc()
-        if "started_at" in g:
-            durations.labels(route).observe(time.perf_counter() - g.started_at)
-        return response
-
     app.before_request(start_timer)
-    app.after_request(record)
+    app.after_request(metrics.record)
     return registry

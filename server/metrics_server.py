@@ -1,4 +1,4 @@
-"""Metrics server of the dispatch role: Prometheus metrics of every executor that has any, on a port of their own."""
+"""Metrics server of a role without HTTP (dispatch, jobs): its Prometheus metrics, on a port of their own."""
 
 from collections.abc import Iterable, Iterator
 

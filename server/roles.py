@@ -120,6 +120,7 @@ def dispatch(settings: Settings) -> int:
     from app import confinement_here, open_platform
     from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
+    from workers.dispatcher_metrics import DispatcherMetrics
     from workers.executors.base import LocalPaths, Measured
     from workers.executors.registry import load_executor_configs, open_executors, with_gangs
     from workers.managed_executor import ManagedExecutor
@@ -133,11 +134,12 @@ def dispatch(settings: Settings) -> int:
         runner_api_url=settings.runner_api_address,
     )
     executors = open_executors(executor_configs, here)
+    metrics = DispatcherMetrics()
     if settings.metrics_port:
         from server.metrics_server import start
 
         registries = [executor.registry for executor in executors.values() if isinstance(executor, Measured)]
-        start(settings.metrics_port, registries)
+        start(settings.metrics_port, [metrics.registry, *registries])
     platform = open_platform(settings, confinement_here(settings))
     Dispatcher(
         platform,
@@ -152,6 +154,7 @@ def dispatch(settings: Settings) -> int:
         run_dir=settings.run_dir,
         ttl=settings.lease_ttl.total_seconds(),
         interval=settings.dispatch_interval.total_seconds(),
+        metrics=metrics,
     ).run(stop)
     return 0
 

@@ -25,6 +25,7 @@ from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from errors import PlatformError, UnknownSimulation
 from workers import liveness
+from workers.dispatcher_metrics import DispatcherMetrics
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
 from workers.leadership import Leadership
 from workers.managed_executor import ManagedExecutor
@@ -56,6 +57,7 @@ class Dispatcher:
         run_dir: Path,
         ttl: float,
         interval: float,
+        metrics: DispatcherMetrics | None = None,
     ) -> None:
         self._platform = platform
         self._dispatch = dispatch
@@ -65,6 +67,7 @@ class Dispatcher:
         self._run_dir = run_dir
         self._ttl = ttl
         self._interval = interval
+        self.metrics = metrics or DispatcherMetrics()
         self._ticked_at = 0.0
         self._passed_at = 0.0
         self._clock_lag = float("-inf")  # the monotonic clock's reading minus the database's
@@ -97,12 +100,16 @@ class Dispatcher:
                     if not standing_by:
                         logger.warning("another dispatcher leads; this dispatcher stands by")
                     standing_by = True
+                    self.metrics.leads.set(0)
                     self._beat()
                     stop.wait(STANDBY)
                     continue
                 standing_by = False
+                self.metrics.leads.set(1)
                 self.step()
+                self.metrics.done.inc()
             except Exception:
+                self.metrics.failed.inc()
                 logger.exception("a pass of the dispatcher failed; next attempt in %s s", self._interval)
                 stop.wait(self._interval)
             self._platform.notifier.wait("dispatch", self._pause())

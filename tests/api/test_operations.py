@@ -13,8 +13,10 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.services.platform import Platform
+from core.settings import Settings
 from datasets.objectstore import filesystem
 from tests.api.conftest import Submit
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +68,36 @@ def test_metrics_are_labelled_by_route_and_not_by_id(client: FlaskClient, submit
     assert any(method == "other" for method, _ in by)
     assert 3.0 in requests.values()
     assert "windtunnel_streams" in families and "windtunnel_http_request_seconds" in families
+
+
+def samples(client: FlaskClient, name: str) -> dict[str, float]:
+    """Return the samples of a metric by the value of its only label."""
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+    return {"".join(sample.labels.values()): sample.value for sample in families[name].samples}
+
+
+def test_metrics_have_the_checks_the_disks_and_how_long_the_oldest_simulation_waits(
+    client: FlaskClient, submit: Submit
+) -> None:
+    assert samples(client, "windtunnel_check_ok") == {"database": 1, "notifier": 1, "store": 1, "disk": 1}
+    free, floor = samples(client, "windtunnel_disk_free_bytes"), samples(client, "windtunnel_disk_floor_bytes")
+    assert set(free) == set(floor) == {"data,objects"} and free["data,objects"] > floor["data,objects"] > 0
+    until(lambda: samples(client, "windtunnel_waiting_oldest_seconds") == {"": 0.0})
+    submit()
+    until(lambda: samples(client, "windtunnel_waiting_simulations") == {"": 1.0})
+    assert samples(client, "windtunnel_waiting_tasks")[""] > 0
+    until(lambda: samples(client, "windtunnel_waiting_oldest_seconds")[""] > 0)
+
+
+def test_metrics_are_served_while_the_database_is_away(
+    client: FlaskClient, platform: Platform, settings: Settings
+) -> None:
+    platform.database.close()
+    file = settings.home / "windtunnel.db"
+    file.rename(settings.home / "away.db")
+    file.mkdir()  # SQLite cannot open it
+    assert samples(client, "windtunnel_check_ok")["database"] == 0
+    assert samples(client, "windtunnel_simulations") == {}
 
 
 def test_the_documentation_page_works_offline(client: FlaskClient) -> None:

@@ -511,3 +511,25 @@ def test_an_orphan_is_removed(rig: DispatcherRig) -> None:
     rig.managed[executor.name].search_orphans_soon()
     rig.until(lambda: "forgotten" not in executor.launches)
     assert launch.id in executor.launches
+
+
+def test_metrics_say_that_a_dispatcher_leads_and_how_many_passes_failed(rig: DispatcherRig) -> None:
+    metrics, stop = rig.dispatcher.metrics, threading.Event()
+
+    def value(name: str, labels: Mapping[str, str]) -> float:
+        return metrics.registry.get_sample_value(name, dict(labels)) or 0.0
+
+    def passes(outcome: str) -> float:
+        return value("windtunnel_dispatcher_passes_total", {"outcome": outcome})
+
+    assert value("windtunnel_dispatcher_leads", {}) == 0 == passes("done")
+    running = threading.Thread(target=rig.dispatcher.run, args=(stop,))
+    running.start()
+    try:
+        until(lambda: passes("done") > 1)
+        assert value("windtunnel_dispatcher_leads", {}) == 1 and passes("failed") == 0
+        rig.platform.database.write(lambda c: c.execute(text("ALTER TABLE scheduling_changes RENAME TO hidden")))
+        until(lambda: passes("failed") > 0)
+    finally:
+        stop.set()
+        running.join()
