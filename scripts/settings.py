@@ -1,20 +1,17 @@
-"""Generate docs/settings.md from `core/settings.py`: `python -m scripts.settings`."""
+"""Page of the settings: docs/settings.md, from `core/settings.py`; `make reference` writes it."""
 
 import ast
 import inspect
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 
 from core import settings
 
-PAGE = Path("docs/settings.md")
 HEAD = """# Settings
 
-Generated from `core/settings.py` by `python -m scripts.settings`; a test fails if they differ. All settings are
-environment variables. Unknown names with `WINDTUNNEL_` are errors, so that a misspelt setting is not ignored.
-Durations are in seconds, sizes in bytes, lists separated by commas. An empty URL means: embedded, under
-`WINDTUNNEL_HOME`.
+Generated from `core/settings.py` by `make reference`. All settings are environment variables. Unknown names with
+`WINDTUNNEL_` are errors, so that a misspelt setting is not ignored. Durations are in seconds, sizes in bytes, lists
+separated by commas. An empty URL means: embedded, under `WINDTUNNEL_HOME`.
 
 | variable | default | description |
 |---|---|---|
@@ -50,7 +47,3 @@ def _plain(value: object) -> str:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():g}"
     return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

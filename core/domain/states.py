@@ -44,11 +44,3 @@ LIVE = frozenset({S.LAUNCHING, S.RUNNING})
 def may_follow(current: State, following: State) -> bool:
     """Return whether the transition is allowed."""
     return following in NEXT[current]
-
-
-def mermaid() -> str:
-    """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {S.QUEUED}"]
-    lines += [f"    {a} --> {b}" for a in State for b in State if b in NEXT[a]]
-    lines += [f"    {state} --> [*]" for state in State if state in FINAL]
-    return "\n".join(lines) + "\n"

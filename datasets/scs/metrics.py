@@ -8,22 +8,31 @@ Key = tuple[str, str]
 
 #: Upper bounds of the latency histogram, in seconds.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_HELP: Mapping[str, tuple[str, str]] = {
-    "scs_hits_total": ("counter", "Requests for an object that was present."),
-    "scs_misses_total": ("counter", "Requests for an object that was absent."),
-    "scs_stores_total": ("counter", "Objects stored."),
-    "scs_evictions_total": ("counter", "Objects evicted to make room for an object of this bucket."),
-    "scs_sent_bytes_total": ("counter", "Bytes of objects announced in responses."),
-    "scs_received_bytes_total": ("counter", "Bytes of objects stored."),
-    "scs_refusals_total": ("counter", "Requests refused, by status."),
-    "scs_reviews_total": ("counter", "Tokens that the authenticator checked, by verdict."),
-    "scs_damaged_total": ("counter", "Objects that a GET dropped: their file was damaged, missing or unreadable."),
-    "scs_scrubbed_total": ("counter", "Objects that the scrub read, by result."),
-    "scs_used_bytes": ("gauge", "Bytes a bucket holds, PUTs in progress included."),
-    "scs_quota_bytes": ("gauge", "Bytes a bucket may hold."),
-    "scs_objects": ("gauge", "Objects a bucket holds."),
-    "scs_connections": ("gauge", "Connections of the process that responds."),
-    "scs_request_seconds": ("histogram", "From a request's last byte to its answer's last byte leaving, GET and PUT."),
+#: Each metric family: its type, its labels and what it says.
+FAMILIES: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "scs_hits_total": ("counter", ("bucket",), "Requests for an object that was present."),
+    "scs_misses_total": ("counter", ("bucket",), "Requests for an object that was absent."),
+    "scs_stores_total": ("counter", ("bucket",), "Objects stored."),
+    "scs_evictions_total": ("counter", ("bucket",), "Objects evicted to make room for an object of this bucket."),
+    "scs_sent_bytes_total": ("counter", ("bucket",), "Bytes of objects announced in responses."),
+    "scs_received_bytes_total": ("counter", ("bucket",), "Bytes of objects stored."),
+    "scs_refusals_total": ("counter", ("status",), "Requests refused, by status."),
+    "scs_reviews_total": ("counter", ("verdict",), "Tokens that the authenticator checked, by verdict."),
+    "scs_damaged_total": (
+        "counter",
+        ("bucket",),
+        "Objects that a GET dropped: their file was damaged, missing or unreadable.",
+    ),
+    "scs_scrubbed_total": ("counter", ("found",), "Objects that the scrub read, by result."),
+    "scs_used_bytes": ("gauge", ("bucket",), "Bytes a bucket holds, PUTs in progress included."),
+    "scs_quota_bytes": ("gauge", ("bucket",), "Bytes a bucket may hold."),
+    "scs_objects": ("gauge", ("bucket",), "Objects a bucket holds."),
+    "scs_connections": ("gauge", (), "Connections of the process that responds."),
+    "scs_request_seconds": (
+        "histogram",
+        ("method",),
+        "From a request's last byte to its answer's last byte leaving, GET and PUT.",
+    ),
 }
 
 
@@ -99,7 +108,7 @@ def exposition(values: Iterable[Mapping[Key, float]]) -> bytes:
         for key, value in mapping.items():
             sums[key] = sums.get(key, 0) + value
     lines: list[str] = []
-    for family, (kind, help_text) in _HELP.items():
+    for family, (kind, _, help_text) in FAMILIES.items():
         members = (family,) if kind != "histogram" else tuple(f"{family}_{end}" for end in ("bucket", "count", "sum"))
         lines += [f"# HELP {family} {help_text}", f"# TYPE {family} {kind}"]
         for member in members:

@@ -1,10 +1,8 @@
 """State table of simulations and its invariants."""
 
-from pathlib import Path
-
 import pytest
 
-from core.domain.states import CANCELLABLE, FINAL, NEXT, State, may_follow, mermaid
+from core.domain.states import CANCELLABLE, FINAL, NEXT, State, may_follow
 
 
 def reachable(start: State) -> set[State]:
@@ -36,7 +34,3 @@ def test_final_states_have_no_transitions() -> None:
 
 def test_every_state_that_is_not_final_can_be_cancelled() -> None:
     assert CANCELLABLE == set(State) - FINAL - {State.CANCELLING} | {State.CANCELLING}
-
-
-def test_the_diagram_in_the_docs_equals_the_table() -> None:
-    assert mermaid() in Path("docs/states.md").read_text()
