@@ -62,7 +62,7 @@ cluster-down: setup  ## Stop that cluster and remove everything that it created.
 test-history: setup  ## Print the recorded test runs and the unstable tests.
 	@$(PY) -m scripts.tests --history
 
-lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, docs/states.md and cli/windtunnel/_sync up to date; no retired words; every test can be collected.
+lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, generated pages and cli/windtunnel/_sync up to date; no retired words; every test can be collected.
 	@scripts/lint
 
 openapi: setup  ## Generate openapi.yaml from the code.
@@ -70,6 +70,12 @@ openapi: setup  ## Generate openapi.yaml from the code.
 
 sync-client: setup  ## Generate the synchronous client from the asynchronous one.
 	@$(PY) -m scripts.sync_client
+
+docs: setup  ## Build the documentation as a site, which needs no network, into var/site.
+	@$(PY) -m scripts.site
+
+reference: setup  ## Generate the pages of settings, states, metrics, errors and operations from the code.
+	@$(PY) -m scripts.reference
 
 bench-cluster: setup  ## Benchmarks on a real Kubernetes, with thousands of simulated nodes.
 	@$(PY) -m benchmarks cluster
@@ -83,4 +89,4 @@ bench-check: setup  ## Benchmarks with peers again; names ratios that are a tent
 clean:    ## Remove all data of runs: environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi sync-client bench-cluster bench bench-check clean
+.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi sync-client docs reference bench-cluster bench bench-check clean

@@ -38,6 +38,7 @@ GROUPS: Mapping[str, str] = {
     "tests/web/test_comparison_page.py": "web",
     "tests/web/test_counted_page.py": "web",
     "tests/web/test_data_pages.py": "web",
+    "tests/web/test_documentation_site.py": "web",
     "tests/web/test_model_comparison_pages.py": "web",
     "tests/web/test_pages.py": "web",
     "tests/web/test_simulation_page.py": "web",

@@ -81,7 +81,15 @@ def lock(image: Image) -> str:
     """Return the requirements file of an image's packages, with hashes."""
     if image.environment is not None:
         return image.environment.lock
-    command = [uv.find_uv_bin(), "export", "--frozen", "--no-dev", "--all-extras", "--no-emit-project", "--no-header"]
+    command = [
+        uv.find_uv_bin(),
+        "export",
+        "--frozen",
+        "--no-default-groups",
+        "--all-extras",
+        "--no-emit-project",
+        "--no-header",
+    ]
     command += ["--no-annotate", "--quiet"]
     return subprocess.run(command, cwd=image_names.ROOT, check=True, capture_output=True, text=True).stdout
 
