@@ -19,6 +19,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/unit/test_sequential_test.py": {
         "test_the_error_rate_is_kept_in_many_repetitions_and_long_lists": "a minute; shorter lists are in every run",
     },
+    "tests/chart/test_prometheus_rules.py": {
+        "test_the_rules_are_valid": "needs promtool",
+        "test_alerts_fire_on_a_platform_in_trouble_and_not_on_one_that_is_well": "needs promtool",
+    },
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_backups.py": {

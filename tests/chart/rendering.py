@@ -36,6 +36,10 @@ CASES: Mapping[str, Mapping[str, Any]] = {
             "others": [{"name": "west", "kind": "kubernetes", "workers": 8, "options": {"kubeconfig": "/etc/west"}}],
         },
     },
+    "alerts and a dashboard": {
+        "trial": True,
+        "monitoring": {"rules": {"enabled": True, "labels": {"release": "prometheus"}}, "dashboard": {"enabled": True}},
+    },
     "stores by values": {
         "settings": {
             "databaseUrl": "postgresql+psycopg://u:p@db/w",

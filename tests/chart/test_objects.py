@@ -35,7 +35,7 @@ from tests.chart.rendering import (
 from workers.executors.kubernetes import options as kubernetes
 
 #: Kinds of the Prometheus operator.
-MONITORS = {"ServiceMonitor", "PodMonitor"}
+MONITORS = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 #: Present names of values, with their former names.
 FORMER_NAMES = {"runnerApi": "drivers", "runners": "couriers", "workers": "cores", "maxWorkers": "width"}
 ALL_CASES = pytest.mark.parametrize("case", CASES)
@@ -64,11 +64,21 @@ def test_a_misspelt_field_and_an_unknown_kind_are_refused() -> None:
 
 
 def test_monitors_are_valid_by_the_prometheus_operators_types() -> None:
-    monitors = of_kind(rendered("production"), *MONITORS)
+    monitors = of_kind([*rendered("production"), *rendered("alerts and a dashboard")], *MONITORS)
     assert {monitor["kind"] for monitor in monitors} == MONITORS
     for monitor in monitors:
         assert monitor_check(monitor) == ""
         assert "unknown field" in monitor_check({**monitor, "spec": {**monitor["spec"], "endpionts": []}})
+
+
+def test_the_dashboard_is_a_config_map_that_grafana_s_sidecar_finds() -> None:
+    item = named(rendered("alerts and a dashboard"), "ConfigMap", "windtunnel-dashboard")
+    assert item["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert item["data"]["windtunnel.json"] == (CHART / "files/grafana-dashboard.json").read_text()
+    [rule] = of_kind(rendered("alerts and a dashboard"), "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART / "files/prometheus-rules.yaml").read_text())
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert not of_kind(rendered("trial"), "PrometheusRule")
 
 
 def test_each_pod_monitor_names_a_port_of_existing_pods() -> None:

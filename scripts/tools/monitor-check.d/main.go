@@ -1,5 +1,5 @@
-// Monitor-check reads a ServiceMonitor or a PodMonitor as JSON from standard input and holds it to the Prometheus
-// operator's own types: unknown fields are errors.
+// Monitor-check reads a ServiceMonitor, a PodMonitor or a PrometheusRule as JSON from standard input and holds it to the
+// Prometheus operator's own types: unknown fields are errors.
 package main
 
 import (
@@ -17,7 +17,11 @@ func check(text []byte) error {
 	if err := json.Unmarshal(text, &named); err != nil {
 		return err
 	}
-	kinds := map[string]any{"ServiceMonitor": &monitoring.ServiceMonitor{}, "PodMonitor": &monitoring.PodMonitor{}}
+	kinds := map[string]any{
+		"ServiceMonitor": &monitoring.ServiceMonitor{},
+		"PodMonitor":     &monitoring.PodMonitor{},
+		"PrometheusRule": &monitoring.PrometheusRule{},
+	}
 	target, known := kinds[named.Kind]
 	if !known || named.APIVersion != monitoring.SchemeGroupVersion.String() {
 		return fmt.Errorf("no monitor: %s %s", named.APIVersion, named.Kind)
