@@ -33,9 +33,8 @@ class Refused(WindtunnelError):
         reference = str(problem.get("type", ""))
         self.type = reference.rpartition("/")[2]
         self.about = f"{server}{reference}" if server and reference.startswith("/problems/") else None
-        super().__init__(
-            "\n".join([str(problem.get("detail") or problem.get("title") or f"HTTP {status}"), *self.fields])
-        )
+        detail = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
+        super().__init__("\n".join([detail, *(line for line in self.fields if line not in detail)]))
 
     @property
     def retry_after(self) -> float | None:
@@ -45,15 +44,6 @@ class Refused(WindtunnelError):
 
     @property
     def fields(self) -> list[str]:
-        """Return a line for each field that was refused."""
+        """Return the lines of the problem's `errors`, one for each field that was refused."""
         errors = self.problem.get("errors")
-        return [f"{name}: {text}" for name, text in _flat(errors)] if isinstance(errors, dict | list) else []
-
-
-def _flat(errors: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return nested messages of fields as (dotted path, message)."""
-    if isinstance(errors, Mapping):
-        return [pair for key, value in errors.items() for pair in _flat(value, f"{path}.{key}" if path else str(key))]
-    if isinstance(errors, list):
-        return [pair for value in errors for pair in _flat(value, path)]
-    return [(path or "request", str(errors))]
+        return [str(line) for line in errors] if isinstance(errors, list) else []

@@ -10,7 +10,7 @@ MOST = 100
 
 
 class UploadRecords:
-    """A file with the addresses of unfinished uploads, by platform, file, size and time of change.
+    """A file with the addresses of unfinished uploads, by platform and content.
 
     A file that cannot be read or written costs the resumption only, so it is ignored.
     """
@@ -18,18 +18,18 @@ class UploadRecords:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def get(self, server: str, file: Path) -> str | None:
-        """Return the address of the unfinished upload of a file, if there is one."""
-        return self._read().get(_key(server, file))
+    def get(self, server: str, content: str) -> str | None:
+        """Return the address of the unfinished upload of a content, if there is one."""
+        return self._read().get(f"{server} {content}")
 
-    def put(self, server: str, file: Path, url: str) -> None:
+    def put(self, server: str, content: str, url: str) -> None:
         """Remember an unfinished upload."""
-        self._write({**self._read(), _key(server, file): url})
+        self._write({**self._read(), f"{server} {content}": url})
 
-    def drop(self, server: str, file: Path) -> None:
+    def drop(self, server: str, content: str) -> None:
         """Forget an upload, because it is finished or gone."""
         uploads = self._read()
-        if uploads.pop(_key(server, file), None):
+        if uploads.pop(f"{server} {content}", None):
             self._write(uploads)
 
     def _read(self) -> dict[str, str]:
@@ -44,8 +44,3 @@ class UploadRecords:
             write_privately(self._path, json.dumps(dict(list(uploads.items())[-MOST:])))
         except OSError:
             pass
-
-
-def _key(server: str, file: Path) -> str:
-    status = file.stat()
-    return f"{server} {file.resolve()} {status.st_size} {status.st_mtime_ns}"

@@ -32,9 +32,10 @@ class AsyncClient:
         self.server = contexts.server(url, token, context)
         self._transport = AsyncTransport(self.server, patience=patience)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
-        self.models = AsyncModels(self._transport, AsyncUploads(self._transport, records))
+        uploads = AsyncUploads(self._transport, records)
+        self.models = AsyncModels(self._transport, uploads)
         self.simulations = AsyncSimulations(self._transport, self.models)
-        self.datasets = AsyncDatasets(self._transport)
+        self.datasets = AsyncDatasets(self._transport, uploads)
         self.comparisons = AsyncComparisons(self._transport)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from windtunnel import tables
 from windtunnel._async.pages import pages
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
+from windtunnel.contents import FileContent
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.model_sources import LocalModel, StoredModel, file_digest, pack, source_of
 from windtunnel.records import Check, Model, read
@@ -72,7 +73,7 @@ class AsyncModels:
                 known = await self._known(name or file.stem, digest)
                 if known is not None:
                     return known
-            upload = await self._uploads.send(file, progress=progress)
+            upload = await self._uploads.send(FileContent(file), progress=progress)
             body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
             sent = {key: value for key, value in body.items() if value is not None}
             # A model that was created twice is another version with the same bytes.

@@ -3,13 +3,12 @@
 import base64
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import IO
 
 import httpx
 
 from windtunnel import retries
 from windtunnel._async.transport import AsyncTransport, path, refused
+from windtunnel.contents import Content
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.upload_records import UploadRecords
 
@@ -29,45 +28,43 @@ class AsyncUploads:
         self._transport = transport
         self._records = records
 
-    async def send(self, file: Path, *, name: str | None = None, progress: Progress | None = None) -> str:
-        """Upload a file and return the id of the finished upload.
+    async def send(self, content: Content, *, progress: Progress | None = None) -> str:
+        """Upload a content and return the id of the finished upload.
 
         ``progress`` is called with the bytes sent and the total. After a break, only the bytes that the platform does
         not have are sent again; the upload is given up when none arrived within the transport's patience.
         """
-        server = self._transport.server.url
-        size = file.stat().st_size
-        with open(file, "rb") as content:
-            url = self._records.get(server, file) if self._records else None
-            offset = await self._offset(url) if url else None
-            if url is None or offset is None:
-                url, offset = await self._create(name or file.name, size), 0
-                if self._records:
-                    self._records.put(server, file, url)
-            began, attempt = time.monotonic(), 0
-            while offset < size:
-                attempt += 1
-                try:
-                    arrived = await self._append(url, content, offset, size, progress)
-                except httpx.TransportError as error:
-                    await self._transport.wait(attempt, began, error)
-                    arrived = None
-                except Refused as error:
-                    if error.status not in CONTINUED:
-                        raise
-                    await self._transport.wait(attempt, began, error, error.retry_after)
-                    arrived = None
+        server, size = self._transport.server.url, content.size
+        records = self._records if content.fingerprint else None
+        url = records.get(server, content.fingerprint) if records else None
+        offset = await self._offset(url) if url else None
+        if url is None or offset is None:
+            url, offset = await self._create(content.name, size), 0
+            if records:
+                records.put(server, content.fingerprint, url)
+        began, attempt = time.monotonic(), 0
+        while offset < size:
+            attempt += 1
+            arrived: int | None = None
+            try:
+                arrived = await self._append(url, content, offset, progress)
+            except httpx.TransportError as error:
+                await self._transport.wait(attempt, began, error)
+            except Refused as error:
+                if error.status not in CONTINUED:
+                    raise
+                await self._transport.wait(attempt, began, error, error.retry_after)
+            if arrived is None:
+                arrived = await self._offset(url)
                 if arrived is None:
-                    arrived = await self._offset(url)
-                    if arrived is None:
-                        raise WindtunnelError(f"The upload of {file.name} has expired on the platform; start it again.")
-                if arrived > offset:
-                    began, attempt = time.monotonic(), 0
-                offset = arrived
+                    raise WindtunnelError(f"The upload of {content.name} has expired on the platform; start it again.")
+            if arrived > offset:
+                began, attempt = time.monotonic(), 0
+            offset = arrived
         if progress is not None:
             progress(size, size)
-        if self._records:
-            self._records.drop(server, file)
+        if records:
+            records.drop(server, content.fingerprint)
         return url.rpartition("/")[2]
 
     async def _create(self, name: str, size: int) -> str:
@@ -91,28 +88,24 @@ class AsyncUploads:
             raise
         return int(response.headers["Upload-Offset"])
 
-    async def _append(self, url: str, content: IO[bytes], offset: int, size: int, progress: Progress | None) -> int:
+    async def _append(self, url: str, content: Content, offset: int, progress: Progress | None) -> int:
         """Send the bytes from ``offset`` on and return the new offset."""
         headers = {
             **TUS,
             "Upload-Offset": str(offset),
             "Content-Type": "application/offset+octet-stream",
-            "Content-Length": str(size - offset),
+            "Content-Length": str(content.size - offset),
         }
-        pieces = _pieces(content, offset, size, progress)
+        pieces = _pieces(content, offset, progress)
         response = await self._transport.send("PATCH", url, headers=headers, content=pieces)
         if response.status_code != 204:
             raise refused(response)
         return int(response.headers["Upload-Offset"])
 
 
-async def _pieces(content: IO[bytes], offset: int, size: int, progress: Progress | None) -> AsyncIterator[bytes]:
-    content.seek(offset)
-    while offset < size:
-        piece = content.read(min(PIECE, size - offset))
-        if not piece:
-            raise WindtunnelError("The file became shorter while it was uploaded; upload it again.")
+async def _pieces(content: Content, offset: int, progress: Progress | None) -> AsyncIterator[bytes]:
+    for piece in content.read(offset, PIECE):
         offset += len(piece)
         yield piece
         if progress is not None:
-            progress(offset, size)
+            progress(offset, content.size)

@@ -33,9 +33,10 @@ class Client:
         self.server = contexts.server(url, token, context)
         self._transport = Transport(self.server, patience=patience)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
-        self.models = Models(self._transport, Uploads(self._transport, records))
+        uploads = Uploads(self._transport, records)
+        self.models = Models(self._transport, uploads)
         self.simulations = Simulations(self._transport, self.models)
-        self.datasets = Datasets(self._transport)
+        self.datasets = Datasets(self._transport, uploads)
         self.comparisons = Comparisons(self._transport)
 
     def __repr__(self) -> str:

@@ -1,21 +1,40 @@
 # Generated from windtunnel/_async/datasets.py by scripts/sync_client.py; change that file.
-"""Datasets of a platform: versions, scenarios, files, differences."""
+"""Datasets of a platform: versions, scenarios, files, differences; folders sent and brought back by digest."""
 
-from collections.abc import Iterator
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from windtunnel import tables
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
+from windtunnel._sync.uploads import Progress, Uploads
+from windtunnel.contents import BytesContent
+from windtunnel.errors import Refused, WindtunnelError
+from windtunnel.folder_contents import FolderArchive, manifest, manifest_lines, safe_target, scan
+from windtunnel.model_sources import file_digest
 from windtunnel.records import Dataset, read
+
+#: Lines of a manifest that a request may have; a longer manifest is an upload.
+MOST_LINES = 10_000
+#: Files that a page of them may have.
+MOST_FILES = 1000
+#: Seconds between two looks at a registration.
+LOOK_INTERVAL = 0.3
 
 
 class Datasets:
     """Datasets of one platform. A dataset is named by name, ``name@version``, ``name@tag``, id or digest."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, uploads: Uploads) -> None:
         self._transport = transport
+        self._uploads = uploads
 
     def list(self, *, limit: int | None = None) -> Iterator[Dataset]:
         """Yield datasets, the built-in ones first, each at its latest version."""
@@ -38,7 +57,7 @@ class Datasets:
 
     def files(self, dataset: str, *, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield the files of a dataset: path, digest and size in bytes."""
-        for document in pages(self._transport, path("datasets", dataset, "files"), {}, limit):
+        for document in pages(self._transport, path("datasets", dataset, "files"), {}, limit, MOST_FILES):
             yield document
 
     def diff(self, name: str, first: str, second: str) -> Iterator[dict[str, Any]]:
@@ -48,6 +67,99 @@ class Datasets:
             for line in response.iter_lines():
                 if line:
                     yield msgspec.json.decode(line)
+
+    def register(self, name: str, source: Mapping[str, Any], *, tags: Sequence[str] = ()) -> Dataset:
+        """Register a dataset or its next version from a ``source`` of the API, and return it when it is ready.
+
+        Raise WindtunnelError with the reason if it cannot be registered.
+        """
+        body = {"name": name, "source": dict(source), "tags": list(tags)}
+        # The same content again is the same version, so the request may be repeated.
+        document = self._transport.json("POST", path("datasets"), json=body, repeatable=True)
+        version = path("datasets", document["id"])
+        while document["state"] == "registering":
+            time.sleep(LOOK_INTERVAL)
+            document = self._transport.json("GET", version)
+        if document["state"] != "ready":
+            raise WindtunnelError(
+                f"{name} cannot be registered: {document.get('reason')} {document.get('next_step') or ''}".rstrip()
+            )
+        return read(Dataset, document)
+
+    def push(
+        self,
+        folder: str | os.PathLike[str],
+        name: str,
+        *,
+        like: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        scanned: Progress | None = None,
+        sent: Progress | None = None,
+    ) -> Dataset:
+        """Send a folder as the next version of a dataset: only the contents that it does not have yet.
+
+        What the dataset's latest version has, and the datasets ``like``, is not sent. ``scanned`` and ``sent`` are
+        called with the bytes read, or sent, and the total. A broken upload continues, also in another process.
+        """
+        source = Path(folder)
+        files = scan(source, scanned)
+        known: set[str] = set()
+        for dataset in (name, *like):
+            known |= self._digests(dataset, missing_is_error=dataset != name)
+        archive = FolderArchive(source, files, {file.digest for file in files} - known)
+        body: dict[str, Any] = {"manifest": manifest(files)}
+        if len(files) > MOST_LINES:
+            upload = self._uploads.send(BytesContent(f"{name}.ndjson", manifest_lines(files)))
+            body = {"manifest_upload": upload}
+        if archive.contents:
+            body["upload"] = self._uploads.send(archive, progress=sent)
+        return self.register(name, body, tags=tags)
+
+    def _digests(self, dataset: str, *, missing_is_error: bool) -> set[str]:
+        """Return the digests of the contents of a dataset; none for a built-in one, which nothing can be taken from."""
+        try:
+            if not (self.get(dataset)).registered:
+                return set()
+            return {file["digest"] for file in self.files(dataset)}
+        except Refused as error:
+            if missing_is_error or error.type not in {"unknown-dataset", "not-ready"}:
+                raise
+            return set()
+
+    def pull(
+        self, dataset: str, folder: str | os.PathLike[str], *, progress: Progress | None = None
+    ) -> tuple[int, int]:
+        """Write the files of a dataset into a folder; return how many were written, and how many were there already.
+
+        A file with the same content is left as it is; others of the same name are replaced. ``progress`` is called with
+        the bytes and the total. Each file is compared with its digest before it gets its name.
+        """
+        target = Path(folder)
+        files = [file for file in self.files(dataset)]
+        total, done, written = sum(file["size"] for file in files), 0, 0
+        for file in files:
+            place = safe_target(target, file["path"])
+            if not (place.is_file() and place.stat().st_size == file["size"] and file_digest(place) == file["digest"]):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self._fetch(dataset, file, place)
+                written += 1
+            done += file["size"]
+            if progress is not None:
+                progress(done, total)
+        return written, len(files) - written
+
+    def _fetch(self, dataset: str, file: Mapping[str, Any], place: Path) -> None:
+        address = path("datasets", dataset, "files") + "/" + quote(file["path"])
+        digest = hashlib.sha256()
+        with tables.draft_of(place) as draft:
+
+            def write(piece: bytes) -> None:
+                digest.update(piece)
+                draft.write(piece)
+
+            self._transport.save(address, write)
+            if f"sha256:{digest.hexdigest()}" != file["digest"]:
+                raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     def delete(self, dataset: str) -> None:
         """Delete a version of a registered dataset."""

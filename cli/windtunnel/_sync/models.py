@@ -12,6 +12,7 @@ from windtunnel import tables
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
+from windtunnel.contents import FileContent
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.model_sources import LocalModel, StoredModel, file_digest, pack, source_of
 from windtunnel.records import Check, Model, read
@@ -73,7 +74,7 @@ class Models:
                 known = self._known(name or file.stem, digest)
                 if known is not None:
                     return known
-            upload = self._uploads.send(file, progress=progress)
+            upload = self._uploads.send(FileContent(file), progress=progress)
             body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
             sent = {key: value for key, value in body.items() if value is not None}
             # A model that was created twice is another version with the same bytes.

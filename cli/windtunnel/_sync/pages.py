@@ -6,17 +6,21 @@ from typing import Any
 
 from windtunnel._sync.transport import Transport
 
-#: Most items of a page.
+#: Most items of a page of most lists.
 LONGEST = 200
 
 
 def pages(
-    transport: Transport, path: str, params: Mapping[str, Any], limit: int | None = None
+    transport: Transport,
+    path: str,
+    params: Mapping[str, Any],
+    limit: int | None = None,
+    longest: int = LONGEST,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the items of a list, ``limit`` at most."""
+    """Yield the items of a list, ``limit`` at most, read in pages of ``longest``."""
     after, left = None, limit
     while left is None or left > 0:
-        size = LONGEST if left is None else min(LONGEST, left)
+        size = longest if left is None else min(longest, left)
         page = transport.json("GET", path, params={**params, "limit": size, "after": after})
         for item in page["items"]:
             yield item

@@ -4,13 +4,12 @@
 import base64
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO
 
 import httpx
 
 from windtunnel import retries
 from windtunnel._sync.transport import Transport, path, refused
+from windtunnel.contents import Content
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.upload_records import UploadRecords
 
@@ -30,45 +29,43 @@ class Uploads:
         self._transport = transport
         self._records = records
 
-    def send(self, file: Path, *, name: str | None = None, progress: Progress | None = None) -> str:
-        """Upload a file and return the id of the finished upload.
+    def send(self, content: Content, *, progress: Progress | None = None) -> str:
+        """Upload a content and return the id of the finished upload.
 
         ``progress`` is called with the bytes sent and the total. After a break, only the bytes that the platform does
         not have are sent again; the upload is given up when none arrived within the transport's patience.
         """
-        server = self._transport.server.url
-        size = file.stat().st_size
-        with open(file, "rb") as content:
-            url = self._records.get(server, file) if self._records else None
-            offset = self._offset(url) if url else None
-            if url is None or offset is None:
-                url, offset = self._create(name or file.name, size), 0
-                if self._records:
-                    self._records.put(server, file, url)
-            began, attempt = time.monotonic(), 0
-            while offset < size:
-                attempt += 1
-                try:
-                    arrived = self._append(url, content, offset, size, progress)
-                except httpx.TransportError as error:
-                    self._transport.wait(attempt, began, error)
-                    arrived = None
-                except Refused as error:
-                    if error.status not in CONTINUED:
-                        raise
-                    self._transport.wait(attempt, began, error, error.retry_after)
-                    arrived = None
+        server, size = self._transport.server.url, content.size
+        records = self._records if content.fingerprint else None
+        url = records.get(server, content.fingerprint) if records else None
+        offset = self._offset(url) if url else None
+        if url is None or offset is None:
+            url, offset = self._create(content.name, size), 0
+            if records:
+                records.put(server, content.fingerprint, url)
+        began, attempt = time.monotonic(), 0
+        while offset < size:
+            attempt += 1
+            arrived: int | None = None
+            try:
+                arrived = self._append(url, content, offset, progress)
+            except httpx.TransportError as error:
+                self._transport.wait(attempt, began, error)
+            except Refused as error:
+                if error.status not in CONTINUED:
+                    raise
+                self._transport.wait(attempt, began, error, error.retry_after)
+            if arrived is None:
+                arrived = self._offset(url)
                 if arrived is None:
-                    arrived = self._offset(url)
-                    if arrived is None:
-                        raise WindtunnelError(f"The upload of {file.name} has expired on the platform; start it again.")
-                if arrived > offset:
-                    began, attempt = time.monotonic(), 0
-                offset = arrived
+                    raise WindtunnelError(f"The upload of {content.name} has expired on the platform; start it again.")
+            if arrived > offset:
+                began, attempt = time.monotonic(), 0
+            offset = arrived
         if progress is not None:
             progress(size, size)
-        if self._records:
-            self._records.drop(server, file)
+        if records:
+            records.drop(server, content.fingerprint)
         return url.rpartition("/")[2]
 
     def _create(self, name: str, size: int) -> str:
@@ -92,28 +89,24 @@ class Uploads:
             raise
         return int(response.headers["Upload-Offset"])
 
-    def _append(self, url: str, content: IO[bytes], offset: int, size: int, progress: Progress | None) -> int:
+    def _append(self, url: str, content: Content, offset: int, progress: Progress | None) -> int:
         """Send the bytes from ``offset`` on and return the new offset."""
         headers = {
             **TUS,
             "Upload-Offset": str(offset),
             "Content-Type": "application/offset+octet-stream",
-            "Content-Length": str(size - offset),
+            "Content-Length": str(content.size - offset),
         }
-        pieces = _pieces(content, offset, size, progress)
+        pieces = _pieces(content, offset, progress)
         response = self._transport.send("PATCH", url, headers=headers, content=pieces)
         if response.status_code != 204:
             raise refused(response)
         return int(response.headers["Upload-Offset"])
 
 
-def _pieces(content: IO[bytes], offset: int, size: int, progress: Progress | None) -> Iterator[bytes]:
-    content.seek(offset)
-    while offset < size:
-        piece = content.read(min(PIECE, size - offset))
-        if not piece:
-            raise WindtunnelError("The file became shorter while it was uploaded; upload it again.")
+def _pieces(content: Content, offset: int, progress: Progress | None) -> Iterator[bytes]:
+    for piece in content.read(offset, PIECE):
         offset += len(piece)
         yield piece
         if progress is not None:
-            progress(offset, size)
+            progress(offset, content.size)

@@ -9,6 +9,7 @@ from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import dataset_names, output_option, with_client
+from windtunnel.commands.transfer_bar import transfer_bar, transfer_bars
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -135,6 +136,35 @@ def files(client: "Client", dataset: str, limit: int | None, output: str) -> Non
 def diff(client: "Client", name: str, first: str, second: str, output: str) -> None:
     """List the files that differ between two versions."""
     outputs.show_list(list(client.datasets.diff(name, first, second)), CHANGES, output, "path")
+
+
+@command.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.argument("name", shell_complete=dataset_names)
+@click.option("--like", multiple=True, shell_complete=dataset_names, help="Do not send what this dataset has either.")
+@click.option("--tag", "tags", multiple=True, help="Tag of the new version, such as `gold`; may be repeated.")
+@output_option()
+@with_client
+def push(client: "Client", folder: str, name: str, like: Sequence[str], tags: Sequence[str], output: str) -> None:
+    """Send FOLDER as the next version of the dataset NAME: only the contents that it does not have yet.
+
+    A dataset.json in the folder makes it scenarios of your own. A push that was interrupted continues where it stopped.
+    """
+    with transfer_bars("read", "send") as (scanned, sent):
+        dataset = client.datasets.push(folder, name, like=like, tags=tags, scanned=scanned, sent=sent)
+    outputs.show_one([dataset.raw], DETAILS, output, name="name")
+
+
+@command.command()
+@click.argument("dataset", shell_complete=dataset_names)
+@click.argument("folder", required=False, type=click.Path(file_okay=False))
+@with_client
+def pull(client: "Client", dataset: str, folder: str | None) -> None:
+    """Write the files of DATASET into FOLDER, by default one of its name. Files that are there already are not sent."""
+    target = folder or dataset.partition("@")[0]
+    with transfer_bar("pull") as progress:
+        written, kept = client.datasets.pull(dataset, target, progress=progress)
+    click.echo(f"{target}: {written} written, {kept} there already")
 
 
 @command.command()

@@ -30,7 +30,7 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
     )
     if simulation.reason:
         click.echo(visible(simulation.reason))
-    if simulation.metrics:
+    if any(metric.count for metric in simulation.metrics.values()):
         dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
         click.echo()
         click.echo(_metrics(simulation, dataset), nl=False)
@@ -46,7 +46,7 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
         click.echo(f"results  {file}")
     if tasks.done:
         click.echo(f"replay   windtunnel replay {simulation.id} {worst[0].task} --open")
-    elif simulation.state == "failed":
+    if tasks.failed or simulation.state == "failed":
         click.echo(f"logs     windtunnel logs {simulation.id}")
     click.echo(f"page     {client.server.url}/simulations/{simulation.id}")
 
