@@ -289,7 +289,7 @@ class ComparedModel(Record, frozen=True, kw_only=True):
     reason: str | None = None
     played: int = 0
     digest: str | None = None
-    simulations: list[str] = []
+    simulations: list[dict[str, Any]] = []
     groups: dict[str, Any] = {}
 
 

@@ -88,3 +88,8 @@ class AsyncClient:
     async def read(self, path: str, **params: Any) -> bytes:
         """Return the bytes at a path of the API."""
         return (await self._transport.request("GET", path, params=params)).content
+
+    async def page(self, path: str) -> bytes | None:
+        """Return a page of the platform; None if it is still being made (202)."""
+        response = await self._transport.request("GET", path)
+        return None if response.status_code == 202 else response.content

@@ -89,3 +89,8 @@ class Client:
     def read(self, path: str, **params: Any) -> bytes:
         """Return the bytes at a path of the API."""
         return (self._transport.request("GET", path, params=params)).content
+
+    def page(self, path: str) -> bytes | None:
+        """Return a page of the platform; None if it is still being made (202)."""
+        response = self._transport.request("GET", path)
+        return None if response.status_code == 202 else response.content

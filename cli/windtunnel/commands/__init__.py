@@ -14,6 +14,7 @@ COMMANDS = {
     "cancel": "Cancel simulations.",
     "retry": "Repeat the tasks of a simulation that are not ok.",
     "compare": "Compare two simulations, or models, pair by pair.",
+    "gate": "Let a candidate through, or not, by a comparison; for CI.",
     "replay": "Save a task of a simulation as an animation.",
     "models": "List, upload, download and delete models.",
     "datasets": "List and show datasets, their scenarios and files.",

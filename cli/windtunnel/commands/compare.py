@@ -82,7 +82,8 @@ def _played(
     comparison = client.comparisons.create(names, dataset, metric=metric, scenarios=scenarios)
 
     def follow(event: Any) -> None:
-        click.echo(f"{event.type}  {visible(str(event.raw.get('reason') or event.raw.get('state') or ''))}", err=True)
+        if event.type == "batch":
+            click.echo(visible(event.raw["sentence"]), err=True)
 
     comparison = client.comparisons.wait(comparison.id, follow)
     if comparison.state != "finished":

@@ -1,0 +1,105 @@
+"""`windtunnel gate` as somebody's CI runs it: exit codes, reports, and the example of a workflow."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.system.platform_process import ROOT, PlatformProcess
+
+EXAMPLE = ROOT / "examples" / "gate"
+CRASHING = "class Model:\n    def act(self, observation):\n        raise RuntimeError('no idea')\n"
+Gate = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def environ(platform: PlatformProcess, tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "WINDTUNNEL_URL": platform.url,
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+
+
+@pytest.fixture
+def gate(environ: dict[str, str], tmp_path: Path) -> Gate:
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = ["windtunnel", "gate", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=240)
+
+    return run
+
+
+def test_a_better_candidate_passes_and_leaves_reports(gate: Gate, tmp_path: Path) -> None:
+    reports = ("--junit", "gate.xml", "--html", "report.html", "--markdown", "summary.md")
+    finished = gate("cartpole", "--against", "zero", "--dataset", "cartpole", *reports)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "passed  cartpole is better than zero" in finished.stdout
+    suite = ElementTree.parse(tmp_path / "gate.xml").find("testsuite")
+    assert suite is not None and suite.get("failures") == "0" and int(suite.get("tests", "")) == 2
+    assert "cartpole is better than zero" in (tmp_path / "summary.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "cartpole" in page and "http-equiv" not in page, "the report itself, not the page that waits for it"
+
+
+def test_a_worse_candidate_fails(gate: Gate, tmp_path: Path) -> None:
+    finished = gate("zero", "--against", "cartpole", "--dataset", "cartpole", "--junit", "gate.xml", "--json")
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    document = json.loads(finished.stdout)
+    assert document["passed"] is False and document["model"]["verdict"]["decision"] == "worse"
+    assert ElementTree.parse(tmp_path / "gate.xml").find("testsuite/testcase/failure") is not None
+
+
+def test_a_candidate_that_crashes_fails_although_its_reference_is_as_bad(gate: Gate, tmp_path: Path) -> None:
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    (tmp_path / "also.py").write_text(f"# the same behaviour in other bytes\n{CRASHING}")
+    finished = gate("crashing.py", "--against", "also.py", "--dataset", "cartpole", "--scenarios", "0-15")
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    assert "16 of 16 tasks of the candidate are not ok" in finished.stdout and "no idea" in finished.stdout
+
+
+def test_the_same_bytes_pass_without_a_simulation(gate: Gate) -> None:
+    finished = gate("cartpole", "--against", "cartpole", "--dataset", "cartpole")
+    assert finished.returncode == 0 and "same bytes" in finished.stdout, finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nobody", "--against", "cartpole", "--dataset", "cartpole"), "There is no model 'nobody'"),
+        (("cartpole", "--against", "zero", "--dataset", "nowhere"), "There is no dataset 'nowhere'"),
+        (("missing/file.py", "--against", "zero", "--dataset", "cartpole"), "There is no file missing/file.py"),
+    ],
+)
+def test_what_cannot_be_compared_is_neither_passed_nor_failed(
+    gate: Gate, arguments: tuple[str, ...], message: str
+) -> None:
+    finished = gate(*arguments)
+    assert finished.returncode == 2 and message in finished.stderr, finished.stderr
+
+
+def test_the_example_of_a_workflow_works_as_it_stands(gate: Gate, environ: dict[str, str], tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE / "policy.py", tmp_path)
+    shutil.copy(EXAMPLE / "policy.py", tmp_path / "prod.py")
+    (tmp_path / "prod.py").write_text((EXAMPLE / "policy.py").read_text().replace("0.5 * turning", "0.0 * turning"))
+    upload = ["windtunnel", "models", "upload", "prod.py"]
+    subprocess.run(upload, cwd=tmp_path, env=environ, check=True, capture_output=True, timeout=60)
+    steps = yaml.safe_load((EXAMPLE / "gate.yml").read_text())["jobs"]["gate"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step and not step["run"].startswith("pip ")]
+    assert len(commands) == 2
+    variables = {**environ, "GITHUB_SHA": "1a2b3c", "GITHUB_STEP_SUMMARY": str(tmp_path / "shown.md")}
+    for command in commands:
+        finished = subprocess.run(
+            ["bash", "-e", "-c", command], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=240
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "policy is better than prod" in (tmp_path / "shown.md").read_text()
