@@ -20,6 +20,7 @@ COMMANDS = {
     "datasets": "List and show datasets, their scenarios and files.",
     "runtimes": "List runtimes and the formats of models that they load.",
     "executors": "List the machines and clusters that simulations run on.",
+    "mcp": "Serve the platform to a coding agent (Model Context Protocol).",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
 }

@@ -1,0 +1,26 @@
+"""`windtunnel mcp`: serve the platform's verbs to a coding agent by the Model Context Protocol."""
+
+import click
+
+from windtunnel.commands.options import context_names
+
+
+@click.command()
+@click.option("--allow-changes", is_flag=True, help="Also submit, upload, compare, repeat and cancel.")
+@click.option("--context", metavar="NAME", shell_complete=context_names, help="Context instead of the current one.")
+@click.option("--url", metavar="URL", help="Address of the platform, instead of a context.")
+def command(allow_changes: bool, context: str | None, url: str | None) -> None:
+    """Serve this platform to a coding agent over the Model Context Protocol (MCP), on stdin and stdout.
+
+    Read-only unless --allow-changes is given. The configuration of an agent:
+
+    \b
+    {"mcpServers": {"windtunnel": {"command": "windtunnel", "args": ["mcp"]}}}
+    """
+    from windtunnel import AsyncClient
+    from windtunnel.tables import library
+
+    library("mcp", "mcp")
+    from windtunnel.mcp_server import server
+
+    server(AsyncClient(url, context=context), changes=allow_changes).run("stdio")
