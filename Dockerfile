@@ -15,7 +15,7 @@ RUN apt-get update \
 WORKDIR /build
 COPY pyproject.toml uv.lock ./
 COPY scripts/uv scripts/uv.txt scripts/
-RUN scripts/uv sync --frozen --no-default-groups --all-extras --quiet
+RUN scripts/uv sync --frozen --no-default-groups --all-extras --no-install-package windtunnel --quiet
 COPY . .
 
 FROM tools AS python

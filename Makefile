@@ -16,7 +16,7 @@ setup:    ## Create .venv with all dependencies (installs uv if it is missing).
 
 demo:     ## Set up, start the platform, send the 1.0 request, show its results; on a terminal, serve them until Ctrl-C.
 	@echo "Starting: packages first (once, about a minute), then the platform."
-	@$(UV) sync --quiet && $(PY) -m scripts.demo
+	@$(UV) sync --quiet && $(PY) -m windtunnel_server demo
 
 run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded database and Valkey.
 	@$(PY) -m server run
@@ -52,6 +52,9 @@ verify-tools: cluster-tools  ## Build what `make verify` needs in addition: Slur
 
 images: setup  ## Build every image, without Docker, into var/images.
 	@$(PY) -m scripts.images
+
+dist: setup  ## Build the wheels of server and client, which need no checkout, into dist/.
+	@$(PY) -m scripts.dist
 
 cluster-up: setup  ## Start such a cluster and keep it until `make cluster-down`.
 	@scripts/cluster up --jobset
@@ -89,4 +92,4 @@ bench-check: setup  ## Benchmarks with peers again; names ratios that are a tent
 clean:    ## Remove all data of runs: environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi sync-client docs reference bench-cluster bench bench-check clean
+.PHONY: help setup demo run run-s3 scs openenv unit test cluster cluster-tools verify verify-tools test-history images dist cluster-up cluster-down lint openapi sync-client docs reference bench-cluster bench bench-check clean

@@ -35,9 +35,9 @@ class CannotServe(Exception):
     """The options name nothing that can be served; the text is for the user."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m openenv_server") -> int:
     """Prepare the environments and serve until Ctrl-C; return an exit code if that cannot be done."""
-    options = parser().parse_args(arguments)
+    options = parser(program).parse_args(arguments)
     try:
         settings = Settings.from_env(os.environ)
         dataset = find(options.dataset, options.server, settings)
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve({"world": world.describe(), "host": options.host, "port": options.port, "token": token}, site)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(program: str) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    described = argparse.ArgumentParser("python -m openenv_server", description=__doc__)
+    described = argparse.ArgumentParser(program, description=__doc__)
     add = described.add_argument
     add("--dataset", required=True, help="a dataset of --server, or a built-in one: " + ", ".join(datasets()))
     add(

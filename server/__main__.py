@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 from core.settings import Settings
 from datasets.objectstore import check_url
@@ -10,10 +11,10 @@ from server.roles import ROLES, run_role
 from server.whole_platform import run
 
 
-def main() -> int:
-    """Read the settings and run the role that the command line names."""
+def main(arguments: Sequence[str]) -> int:
+    """Read the settings and run the role that the arguments name."""
     os.umask(UMASK)  # every role, and every process that a role starts
-    if len(sys.argv) != 2 or sys.argv[1] not in ("run", *ROLES):
+    if len(arguments) != 1 or arguments[0] not in ("run", *ROLES):
         print(f"usage: python -m server {{{'|'.join(('run', *ROLES))}}}", file=sys.stderr)
         return 2
     try:
@@ -22,8 +23,8 @@ def main() -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    return run(settings) if sys.argv[1] == "run" else run_role(sys.argv[1], settings)
+    return run(settings) if arguments[0] == "run" else run_role(arguments[0], settings)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -95,9 +95,9 @@ def may_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (PR_SET_PDEATHSIG); exit now if it has ended already."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, last: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when its parent ends (PR_SET_PDEATHSIG); exit now if it has ended already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, last)
     if os.getppid() != parent:
         os._exit(1)
 

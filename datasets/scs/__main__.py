@@ -27,10 +27,10 @@ UNUSABLE, BROKEN = 2, 1
 PR_SET_PDEATHSIG = 1
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], program: str = "python -m datasets.scs") -> int:
     """Parse the command line, and serve or verify."""
     os.umask(0o077)  # the objects are for this user, and for the clients that have a token
-    parser = argparse.ArgumentParser(prog="python -m datasets.scs", description=__doc__)
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the buckets, as JSON; see docs/scs.md")
     parser.add_argument("--host", help="address to listen on, instead of the configuration's Listen")
     parser.add_argument("--port", type=int)

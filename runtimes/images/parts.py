@@ -90,7 +90,7 @@ def lock(image: Image) -> str:
         "--no-emit-project",
         "--no-header",
     ]
-    command += ["--no-annotate", "--quiet"]
+    command += ["--no-emit-package", "windtunnel", "--no-annotate", "--quiet"]  # for the demo and OpenEnv's server
     return subprocess.run(command, cwd=image_names.ROOT, check=True, capture_output=True, text=True).stdout
 
 

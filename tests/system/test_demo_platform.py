@@ -16,14 +16,14 @@ import pytest
 
 from api import application
 from benchmarks.terminal import Terminal
-from scripts import demo_platform
-from scripts.demo import documented_request
-from scripts.demo_platform import NotStarted, open_platform
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import ROOT, PlatformProcess
 from tests.waiting import until
 from windtunnel import Client
+from windtunnel_server import local_platform
+from windtunnel_server.demo import documented_request
+from windtunnel_server.local_platform import NotStarted, open_platform
 
 TOKEN = "token-of-the-demo-tests"
 
@@ -81,9 +81,9 @@ def test_a_strangers_server_on_the_port_is_not_used(idle: PlatformProcess, kind:
         url = platform.url
         assert url != f"http://127.0.0.1:{idle.port}"
         assert httpx.get(f"{url}/readyz", trust_env=False).json()["ready"] is True
-        assert demo_platform.supervisor_of_home(idle.home) is not None
+        assert local_platform.supervisor_of_home(idle.home) is not None
     assert f"Port {idle.port} is in use" in told[0] and told[1].startswith(f"Starting Windtunnel at {url}")
-    assert demo_platform.supervisor_of_home(idle.home) is None, "the demo stops the platform that it started"
+    assert local_platform.supervisor_of_home(idle.home) is None, "the demo stops the platform that it started"
 
 
 def test_the_platform_of_another_home_on_the_port_is_not_used(
@@ -133,7 +133,7 @@ def test_the_demo_sends_the_token_of_the_platform_that_runs_whatever_its_own_env
 
 @pytest.mark.parametrize("ready", [False, True], ids=["starting", "ready"])
 def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess, ready: bool) -> None:
-    command = [sys.executable, "-m", "scripts.demo"]
+    command = [sys.executable, "-m", "windtunnel_server", "demo"]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     demo = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     lock = idle.home / "run/supervisor.lock"
@@ -145,7 +145,7 @@ def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess,
 
 
 def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: PlatformProcess) -> None:
-    command = [sys.executable, "-m", "scripts.demo"]
+    command = [sys.executable, "-m", "windtunnel_server", "demo"]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     demo = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -160,7 +160,7 @@ def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: Platform
 def test_on_a_terminal_the_demo_serves_its_page_until_it_is_terminated(idle: PlatformProcess) -> None:
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     environ.pop("CI", None)
-    terminal = Terminal([sys.executable, "-m", "scripts.demo"], ROOT, environ)
+    terminal = Terminal([sys.executable, "-m", "windtunnel_server", "demo"], ROOT, environ)
     try:
         page = terminal.until(r"(http://\S+/simulations/\w+) shows the results in a browser", 300)[1]
         shown = httpx.get(page, trust_env=False)

@@ -21,6 +21,7 @@ COMMANDS = {
     "runtimes": "List runtimes and the formats of models that they load.",
     "executors": "List the machines and clusters that simulations run on.",
     "mcp": "Serve the platform to a coding agent (Model Context Protocol).",
+    "up": "Start a platform on this machine, and serve it until Ctrl-C.",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
 }

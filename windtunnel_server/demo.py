@@ -1,10 +1,11 @@
-"""`make demo`: start the platform, send the 1.0 request, follow the simulation, and show its results.
+"""Demo: start the platform, send the 1.0 request, follow the simulation, and show its results.
 
 On a terminal it serves the page with the results until Ctrl-C; in a script it ends by itself.
 """
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,35 +15,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from scripts.demo_platform import NotStarted, Platform, open_platform, ready
 from windtunnel import Client, WindtunnelError, report
+from windtunnel_server.code_folder import IN_CHECKOUT
+from windtunnel_server.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
     ' -d "{\\"runtimePath\\": \\"tensorflow\\", \\"model_data\\": \\"car_street\\"}"'
 )
-OUT = Path("var/demo")
-#: Seconds between two looks whether the platform still serves the results.
-LOOK_INTERVAL = 2.0
+#: Path and body of that request, for a machine without curl, and curl's content type.
+PATH, BODY = "/1.0/simluation/tests", '{"runtimePath": "tensorflow", "model_data": "car_street"}'
+CONTENT_TYPE = "application/x-www-form-urlencoded"
 console = Console()
 
 
-def main() -> int:
-    """Run the demo; return 0 if both simulations succeeded."""
+def main(*, further: int = FURTHER_PORTS) -> int:
+    """Run the demo; return 0 if both simulations succeeded. ``further``: as in `open_platform`."""
     began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the platform ends with the demo
     environ = dict(os.environ)
     os.environ["NO_PROXY"] = "*"  # the demo itself sends requests to this machine only; the platform keeps its proxies
     try:
-        with open_platform(environ, lambda message: console.print(escape(message), soft_wrap=True)) as platform:
+        with open_platform(environ, tell, further=further) as platform:
             with Client(platform.url, token=platform.token) as client:
-                return _show(platform, client, began)
+                return _show(platform, client, Path(environ.get("WINDTUNNEL_HOME", "var")) / "demo", began)
     except NotStarted as error:
-        console.print(f"[red]The demo has no platform:[/] {escape(str(error))}", soft_wrap=True)
+        console.print(f"[red]There is no platform:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     except WindtunnelError as error:
         console.print(f"[red]The demo has failed:[/] {report.terminal_text(str(error))}")
@@ -51,12 +54,23 @@ def main() -> int:
         return 130
 
 
+def tell(message: str) -> None:
+    """Print a message."""
+    console.print(escape(message), soft_wrap=True)
+
+
 def documented_request(platform: Platform) -> dict[str, Any]:
-    """Send the documented request with curl, and return its response."""
+    """Send the documented request with curl, if this machine has it, and return its response."""
     host, _, port = platform.url.removeprefix("http://").rpartition(":")
     command = CURL_COMMAND.replace("karrozzeria:5000", f"karrozzeria:{port}")
     shown = f'{command} -H "Authorization: Bearer $WINDTUNNEL_TOKEN"' if platform.token else command
     console.print(f"\n[bold]$[/] {escape(shown)}\n", soft_wrap=True)
+    if shutil.which("curl") is None:
+        headers = {"Content-Type": CONTENT_TYPE}
+        if platform.token:
+            headers["Authorization"] = f"Bearer {platform.token}"
+        answer = httpx.post(platform.url + PATH, content=BODY, headers=headers, timeout=60.0)
+        return _decoded(answer.content) or {"error": f"HTTP {answer.status_code}"}
     # --resolve replaces a DNS entry; the rest is the documented request, unchanged but for a port that was in use.
     # The token is a header from stdin: every local user can read arguments.
     finished = subprocess.run(
@@ -65,14 +79,18 @@ def documented_request(platform: Platform) -> dict[str, Any]:
         capture_output=True,
         input=f"Authorization: Bearer {platform.token}\n".encode() if platform.token else b"",
     )
+    return _decoded(finished.stdout) or {"error": finished.stderr.decode(errors="replace")}
+
+
+def _decoded(answer: bytes) -> dict[str, Any]:
     try:
-        response: dict[str, Any] = json.loads(finished.stdout or b"{}")
+        response: dict[str, Any] = json.loads(answer or b"{}")
     except ValueError:
-        response = {"response": finished.stdout.decode(errors="replace")}
-    return response or {"error": finished.stderr.decode(errors="replace")}
+        response = {"response": answer.decode(errors="replace")}
+    return response
 
 
-def _show(platform: Platform, client: Client, began: float) -> int:
+def _show(platform: Platform, client: Client, folder: Path, began: float) -> int:
     response = documented_request(platform)
     if "id" not in response:
         console.print(f"[red]No simulation was created:[/] {report.terminal_text(json.dumps(response))}")
@@ -95,29 +113,24 @@ def _show(platform: Platform, client: Client, began: float) -> int:
     console.print(report.table(model, summaries[0], summaries[1], comparison))
     worst = [result.raw for result in client.simulations.worst(model["id"])]
     console.print(report.worst_table(worst))
-    _save(client, model, worst[0])
+    _save(client, model, worst[0], folder)
     if platform.token:
         console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
     console.print(
-        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform again, with these results;"
+        f"\nThis took {time.monotonic() - began:.0f} s. `{'make run' if IN_CHECKOUT else 'windtunnel up'}` starts the"
+        " platform again, with these results;"
         f" {platform.url}/docs documents its API.\n"
     )
-    if platform.temporary and _on_terminal(os.environ):
-        _serve(platform, page)
+    if platform.server is not None and _on_terminal(os.environ):
+        console.print(f"[bold]{page}[/] shows the results in a browser. Ctrl-C stops the platform.", soft_wrap=True)
+        with suppress(KeyboardInterrupt):
+            platform.server.wait()
     return 0
 
 
 def _on_terminal(environ: Mapping[str, str]) -> bool:
     """Return whether a person sees the output and can press Ctrl-C; some CI systems give their jobs a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty() and not environ.get("CI")
-
-
-def _serve(platform: Platform, page: str) -> None:
-    """Wait until Ctrl-C, or until the platform has ended."""
-    console.print(f"[bold]{page}[/] shows the results in a browser. Ctrl-C stops the platform.", soft_wrap=True)
-    with suppress(KeyboardInterrupt):
-        while ready(platform.url):
-            time.sleep(LOOK_INTERVAL)
 
 
 def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, Any]:
@@ -144,19 +157,16 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
     return ended
 
 
-def _save(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
+def _save(client: Client, model: dict[str, Any], worst: dict[str, Any], folder: Path) -> None:
     """Write the results and the replay of the worst scenario to files."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    results = client.simulations.results(model["id"]).save(OUT / f"{model['id']}.ndjson")
-    replay = client.simulations.replay(model["id"], worst["task"]).save(OUT / f"worst-{worst['task']}.svg")
-    console.print(f"\nThe worst scenario, its last seconds as an animation (open it in a browser): [bold]{replay}[/]")
+    folder.mkdir(parents=True, exist_ok=True)
+    results = client.simulations.results(model["id"]).save(folder / f"{model['id']}.ndjson")
+    replay = client.simulations.replay(model["id"], worst["task"]).save(folder / f"worst-{worst['task']}.svg")
+    address = f"{client.server.url}/v1/simulations/{model['id']}"
     console.print(
-        f"All results: [bold]{results}[/]; as one zip: {client.server.url}/v1/simulations/{model['id']}/archive"
+        "\nThe worst scenario, its last seconds as an animation (open it in a browser):"
+        f" [bold]{escape(str(replay))}[/]\n"
+        f"All results: [bold]{escape(str(results))}[/]; as one zip: {address}/archive\n"
+        f"In pandas: pandas.read_parquet('{address}/results?format=parquet')",
+        soft_wrap=True,
     )
-    console.print(
-        f"In pandas: pandas.read_parquet('{client.server.url}/v1/simulations/{model['id']}/results?format=parquet')"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,11 @@
-"""The platform of `make demo`: the one that runs in this home, or a new one on free ports; never another server.
+"""Local platform: the platform that runs in this home, or a new one on free ports; never another server.
 
 Servers are recognised by the process that listens on a port, not by their answers: any server can answer 200.
 """
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import msgspec
 
 from core.settings import Settings
 from server.ports import free
+from server.role_processes import die_with
 
 #: Further ports that are tried if the configured port is in use.
 FURTHER_PORTS = 200
@@ -37,7 +40,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NotStarted(Exception):
-    """The demo has no platform; the message says why, and what to do."""
+    """There is no platform; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +55,39 @@ class Ports:
 class Platform:
     """A platform that is ready: its URL, and the token that every request must have, or an empty text.
 
-    ``temporary``: the demo has started it, and it ends with the demo.
+    ``server``: its process if it was started here; it ends with this process.
     """
 
     url: str
     token: str = field(default="", repr=False)
-    temporary: bool = False
+    server: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
 
-def choose_ports(preferred: Ports, api_is_free: Callable[[int], bool], runner_is_free: Callable[[int], bool]) -> Ports:
-    """Return two free ports: the preferred ones where possible, else the next ones; raise NotStarted without any."""
+def choose_ports(
+    preferred: Ports,
+    api_is_free: Callable[[int], bool],
+    runner_is_free: Callable[[int], bool],
+    *,
+    further: int = FURTHER_PORTS,
+) -> Ports:
+    """Return two free ports: the preferred ones where possible, else the next ones; raise NotStarted without any.
 
-    def first(port: int, is_free: Callable[[int], bool], taken: int | None) -> int:
-        candidates = range(port, min(port + FURTHER_PORTS, 1 << 16))
+    ``further``: ports of the public API that are tried after the preferred one.
+    """
+
+    def first(port: int, is_free: Callable[[int], bool], taken: int | None, further: int) -> int:
+        candidates = range(port, min(port + further, (1 << 16) - 1) + 1)
         found = next((candidate for candidate in candidates if candidate != taken and is_free(candidate)), None)
         if found is None:
-            raise NotStarted(f"Ports {port} to {candidates[-1]} are in use. Set WINDTUNNEL_PORT to a free port.")
+            tried = f"Ports {port} to {candidates[-1]} are" if further else f"Port {port} is"
+            raise NotStarted(f"{tried} in use. Set WINDTUNNEL_PORT or --port to a free port.")
         return found
 
     runner_port = preferred.runner_api if runner_is_free(preferred.runner_api) else None
-    api = first(preferred.api, api_is_free, runner_port)
-    return Ports(api, runner_port or first(preferred.runner_api, runner_is_free, api))
+    api = first(preferred.api, api_is_free, None if further == 0 else runner_port, further)
+    if api == runner_port:
+        runner_port = None
+    return Ports(api, runner_port or first(preferred.runner_api, runner_is_free, api, FURTHER_PORTS))
 
 
 # -- processes
@@ -173,7 +188,7 @@ def running(settings: Settings) -> Platform | None:
     supervisor = supervisor_of_home(settings.home)
     if supervisor is None:
         return None
-    stop = f"Stop it (Ctrl-C, or `kill {supervisor}`), then start the demo again."
+    stop = f"Stop it (Ctrl-C, or `kill {supervisor}`), then start again."
     try:
         its_settings = Settings.from_env(environment_of(supervisor))
     except ValueError:
@@ -190,21 +205,26 @@ def running(settings: Settings) -> Platform | None:
 
 
 @contextlib.contextmanager
-def open_platform(environ: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Platform]:
-    """Yield a platform that is ready; one that is started here ends with the block."""
+def open_platform(
+    environ: Mapping[str, str], tell: Callable[[str], None], *, further: int = FURTHER_PORTS
+) -> Iterator[Platform]:
+    """Yield a platform that is ready; one that is started here ends with the block.
+
+    ``further``: ports that are tried after the configured one, if that is in use.
+    """
     try:
         settings = Settings.from_env(environ)
     except ValueError as error:
         raise NotStarted(str(error)) from None
     platform = running(settings)
     if platform is not None:
-        tell(f"Windtunnel runs in this home already, at {platform.url}; the demo uses it.")
+        tell(f"Windtunnel runs in this home already, at {platform.url}.")
         yield platform
         return
-    server, url = _start(settings, environ, tell)
+    server, url = _start(settings, environ, tell, further)
     try:
         _wait_until_ready(server, url)
-        yield Platform(url, settings.token, temporary=True)
+        yield Platform(url, settings.token, server)
     finally:
         _stop(server)
 
@@ -215,7 +235,7 @@ def _stop(server: "subprocess.Popen[bytes]") -> None:
 
 
 def _start(
-    settings: Settings, environ: Mapping[str, str], tell: Callable[[str], None]
+    settings: Settings, environ: Mapping[str, str], tell: Callable[[str], None], further: int
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start a platform on free ports; return it once it listens."""
     preferred = Ports(settings.port, settings.runner_api_port)
@@ -224,13 +244,19 @@ def _start(
             preferred,
             lambda port: free(settings.host, port) and not _other_family_answers(port),
             lambda port: free(settings.runner_api_host, port),
+            further=further,
         )
         url = address(settings, ports.api)
         if ports.api != preferred.api:
-            tell(f"Port {preferred.api} is in use by another program; the demo takes port {ports.api}.")
+            tell(f"Port {preferred.api} is in use by another program; port {ports.api} is taken instead.")
         tell(f"Starting Windtunnel at {url} ...")
         variables = {"WINDTUNNEL_PORT": str(ports.api), "WINDTUNNEL_RUNNER_API_PORT": str(ports.runner_api)}
-        server = subprocess.Popen([sys.executable, "-m", "server", "run"], env={**environ, **variables})
+        server = subprocess.Popen(
+            [sys.executable, "-m", "server", "run"],
+            env={**environ, **variables},
+            start_new_session=True,  # Ctrl-C reaches this process, which passes it on once: a second signal would kill
+            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+        )
         try:
             while server.poll() is None and not listens(server.pid, ports.api):
                 time.sleep(POLL_INTERVAL)

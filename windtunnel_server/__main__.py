@@ -1,0 +1,121 @@
+"""Command `windtunnel-server`: the platform on this machine, each of its roles, and the servers beside it."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from windtunnel_server import code_folder
+
+DISTRIBUTION = "windtunnel-server"
+#: Variables of the client, which the server's settings would refuse as misspelt.
+OF_THE_CLIENT = ("WINDTUNNEL_URL", "WINDTUNNEL_CONTEXT", "WINDTUNNEL_CONFIG")
+
+
+def version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "of a checkout"
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of the API and the web page  [default: 5000 or above]"
+)
+@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="Folder of all data.")
+@click.option("--demo/--no-demo", help="Run the demo on it: two simulations, compared on the terminal.")
+def up(port: int | None, home: Path | None, demo: bool) -> None:
+    """Serve on this machine until Ctrl-C, on free ports, and say how to try it."""
+    if port is not None:
+        os.environ["WINDTUNNEL_PORT"] = str(port)
+    if home is not None:
+        os.environ["WINDTUNNEL_HOME"] = str(home)
+    from windtunnel_server import demo as demonstration
+    from windtunnel_server.local_platform import FURTHER_PORTS
+    from windtunnel_server.serving import end_as_by_ctrl_c, serve
+
+    further = 0 if "WINDTUNNEL_PORT" in os.environ else FURTHER_PORTS
+    if demo:
+        end_as_by_ctrl_c()
+        sys.exit(demonstration.main(further=further))
+    sys.exit(serve(demonstration.tell, further=further))
+
+
+@click.command()
+def demo() -> None:
+    """Run the demo on the platform of this home, or on a new one; on a terminal, serve it until Ctrl-C."""
+    from windtunnel_server.demo import main
+
+    sys.exit(main())
+
+
+def _role(name: str) -> Callable[[Sequence[str]], int]:
+    def run(arguments: Sequence[str]) -> int:
+        from server.__main__ import main
+
+        return main([name, *arguments])
+
+    return run
+
+
+def _openenv(arguments: Sequence[str]) -> int:
+    from openenv_server.__main__ import main
+
+    return main(arguments, f"{DISTRIBUTION} openenv")
+
+
+def _cache(arguments: Sequence[str]) -> int:
+    from datasets.scs.__main__ import main
+
+    return main(list(arguments), f"{DISTRIBUTION} cache")
+
+
+def _backup(arguments: Sequence[str]) -> int:
+    from server.backup import main
+
+    return main(list(arguments))
+
+
+def _passing(name: str, help: str, main: Callable[[Sequence[str]], int]) -> click.Command:
+    """Return a command whose arguments another parser reads."""
+
+    @click.command(name, help=help, add_help_option=False, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: tuple[str, ...]) -> None:
+        sys.exit(main(arguments))
+
+    return command
+
+
+def commands() -> click.Group:
+    """Return all commands; the server's modules must be on the path."""
+    from server.roles import ROLES
+
+    group = click.Group(DISTRIBUTION, help="Windtunnel's server on this machine. docs/settings.md lists its settings.")
+    click.version_option(version(), prog_name=DISTRIBUTION)(group)
+    group.add_command(up)
+    group.add_command(demo)
+    group.add_command(_passing("run", "Every role, until Ctrl-C, on the ports that are configured.", _role("run")))
+    for name in ROLES:
+        group.add_command(_passing(name, f"The role {name} alone.", _role(name)))
+    group.add_command(_passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", _openenv))
+    group.add_command(_passing("cache", "The cache service alone, with a configuration of your own.", _cache))
+    group.add_command(_passing("backup", "Copy this home's database and objects: copy FOLDER, or check.", _backup))
+    return group
+
+
+def main() -> None:
+    """Run the command line."""
+    for name in OF_THE_CLIENT:
+        os.environ.pop(name, None)
+    code_folder.activate()
+    commands()(prog_name=DISTRIBUTION)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Serving in the foreground: starts the platform of this home, says how to try it, and ends it at Ctrl-C."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from windtunnel_server.demo import BODY, PATH
+from windtunnel_server.local_platform import FURTHER_PORTS, REFUSED, NotStarted, Platform, open_platform
+
+
+def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:
+    """Serve until Ctrl-C; return the exit status of the platform, 0 if it runs in this home already.
+
+    ``further``: ports that are tried after the configured one, if that is in use.
+    """
+    end_as_by_ctrl_c()
+    platform = None
+    try:
+        with open_platform(dict(os.environ), tell, further=further) as platform:
+            tell(invitation(platform))
+            if platform.server is not None:
+                platform.server.wait()
+    except NotStarted as error:
+        tell(f"There is no platform: {error}")
+        return REFUSED
+    except KeyboardInterrupt:  # open_platform has ended what it started
+        if platform is None:
+            return 130
+    return platform.server.returncode if platform.server is not None else 0
+
+
+def end_as_by_ctrl_c() -> None:
+    """End with the platform when this process is terminated, or its terminal is closed, as at Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # by nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
+def invitation(platform: Platform) -> str:
+    """Return how to try the platform, in a browser and by a command."""
+    quoted = BODY.replace('"', '\\"')
+    command = f'curl -X POST "{platform.url}{PATH}" -d "{quoted}"'
+    if platform.token:
+        command += ' -H "Authorization: Bearer $WINDTUNNEL_TOKEN"'
+    return f"\nIn a browser: {platform.url}\nA first simulation: {command}\n"
