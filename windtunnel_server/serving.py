@@ -26,7 +26,12 @@ def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:
     except KeyboardInterrupt:  # open_platform has ended what it started
         if platform is None:
             return 130
-    return platform.server.returncode if platform.server is not None else 0
+    return exit_status(platform.server.returncode) if platform.server is not None else 0
+
+
+def exit_status(code: int) -> int:
+    """Return a process's return code as a shell shows it: 128 plus the number of the signal that ended it."""
+    return 128 - code if code < 0 else code
 
 
 def end_as_by_ctrl_c() -> None:
