@@ -28,6 +28,8 @@ from server.role_processes import ForkedProcess, RoleProcess, execute, may_fork
 
 #: Seconds between SIGTERM and SIGKILL.
 STOP_TIMEOUT = 5.0
+#: Requests to this machine never go through a proxy.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 #: Seconds between two checks whether the platform is ready.
 READY_INTERVAL = 0.05
 
@@ -263,7 +265,7 @@ def url_check(url: str) -> Callable[[], bool]:
 
     def check() -> bool:
         try:
-            with urllib.request.urlopen(url, timeout=1.0) as response:
+            with _direct.open(url, timeout=1.0) as response:
                 return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -10,6 +10,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},
+    "tests/system/test_installed_package.py": {
+        "test_the_server_is_fetched_by_uv": "downloads 130 MB of packages; the installed server is in every run",
+        "test_pip_installs_client_and_server": "downloads as many; the installed server is in every run",
+    },
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
     },
