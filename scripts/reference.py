@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts import dashboard, errors_page, metrics_page, operations_page, settings, states
+from scripts import cli_page, dashboard, errors_page, metrics_page, operations_page, settings, states
 
 PAGES: Mapping[Path, Callable[[], str]] = {
     Path("docs/settings.md"): settings.page,
     Path("docs/states.md"): states.page,
+    Path("docs/reference/cli.md"): cli_page.page,
     Path("docs/reference/metrics.md"): metrics_page.page,
     Path("docs/reference/errors.md"): errors_page.page,
     Path("docs/reference/operations.md"): operations_page.page,

@@ -1,10 +1,11 @@
-"""Snippets of pages: the same request or result with curl and with Python, ready to be copied."""
+"""Snippets of pages: the same request or result by command line, curl and Python, ready to be copied."""
 
 import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from web.command_line import run_line
 from web.declared_metrics import score_of
 
 PANDAS = """\
@@ -56,7 +57,9 @@ def curl_of(address: str, body: Mapping[str, Any], path: str = "v1/simulations")
 
 def of_submission(address: str, body: Mapping[str, Any]) -> dict[str, str]:
     """Return the lines that submit a simulation, by tool."""
-    return {"curl": curl_of(address, body), "Python": POST.format(address=address, body=_python(body))}
+    line = run_line(address, body)
+    others = {"curl": curl_of(address, body), "Python": POST.format(address=address, body=_python(body))}
+    return others if line is None else {"Command line": line, **others}
 
 
 def _python(body: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The page that submits, on a whole platform: by drop, by keyboard alone, and by its lines of curl and Python."""
+"""The page that submits, on a whole platform: by drop, by keyboard alone, and by its lines for shell and Python."""
 
 import subprocess
 import sys
@@ -112,17 +112,18 @@ def test_the_lines_beside_the_form_submit_the_same(page: Page, platform: Platfor
         "&param.latency_steps=0,2&labels=branch=it's"
     )
     commands = page.locator("#request code")
-    curl, python = (str(commands.nth(number).text_content()) for number in range(2))
+    line, curl, python = (str(commands.nth(number).text_content()) for number in range(3))
     run: dict[str, Any] = {"check": True, "capture_output": True, "text": True, "timeout": 60}
-    environment = {"PATH": "/usr/bin:/bin", "WINDTUNNEL_TOKEN": ""}
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "WINDTUNNEL_TOKEN": ""}
+    by_line = subprocess.run(["bash", "-c", f"{line.strip()} --detach"], env=environment, **run).stdout.strip()
     by_curl = subprocess.run(["bash", "-c", f"{curl.strip()} --silent --fail"], env=environment, **run).stdout
     by_python = subprocess.run([sys.executable, "-c", python], env=environment, **run).stdout.strip()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/simulations/0*")
     by_page = platform.get(page.url.rpartition("/")[2])
     assert '"id"' in by_curl and by_page["tasks"]["total"] == 12
-    newest = platform.http.get("/v1/simulations?limit=3").json()["items"]
-    assert by_python in {simulation["id"] for simulation in newest}
-    assert [simulation["spec"] for simulation in newest] == [by_page["spec"]] * 3
+    newest = platform.http.get("/v1/simulations?limit=4").json()["items"]
+    assert {by_line, by_python} < {simulation["id"] for simulation in newest}
+    assert [simulation["spec"] for simulation in newest] == [by_page["spec"]] * 4
     for simulation in newest:
         platform.http.post(f"/v1/simulations/{simulation['id']}/cancel")

@@ -1,0 +1,64 @@
+"""Command line of a submission: `windtunnel run ...`, as `windtunnel` reads it (docs/cli.md)."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: Members that are an option of the same name, with dashes.
+OPTIONS = ("runtime", "repeat", "seed", "workers", "timeout", "max_failures", "record")
+#: Members that the command line has a way to say.
+SAID = frozenset(
+    {*OPTIONS, "model", "model_reference", "dataset", "scenarios", "params", "sweep", "labels", "placement"}
+)
+
+
+def run_line(address: str, body: Mapping[str, Any]) -> str | None:
+    """Return the line that submits a document; None if it names no model, or has members without an option.
+
+    ``address``: of the platform, with a slash at its end.
+    """
+    model, placement = body.get("model") or body.get("model_reference"), body.get("placement") or {}
+    sample = (body.get("scenarios") or {}).keys()
+    known = body.keys() <= SAID and placement.keys() <= {"executor"} and sample <= {"range", "tasks", "sample", "seed"}
+    if not isinstance(model, str) or not isinstance(body.get("dataset"), str) or not known:
+        return None
+    arguments = ["windtunnel", "run", model, body["dataset"]]  # names do not begin with a dash
+    lines = [shlex.join(arguments), *(shlex.join(option) for option in _options(body, placement))]
+    return f"export WINDTUNNEL_URL={shlex.quote(address.rstrip('/'))}\n" + " \\\n  ".join(lines) + "\n"
+
+
+def _options(body: Mapping[str, Any], placement: Mapping[str, Any]) -> Iterator[list[str]]:
+    scenarios = body.get("scenarios") or {}
+    if "range" in scenarios:
+        first, end = scenarios["range"]
+        yield ["--scenarios", f"{first}-{int(end) - 1}"]
+    elif "tasks" in scenarios:
+        yield ["--scenarios", ",".join(map(str, scenarios["tasks"]))]
+    elif "sample" in scenarios:
+        yield ["--sample", str(scenarios["sample"])]
+        if "seed" in scenarios:
+            yield ["--sample-seed", str(scenarios["seed"])]
+    for name in OPTIONS:
+        if body.get(name) is not None:
+            yield [f"--{name.replace('_', '-')}", str(body[name])]
+    for name, value in (body.get("params") or {}).items():
+        yield ["--param", f"{name}={_value(value)}"]
+    for name, values in (body.get("sweep") or {}).items():
+        plain = len(values) > 1 and not any(isinstance(value, str | list | dict) for value in values)
+        yield ["--sweep", f"{name}={','.join(map(_value, values)) if plain else json.dumps(values)}"]
+    for name, value in (body.get("labels") or {}).items():
+        yield ["--label", f"{name}={value}"]
+    if placement.get("executor"):
+        yield ["--executor", placement["executor"]]
+
+
+def _value(value: Any) -> str:
+    """Return a value as the command line reads it: a text as it is, unless it would be read as JSON."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return value
+    return json.dumps(value)
