@@ -15,6 +15,7 @@ from webargs.flaskparser import FlaskParser
 from werkzeug.routing import BaseConverter
 
 from api import problem_responses, problems
+from api.examples import add_examples
 from api.path_parameters import describe_path_parameters
 from api.schemas.problems import ProblemSchema
 from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, TooLarge, Unauthorized
@@ -31,6 +32,8 @@ INVALID_ARGUMENTS = "UNPROCESSABLE_ENTITY"
 METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
+#: Schema of a problem.
+PROBLEM: Mapping[str, Any] = {"$ref": "#/components/schemas/Problem"}
 #: Schemas of the lines of NDJSON; OpenAPI 3.1 cannot attach them to a response.
 LINE_SCHEMAS: set[type[Schema]] = set()
 
@@ -114,7 +117,7 @@ def problem_documents(
         lines = [f"`{error_class.slug}`: {error_class.__doc__}" for error_class in group]
         documents[str(status)] = {
             "description": "\n\n".join(lines),
-            "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {problems.MEDIA_TYPE: {"schema": PROBLEM}},
         }
     return documents
 
@@ -236,9 +239,13 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
                 component = {"description": response.get("description"), "content": response.get("content")}
                 for slug, problem in shared.items():
                     if component["description"] == problem["description"]:
-                        components.setdefault("responses", {})[slug] = component
+                        example = {"schema": PROBLEM, "example": problems.described(slug)}
+                        components.setdefault("responses", {})[slug] = component | {
+                            "content": {problems.MEDIA_TYPE: example}
+                        }
                         operation["responses"][status] = {"$ref": f"#/components/responses/{slug}"}
             operation["responses"] = dict(sorted(operation["responses"].items()))
+            add_examples(operation)
         components["responses"].pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))

@@ -9,17 +9,17 @@ EXAMPLE_ID = "01jz8w0k5qv3r1m9c2t7x4b6ne"
 PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "id"): ("Id of the simulation, as in the answer to its submission.", EXAMPLE_ID),
     ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
-    ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.npz"),
+    ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.f32.zz"),
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
     ("models", "model"): (
         "Name of the model (its newest version), `name@version`, `name@digest`, id or digest.",
-        "idm",
+        "policy",
     ),
     ("runtimes", "name"): ("Name of the runtime.", "python"),
     ("datasets", "dataset"): (
         "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest.",
-        "car_street",
+        "drives",
     ),
     ("datasets", "name"): ("Name of the dataset.", "drives"),
     ("datasets", "tag"): ("Name of the tag.", "gold"),

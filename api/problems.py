@@ -174,6 +174,17 @@ def title_of(slug: str) -> str:
     return slug.replace("-", " ").capitalize()
 
 
+def described(slug: str) -> dict[str, Any]:
+    """Return the document that describes a problem type of the catalogue: a problem without a detail of its own."""
+    error_class = catalogue()[slug]
+    return {
+        "type": f"/problems/{slug}",
+        "title": title_of(slug),
+        "status": status_of(error_class),
+        "detail": error_class.__doc__,
+    }
+
+
 def describe(error: PlatformError, *, named: Collection[ErrorClass] = ()) -> dict[str, Any]:
     """Return the problem document of an error: its own members, and those of RFC 9457."""
     if isinstance(error, FrameworkError):

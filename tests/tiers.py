@@ -196,6 +196,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_platform_of_another_home_on_the_port_is_not_used": "starts two platforms",
         "test_on_a_terminal_the_demo_serves_its_page_until_it_is_terminated": "runs both simulations of the demo",
     },
+    "tests/system/test_openapi_examples.py": {
+        "test_every_example_of_a_request_is_accepted": "half a minute of simulations; responses are in every run"
+    },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
         "test_in_a_shared_process_the_tasks_after_a_failure_are_run": (

@@ -25,6 +25,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_determinism.py": "platform 2",
     "tests/system/test_generated_client.py": "platform 2",
     "tests/system/test_openenv_server.py": "platform 2",
+    "tests/system/test_openapi_examples.py": "platform 2",
     "tests/system/test_schemathesis.py": "platform 2",
     "tests/system/test_s3.py": "platform 2",
     "tests/system/test_pod.py": "pods",

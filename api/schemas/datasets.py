@@ -196,10 +196,7 @@ class SourceSchema(Strict):
     s3 = Text(
         LINE,
         longest=1500,
-        metadata={
-            "description": "`s3://bucket/prefix`: its objects are read from the bucket, not copied.",
-            "example": "s3://drives/2026/",
-        },
+        metadata={"description": "`s3://bucket/prefix`: its objects are read from the bucket, not copied."},
     )
     connection = Text(
         NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}

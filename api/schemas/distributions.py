@@ -79,10 +79,7 @@ class DistributionSchema(Open):
     not_ok = fields.Nested(
         MetricNotOkSchema,
         metadata={
-            "description": (
-                "The tasks that are not `ok`; absent if there are none, or the dataset declares no "
-                "worst value of the metric."
-            )
+            "description": ("The tasks that are not `ok`; absent if the dataset declares no worst value of the metric.")
         },
     )
 

@@ -27,7 +27,7 @@ def _model_names(shortest: int, longest: int, description: str) -> ListField:
         required=True,
         shortest=shortest,
         longest=longest,
-        metadata={"description": description, "example": ["idm@2", "idm@1"]},
+        metadata={"description": description},
     )
 
 
@@ -36,7 +36,7 @@ def _runtimes() -> ObjectField:
         most=MOST_MODELS,
         keys=Text(REFERENCE),
         values=Text(NAME, longest=100),
-        metadata={"description": "Runtimes of models; by their formats if left out.", "example": {}},
+        metadata={"description": "Runtimes of models; by their formats if left out."},
     )
 
 
@@ -55,15 +55,12 @@ class ComparisonRequestSchema(SubmissionSchema):
     )
     metric = Text(
         allow_none=True,
-        metadata={"description": "Metric of the verdict; the dataset's score if left out or null.", "example": "score"},
+        metadata={"description": "Metric of the verdict; the dataset's score if left out or null."},
     )
     error_rate = Real(
         0.0001,
         0.5,
-        metadata={
-            "description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out.",
-            "example": 0.05,
-        },
+        metadata={"description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out."},
     )
     design = Choice(
         *(design.value for design in Design),

@@ -165,7 +165,7 @@ class ImportRequest(ModelFields):
     model_reference = Text(
         longest=MODEL_REFERENCE_LENGTH,
         required=True,
-        metadata={"description": "The model where it is.", "example": "s3://models/policy.onnx"},
+        metadata={"description": "The model where it is."},
     )
     connection = Text(
         CONNECTION,

@@ -341,11 +341,9 @@ class BulkSchema(Strict):
         Text(SIMULATION_ID, longest=26),
         shortest=1,
         longest=MOST_CHANGED,
-        metadata={"description": "Ids of the simulations.", "example": ["01jz8w0k5qv3r1m9c2t7x4b6ne"]},
+        metadata={"description": "Ids of the simulations."},
     )
-    filter = fields.Nested(
-        BulkFilter, metadata={"description": "At least one filter, instead of `ids`.", "example": {"state": ["queued"]}}
-    )
+    filter = fields.Nested(BulkFilter, metadata={"description": "At least one filter, instead of `ids`."})
     limit = Whole(
         1,
         MOST_CHANGED,

@@ -34,7 +34,7 @@ class ScenariosSchema(Strict):
         Whole(0, MOST_TASKS),
         shortest=2,
         longest=2,
-        metadata={"description": "First scenario, from 0, and the scenario after the last.", "example": [0, 10]},
+        metadata={"description": "First scenario, from 0, and the scenario after the last."},
     )
     tasks = ListField(
         Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios, from 0."}
@@ -64,10 +64,7 @@ class PlacementSchema(Strict):
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^[0-9]{1,9}$", longest=9),
-        metadata={
-            "description": "Extended resources per worker, by the cluster's name for them.",
-            "example": {"nvidia.com/gpu": "1"},
-        },
+        metadata={"description": "Extended resources per worker, by the cluster's name for them."},
     )
     networks = ListField(
         Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
@@ -78,19 +75,19 @@ class PlacementSchema(Strict):
         most=8,
         keys=Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", longest=63),
         values=Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253),
-        metadata={"description": "Resource claims: name, and name of the ResourceClaimTemplate.", "example": {}},
+        metadata={"description": "Resource claims: name, and name of the ResourceClaimTemplate."},
     )
     annotations = ObjectField(
         most=32,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(longest=1000, shortest=0),
-        metadata={"description": "Annotations for the pods.", "example": {}},
+        metadata={"description": "Annotations for the pods."},
     )
     node_selector = ObjectField(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", longest=63, shortest=0),
-        metadata={"description": "Labels that the node must have.", "example": {}},
+        metadata={"description": "Labels that the node must have."},
     )
     exclusive = Text(
         r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
@@ -116,7 +113,7 @@ class GangSchema(Strict):
         required=True,
         shortest=1,
         longest=200,
-        metadata={"description": "Command of each replica.", "example": ["python", "model.py"]},
+        metadata={"description": "Command of each replica."},
     )
     communication = Choice(
         "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "How replicas find each other."}
@@ -139,17 +136,12 @@ class GangSchema(Strict):
 class SubmissionSchema(Strict):
     """Submission of a simulation: a model, on a dataset, with a runtime. Only the dataset is required."""
 
-    dataset = Text(
-        REFERENCE, required=True, metadata={"description": "A name, or `name@version`.", "example": "car_street"}
-    )
+    dataset = Text(REFERENCE, required=True, metadata={"description": "A name, or `name@version`."})
     runtime = Text(
         NAME,
         longest=100,
         allow_none=True,
-        metadata={
-            "description": "Runtime of the model; chosen by the model's format if left out or null.",
-            "example": "python",
-        },
+        metadata={"description": "Runtime of the model; chosen by the model's format if left out or null."},
     )
     model = Text(
         REFERENCE,
@@ -158,8 +150,7 @@ class SubmissionSchema(Strict):
             "description": (
                 "A name, `name@version`, id, digest or `name@digest` (this content, under this name "
                 "if it has that); the runtime's baseline model if left out or null."
-            ),
-            "example": "idm",
+            )
         },
     )
     upload = Text(
@@ -174,8 +165,7 @@ class SubmissionSchema(Strict):
                 "A model where it is: an object of a connection, a model of an MLflow server, or a "
                 "file at an address that the operator allows. It is read once; the simulation waits "
                 "for that. Excludes `model` and `upload`. Null: as if left out."
-            ),
-            "example": "s3://models/policy.onnx",
+            )
         },
     )
     connection = Text(
@@ -214,16 +204,13 @@ class SubmissionSchema(Strict):
     params = ObjectField(
         keys=Text(longest=100),
         values=fields.Raw(allow_none=True),
-        metadata={
-            "description": "Parameters of the dataset, by name.",
-            "example": {},
-        },
+        metadata={"description": "Parameters of the dataset, by name."},
     )
     sweep = ObjectField(
         most=20,
         keys=Text(longest=100),
         values=ListField(fields.Raw(allow_none=True), shortest=1, longest=100_000),
-        metadata={"description": "Parameters with several values each: every combination is simulated.", "example": {}},
+        metadata={"description": "Parameters with several values each: every combination is simulated."},
     )
     repeat = Whole(
         1, MOST_TASKS, metadata={"description": "Number of times that each scenario is simulated; 1 if left out."}
@@ -245,7 +232,7 @@ class SubmissionSchema(Strict):
         most=32,
         keys=Text(NAME, longest=63),
         values=Text(longest=200, shortest=0),
-        metadata={"description": "Your labels, for filtering the list.", "example": {"branch": "main"}},
+        metadata={"description": "Your labels, for filtering the list."},
     )
     timeout = Real(
         0.1,

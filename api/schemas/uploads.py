@@ -69,7 +69,7 @@ def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, A
         ),
         "Upload-Checksum": (
             f"{' or '.join(f'`{name}`' for name in ALGORITHMS)} and the base64 digest of this request's body.",
-            {"type": "string", "example": "sha1 2jmj7l5rSw0yVb/vlWAYkK/YBwk="},
+            {"type": "string", "example": "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
         ),
     }
     return [

@@ -7,7 +7,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success, json_response
 from api.context import context
-from api.problems import RETRY, catalogue, status_of, title_of
+from api.problems import RETRY, catalogue, described
 from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
 from errors import NotFound
@@ -71,12 +71,6 @@ class ProblemView(MethodView):
 
         The `type` of each error response is such an address.
         """
-        error_class = catalogue().get(slug)
-        if error_class is None:
+        if slug not in catalogue():
             raise NotFound(f"There is no problem type {slug!r}.")
-        return {
-            "type": f"/problems/{slug}",
-            "title": title_of(slug),
-            "status": status_of(error_class),
-            "detail": error_class.__doc__,
-        }
+        return described(slug)
