@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import ValidationError, fields, validate, validates_schema
+from marshmallow import fields, validate
 
 from api.schemas.fields import (
     DIGEST,
@@ -11,21 +11,14 @@ from api.schemas.fields import (
     REFERENCE,
     Choice,
     Flag,
-    ListField,
     Open,
     Strict,
     Text,
     Whole,
 )
 from api.schemas.pages import PageQuery, PageSchema
-from api.schemas.problems import ProblemSchema
-from api.schemas.results import SIMULATION_ID
 from core.domain.score_series import PARTS
 from core.domain.states import State
-from core.services.simulations.bulk import Status
-
-#: Most simulations that one request changes.
-MOST_CHANGED = 500
 
 
 class ModelRefSchema(Open):
@@ -321,89 +314,3 @@ class RetrySchema(Strict):
     only_failed = Flag(
         load_default=True, metadata={"description": "Repeat only tasks that did not succeed; if false, all tasks."}
     )
-
-
-class BulkFilter(ListingQuery):
-    """Filters of the simulations that a request changes, as those of the list."""
-
-    state = ListField(
-        StateName(),
-        longest=len(State),
-        metadata={"description": "Only simulations in one of these states; by default those that can be changed."},
-    )
-    after = Text(SIMULATION_ID, longest=26, metadata={"description": "Cursor: the `next` of the previous response."})
-
-
-class BulkSchema(Strict):
-    """The simulations that a request changes: their ids, or filters."""
-
-    ids = ListField(
-        Text(SIMULATION_ID, longest=26),
-        shortest=1,
-        longest=MOST_CHANGED,
-        metadata={"description": "Ids of the simulations."},
-    )
-    filter = fields.Nested(BulkFilter, metadata={"description": "At least one filter, instead of `ids`."})
-    limit = Whole(
-        1,
-        MOST_CHANGED,
-        load_default=MOST_CHANGED,
-        metadata={"description": "With `filter`: the most simulations that this request changes, newest first."},
-    )
-
-    @validates_schema
-    def require_ids_or_filter(self, data: Mapping[str, Any], **_: Any) -> None:
-        """Require either ids or at least one filter: an empty filter would change all simulations."""
-        if ("ids" in data) == ("filter" in data):
-            raise ValidationError("Send either `ids` or `filter`.", "ids")
-        if "filter" in data and not data["filter"].keys() - {"after"}:
-            raise ValidationError("Name at least one filter, such as `state`.", "filter")
-
-
-class BulkRetrySchema(BulkSchema, RetrySchema):
-    """The simulations to retry: their ids, or filters."""
-
-
-class OutcomeSchema(Open):
-    """What a request has done with one simulation."""
-
-    id = fields.String(required=True, metadata={"description": "Id of the simulation."})
-    status = fields.String(
-        required=True,
-        metadata={
-            "enum": [status.value for status in Status],
-            "description": "`skipped`: there was nothing to do, see `reason`; `failed`: see `problem`.",
-        },
-    )
-    reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "Why it was skipped; null unless it was."}
-    )
-    simulation = fields.Nested(
-        SimulationSchema,
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "The simulation; of a retry, the new simulation, or the one that exists already. Null with a `problem`."
-            )
-        },
-    )
-    problem = fields.Nested(
-        ProblemSchema,
-        required=True,
-        allow_none=True,
-        metadata={"description": "Why it failed, and what to do; null unless it did."},
-    )
-
-
-class OutcomesSchema(PageSchema):
-    """What a request has done with each simulation."""
-
-    items = fields.List(
-        fields.Nested(OutcomeSchema),
-        required=True,
-        metadata={"description": "The outcomes, in the order of the simulations."},
-    )
-    done = fields.Integer(required=True, metadata={"description": "Number of simulations that were changed."})
-    skipped = fields.Integer(required=True, metadata={"description": "Number of simulations with nothing to do."})
-    failed = fields.Integer(required=True, metadata={"description": "Number of simulations that could not be changed."})

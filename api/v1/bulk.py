@@ -11,7 +11,7 @@ from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
 from api.context import caller, services
 from api.problems import describe
-from api.schemas.simulations import BulkRetrySchema, BulkSchema, OutcomesSchema
+from api.schemas.bulk import BulkRetrySchema, BulkSchema, OutcomesSchema
 from api.simulation_filters import listing_of
 from core.domain.states import State
 from core.services.simulations.bulk import CANCELLED_BY_DEFAULT, RETRIED_BY_DEFAULT, Outcome, Status

@@ -11,14 +11,13 @@ from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body, validated
 from api.context import caller, services
 from api.paging import LINK, page
-from api.schemas.model_comparisons import (
+from api.schemas.comparison_requests import (
     ComparisonHeaders,
     ComparisonListQuery,
-    ComparisonPageSchema,
     ComparisonRequestSchema,
     JoiningModelsSchema,
-    ModelComparisonSchema,
 )
+from api.schemas.model_comparisons import ComparisonPageSchema, ModelComparisonSchema
 from api.schemas.results import EventsHeaders, EventsQuery
 from api.streams import SSE, stream_events
 from core.domain.comparison_requests import ComparisonRequest

@@ -11,11 +11,10 @@ from api.schemas.distributions import (
     DependenceSchema,
     DistributionsSchema,
     ParametersSchema,
-    SensitivityQuery,
-    SensitivitySchema,
     WorstQuery,
     WorstSchema,
 )
+from api.schemas.sensitivities import SensitivityQuery, SensitivitySchema
 from errors import Invalid, UnknownSimulation
 
 blueprint = Blueprint(

@@ -1,0 +1,116 @@
+"""Schemas of requests of comparisons of models."""
+
+from marshmallow import fields, validate
+
+from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Real, Strict, Text
+from api.schemas.pages import PageQuery
+from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
+from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
+from core.domain.sequential_test import Design
+
+_STATES = [state.value for state in ComparisonState]
+
+
+def _model_names(shortest: int, longest: int, description: str) -> ListField:
+    return ListField(
+        Text(REFERENCE),
+        required=True,
+        shortest=shortest,
+        longest=longest,
+        metadata={"description": description},
+    )
+
+
+def _runtimes() -> ObjectField:
+    return ObjectField(
+        most=MOST_MODELS,
+        keys=Text(REFERENCE),
+        values=Text(NAME, longest=100),
+        metadata={"description": "Runtimes of models; by their formats if left out."},
+    )
+
+
+class ComparisonRequestSchema(SubmissionSchema):
+    """A comparison of models on the same scenarios. The models and the dataset are required."""
+
+    models = _model_names(
+        FEWEST_MODELS, MOST_MODELS, "Models: each a name, `name@version`, id or digest. The last is the reference."
+    )
+    reference = Text(
+        REFERENCE,
+        allow_none=True,
+        metadata={
+            "description": ("One of `models`: each of the others is compared with it; the last if left out or null.")
+        },
+    )
+    metric = Text(
+        allow_none=True,
+        metadata={"description": "Metric of the verdict; the dataset's score if left out or null."},
+    )
+    error_rate = Real(
+        0.0001,
+        0.5,
+        metadata={"description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out."},
+    )
+    design = Choice(
+        *(design.value for design in Design),
+        metadata={
+            "description": "`list`: the claim is about these scenarios. `population`: they are a random sample of all"
+            " that there could be. `list` if left out."
+        },
+    )
+    bound = Real(
+        1e-12,
+        1e300,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Largest difference that counts, in the unit of the metric; larger ones are clipped "
+                "to it. If left out or null: the range that the dataset declares, or else only which "
+                "model is better counts."
+            )
+        },
+    )
+    play_all = Flag(
+        metadata={"description": "Play all scenarios although the verdict holds, for the verdicts on groups."}
+    )
+    runtimes = _runtimes()
+
+    class Meta(SubmissionSchema.Meta):
+        exclude = (
+            "connection",
+            "format",
+            "gang",
+            "log_to_run",
+            "max_failures",
+            "model",
+            "model_reference",
+            "runtime",
+            "timeout",
+            "upload",
+        )
+
+
+class JoiningModelsSchema(Strict):
+    """Models that join a comparison."""
+
+    models = _model_names(1, MOST_MODELS - 1, "Models: each a name, `name@version`, id or digest.")
+    runtimes = _runtimes()
+
+
+class ComparisonHeaders(SubmissionHeaders):
+    """Headers of a request of a comparison."""
+
+    class Meta(SubmissionHeaders.Meta):
+        exclude = ("prefer",)
+
+
+class ComparisonListQuery(PageQuery):
+    """Filters of the list of comparisons."""
+
+    dataset = Text(NAME, longest=100, metadata={"description": "Only comparisons on this dataset."})
+    state = fields.List(
+        Choice(*_STATES),
+        validate=validate.Length(max=len(_STATES)),
+        metadata={"description": "Only comparisons in this state; may be repeated, for any of several states."},
+    )
