@@ -23,6 +23,8 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_mcp.py": "platform 1",
     "tests/system/test_chaos.py": "platform 2",
     "tests/system/test_determinism.py": "platform 2",
+    "tests/system/test_documented_commands.py": "platform 2",
+    "tests/system/test_examples.py": "platform 2",
     "tests/system/test_generated_client.py": "platform 2",
     "tests/system/test_openenv_server.py": "platform 2",
     "tests/system/test_openapi_examples.py": "platform 2",
