@@ -22,7 +22,17 @@ NAMES = {
     "aiter_sse": "iter_sse",
     **{
         f"Async{name}": name
-        for name in ("Client", "Comparisons", "Datasets", "Models", "Results", "Simulations", "Transport", "Uploads")
+        for name in (
+            "Attempts",
+            "Client",
+            "Comparisons",
+            "Datasets",
+            "Models",
+            "Results",
+            "Simulations",
+            "Transport",
+            "Uploads",
+        )
     },
 }
 NOTE = "# Generated from {} by scripts/sync_client.py; change that file.\n"

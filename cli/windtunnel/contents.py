@@ -20,14 +20,14 @@ class Content(Protocol):
 
 
 class FileContent:
-    """A file: identified by its path, its size and the time of its last change."""
+    """A file: identified by its path, its size and the time of its last change, unless by its digest."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, fingerprint: str | None = None) -> None:
         status = file.stat()
         self._file = file
         self.name = file.name
         self.size = status.st_size
-        self.fingerprint = f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
+        self.fingerprint = fingerprint or f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
 
     def read(self, offset: int, count: int) -> Iterator[bytes]:
         """Yield the bytes from ``offset`` to the end."""

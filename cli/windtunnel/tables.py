@@ -48,6 +48,12 @@ def draft_of(file: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def rewind(draft: IO[bytes]) -> None:
+    """Empty a draft, to write it from its beginning again."""
+    draft.seek(0)
+    draft.truncate()
+
+
 def library(name: str, extra: str) -> Any:
     """Return an optional library; raise WindtunnelError with the command that installs it."""
     try:

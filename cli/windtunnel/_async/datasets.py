@@ -1,7 +1,6 @@
 """Datasets of a platform: versions, scenarios, files, differences; folders sent and brought back by digest."""
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from windtunnel import tables
 from windtunnel._async.pages import pages
-from windtunnel._async.transport import AsyncTransport, path
+from windtunnel._async.transport import AsyncTransport, lines_of, path
 from windtunnel._async.uploads import AsyncUploads, Progress
 from windtunnel.contents import BytesContent
 from windtunnel.errors import Refused, WindtunnelError
@@ -63,7 +62,7 @@ class AsyncDatasets:
         """Yield the files that were added, removed or changed from one version to another."""
         params = {"from": first, "to": second}
         async with self._transport.stream(path("datasets", name, "diff"), params=params) as response:
-            async for line in response.aiter_lines():
+            async for line in lines_of(response):
                 if line:
                     yield msgspec.json.decode(line)
 
@@ -149,15 +148,10 @@ class AsyncDatasets:
 
     async def _fetch(self, dataset: str, file: Mapping[str, Any], place: Path) -> None:
         address = path("datasets", dataset, "files") + "/" + quote(file["path"])
-        digest = hashlib.sha256()
         with tables.draft_of(place) as draft:
-
-            def write(piece: bytes) -> None:
-                digest.update(piece)
-                draft.write(piece)
-
-            await self._transport.save(address, write)
-            if f"sha256:{digest.hexdigest()}" != file["digest"]:
+            await self._transport.save(address, draft.write, rewind=lambda: tables.rewind(draft))
+            draft.flush()
+            if file_digest(Path(draft.name)) != file["digest"]:
                 raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     async def delete(self, dataset: str) -> None:

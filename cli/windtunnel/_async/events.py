@@ -7,32 +7,32 @@ from collections.abc import AsyncIterator
 import httpx
 from httpx_sse import EventSource, SSEError
 
-from windtunnel import retries
-from windtunnel._async.transport import AsyncTransport
+from windtunnel._async.transport import AsyncAttempts, AsyncTransport
 from windtunnel.errors import Refused
 from windtunnel.records import Event, read
 
 
 async def events(transport: AsyncTransport, path: str, after: int = 0) -> AsyncIterator[Event]:
     """Yield the events after number ``after``, until the last one; raise Interrupted if the platform stays away."""
-    began, attempt = time.monotonic(), 0
+    attempts = AsyncAttempts(transport)
     while True:
-        attempt += 1
+        opened, silent = time.monotonic(), True
         try:
             headers = {"Accept": "text/event-stream"}
             async with transport.stream(path, params={"after": after}, headers=headers) as response:
                 if response.status_code == 204:
                     return
+                opened = time.monotonic()
                 async for message in EventSource(response).aiter_sse():
-                    began, attempt = time.monotonic(), 0
+                    attempts.succeeded()
+                    silent = False
                     if not message.data:
                         continue
                     after = int(message.id or after)
                     yield read(Event, {"number": after, "type": message.event, **json.loads(message.data)})
-        except (httpx.TransportError, SSEError) as error:
-            broken = error if isinstance(error, httpx.TransportError) else httpx.RemoteProtocolError(str(error))
-            await transport.wait(max(attempt, 1), began, broken)
-        except Refused as error:
-            if not retries.after_status(error.status, repeatable=True):
-                raise
-            await transport.wait(max(attempt, 1), began, error, error.retry_after)
+            if silent:  # it ended without an event, and without the last one
+                raise httpx.RemoteProtocolError("the stream of events ended early")
+        except (httpx.TransportError, SSEError, Refused) as error:
+            if time.monotonic() - opened > transport.timeout:
+                attempts.succeeded()  # heartbeats have kept it open
+            await attempts.failed(httpx.RemoteProtocolError(str(error)) if isinstance(error, SSEError) else error)

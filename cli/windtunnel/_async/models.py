@@ -73,7 +73,7 @@ class AsyncModels:
                 known = await self._known(name or file.stem, digest)
                 if known is not None:
                     return known
-            upload = await self._uploads.send(FileContent(file), progress=progress)
+            upload = await self._uploads.send(FileContent(file, fingerprint=digest), progress=progress)
             body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
             sent = {key: value for key, value in body.items() if value is not None}
             # A model that was created twice is another version with the same bytes.
@@ -131,10 +131,17 @@ class AsyncModels:
         if file.is_dir():
             file /= Path(known.filename or known.name).name
         with tables.draft_of(file) as draft:
-            await self._transport.save(path("models", known.id, "content"), draft.write, progress=progress)
-        if file_digest(file) != known.digest:
-            file.unlink()
-            raise WindtunnelError(f"The bytes of {model} do not have its digest; nothing was kept. Download it again.")
+            await self._transport.save(
+                path("models", known.id, "content"),
+                draft.write,
+                rewind=lambda: tables.rewind(draft),
+                progress=progress,
+            )
+            draft.flush()
+            if file_digest(Path(draft.name)) != known.digest:  # raised here, a file that was there before stays
+                raise WindtunnelError(
+                    f"The bytes of {model} do not have its digest; nothing was kept. Download it again."
+                )
         return file
 
     async def lock(self, model: str) -> dict[str, Any]:

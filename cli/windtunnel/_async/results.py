@@ -2,22 +2,27 @@
 
 import io
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import msgspec
 
 from windtunnel import tables
-from windtunnel._async.transport import AsyncTransport, path
-from windtunnel.errors import Interrupted
+from windtunnel._async.transport import AsyncAttempts, AsyncTransport, lines_of, path
+from windtunnel.errors import Interrupted, Refused
 from windtunnel.records import Result, read
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+
+class _Numbered(msgspec.Struct):
+    """The number of a result's task, without the rest of the result."""
+
+    task: int
 
 
 class AsyncResults:
@@ -52,35 +57,34 @@ class AsyncResults:
 
     async def lines(self) -> AsyncIterator[str]:
         """Yield the results as lines of JSON, as the platform sent them; go on after a break without a duplicate."""
-        done, plain = 0, not any(self._params.values())
-        began, attempt = time.monotonic(), 0
+        done, next_task, plain = 0, 0, not any(self._params.values())
+        attempts = AsyncAttempts(self._transport)
         while True:
-            attempt += 1
-            # Only the plain streams can be continued: by the number of the next task, or by the number of lines.
-            params = {**self._params, **self._position(done)} if plain else self._params
+            # Only the plain streams can be continued: by the number of lines, or by the number of the next task.
+            position = {"follow": True, "skip": done} if self._follow else {"from": next_task or None}
+            params = {**self._params, **position} if plain else self._params
             try:
                 async with self._transport.stream(
                     self._path, params=params, headers={"Accept": "application/x-ndjson"}
                 ) as response:
                     if response.status_code == 204:
                         return
-                    async for line in response.aiter_lines():
+                    async for line in lines_of(response):
+                        attempts.succeeded()
                         if not line:
                             continue  # a heartbeat
                         if line.startswith('{"incomplete"'):
                             reason = msgspec.json.decode(line)["incomplete"]
                             raise Interrupted(f"The results are not complete: {reason}")
                         done += 1
-                        began, attempt = time.monotonic(), 0
+                        if plain and not self._follow:  # tasks without a result yet leave gaps
+                            next_task = msgspec.json.decode(line, type=_Numbered).task + 1
                         yield line
                 return
-            except httpx.TransportError as error:
+            except (httpx.TransportError, Refused) as error:
                 if done and not plain:
                     raise Interrupted("The connection broke amid selected results; read them again.") from None
-                await self._transport.wait(max(attempt, 1), began, error)
-
-    def _position(self, done: int) -> dict[str, Any]:
-        return {"follow": True, "skip": done} if self._follow else {"from": done or None}
+                await attempts.failed(error)
 
     async def save(
         self,
@@ -96,7 +100,7 @@ class AsyncResults:
         file = Path(target)
         kind = format or tables.format_of(file)
         with tables.draft_of(file) as draft:
-            await self.write(draft.write, kind, progress=progress)
+            await self.write(draft.write, kind, rewind=lambda: tables.rewind(draft), progress=progress)
         return file
 
     async def write(
@@ -104,16 +108,27 @@ class AsyncResults:
         write: Callable[[bytes], object],
         format: str,
         *,
+        rewind: Callable[[], object] | None = None,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> None:
-        """Pass all results to a function as bytes of a `ndjson`, `csv` or `parquet` file."""
-        params = {**self._params, "format": None if format == "ndjson" else format}
-        await self._transport.save(self._path, write, params=params, progress=progress)
+        """Pass all results to a function as bytes of a `ndjson`, `csv` or `parquet` file.
+
+        ``rewind`` is called if the file has to be sent from its beginning again; without it, that is an error.
+        """
+        if format != "ndjson":
+            params = {**self._params, "format": format}
+            return await self._transport.save(self._path, write, params=params, rewind=rewind, progress=progress)
+        done = 0
+        async for line in self.lines():
+            done += len(data := line.encode() + b"\n")
+            write(data)
+            if progress is not None:
+                progress(done, None)
 
     async def parquet(self) -> bytes:
         """Return the results as a Parquet file, with the columns `scenario.*`, `metrics.*` and `timing.*`."""
         buffer = io.BytesIO()
-        await self.write(buffer.write, "parquet")
+        await self.write(buffer.write, "parquet", rewind=lambda: tables.rewind(buffer))
         return buffer.getvalue()
 
     async def to_pandas(self) -> "pandas.DataFrame":

@@ -13,7 +13,7 @@ from windtunnel._async.events import events
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
 from windtunnel._async.results import AsyncResults
-from windtunnel._async.transport import AsyncTransport, path
+from windtunnel._async.transport import AsyncTransport, lines_of, path
 from windtunnel._async.uploads import Progress
 from windtunnel.errors import Interrupted, WindtunnelError
 from windtunnel.model_sources import ReferencedModel, source_of
@@ -22,6 +22,8 @@ from windtunnel.replays import Replay
 
 #: Seconds between two looks whether a replay is drawn, or a summary written.
 LOOK_INTERVAL = 0.2
+#: Ids that are named where several begin alike.
+MOST_NAMED = 5
 
 
 class AsyncSimulations:
@@ -156,7 +158,7 @@ class AsyncSimulations:
         """Yield the lines of the logs of models and simulators."""
         params = {"follow": follow or None}
         async with self._transport.stream(path("simulations", id, "logs"), params=params) as response:
-            async for line in response.aiter_lines():
+            async for line in lines_of(response):
                 yield line
 
     async def cancel(self, id: str) -> Simulation:
@@ -230,21 +232,29 @@ class AsyncSimulations:
         params = {"model": None if model else False}
         with tables.draft_of(file) as draft:
             await self._transport.save(
-                path("simulations", id, "archive"), draft.write, params=params, progress=progress
+                path("simulations", id, "archive"),
+                draft.write,
+                params=params,
+                rewind=lambda: tables.rewind(draft),
+                progress=progress,
             )
         return file
 
     async def find(self, reference: str) -> str:
         """Return the id of a simulation: of the newest one for `last`, or of the only one whose id begins so."""
         if len(reference) == 26:
-            return reference
-        query = None if reference == "last" else reference
-        found = [item.id async for item in self.list(query=query, limit=20)]
+            return reference.lower()
+        query = None if reference == "last" else reference.lower()
+        found = [item.id async for item in self.list(query=query, limit=200 if query else 1)]
         if query is None and found:
             return found[0]
-        matching = [id for id in found if query and id.startswith(query.lower())]
+        matching = [id for id in found if query and id.startswith(query)]
         if len(matching) == 1:
             return matching[0]
         if not matching:
             raise WindtunnelError(f"There is no simulation {reference!r}. `windtunnel simulations list` lists them.")
-        raise WindtunnelError(f"Several simulations begin with {reference!r}: {', '.join(matching)}.")
+        more = ", ..." if len(matching) > MOST_NAMED else ""
+        raise WindtunnelError(
+            f"{len(matching)} simulations begin with {reference!r}: {', '.join(matching[:MOST_NAMED])}{more}."
+            " Write more of the id."
+        )

@@ -1,13 +1,12 @@
 """Resumable uploads by tus 1.0 (https://tus.io/protocols/resumable-upload): creation, offsets, resumption."""
 
 import base64
-import time
 from collections.abc import AsyncIterator, Callable
 
 import httpx
 
 from windtunnel import retries
-from windtunnel._async.transport import AsyncTransport, path, refused
+from windtunnel._async.transport import AsyncAttempts, AsyncTransport, path, refused
 from windtunnel.contents import Content
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.upload_records import UploadRecords
@@ -42,24 +41,17 @@ class AsyncUploads:
             url, offset = await self._create(content.name, size), 0
             if records:
                 records.put(server, content.fingerprint, url)
-        began, attempt = time.monotonic(), 0
+        attempts = AsyncAttempts(self._transport)
         while offset < size:
-            attempt += 1
-            arrived: int | None = None
             try:
-                arrived = await self._append(url, content, offset, progress)
-            except httpx.TransportError as error:
-                await self._transport.wait(attempt, began, error)
-            except Refused as error:
-                if error.status not in CONTINUED:
-                    raise
-                await self._transport.wait(attempt, began, error, error.retry_after)
-            if arrived is None:
+                arrived: int | None = await self._append(url, content, offset, progress)
+            except (httpx.TransportError, Refused) as error:
+                await attempts.failed(error, temporary=isinstance(error, Refused) and error.status in CONTINUED)
                 arrived = await self._offset(url)
-                if arrived is None:
-                    raise WindtunnelError(f"The upload of {content.name} has expired on the platform; start it again.")
+            if arrived is None:
+                raise WindtunnelError(f"The upload of {content.name} has expired on the platform; start it again.")
             if arrived > offset:
-                began, attempt = time.monotonic(), 0
+                attempts.succeeded()
             offset = arrived
         if progress is not None:
             progress(size, size)

@@ -21,6 +21,7 @@ class Client:
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
+    ``timeout``: seconds without a byte after which a connection counts as broken.
 
     >>> with Client() as client:
     ...     simulation = client.run("policy.onnx", "car_street")
@@ -28,10 +29,16 @@ class Client:
     """
 
     def __init__(
-        self, url: str | None = None, *, token: str | None = None, context: str | None = None, patience: float = 60.0
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        context: str | None = None,
+        patience: float = 60.0,
+        timeout: float = 60.0,
     ) -> None:
         self.server = contexts.server(url, token, context)
-        self._transport = Transport(self.server, patience=patience)
+        self._transport = Transport(self.server, patience=patience, timeout=timeout)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
         uploads = Uploads(self._transport, records)
         self.models = Models(self._transport, uploads)

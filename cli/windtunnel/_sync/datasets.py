@@ -1,7 +1,6 @@
 # Generated from windtunnel/_async/datasets.py by scripts/sync_client.py; change that file.
 """Datasets of a platform: versions, scenarios, files, differences; folders sent and brought back by digest."""
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import msgspec
 
 from windtunnel import tables
 from windtunnel._sync.pages import pages
-from windtunnel._sync.transport import Transport, path
+from windtunnel._sync.transport import Transport, lines_of, path
 from windtunnel._sync.uploads import Progress, Uploads
 from windtunnel.contents import BytesContent
 from windtunnel.errors import Refused, WindtunnelError
@@ -64,7 +63,7 @@ class Datasets:
         """Yield the files that were added, removed or changed from one version to another."""
         params = {"from": first, "to": second}
         with self._transport.stream(path("datasets", name, "diff"), params=params) as response:
-            for line in response.iter_lines():
+            for line in lines_of(response):
                 if line:
                     yield msgspec.json.decode(line)
 
@@ -150,15 +149,10 @@ class Datasets:
 
     def _fetch(self, dataset: str, file: Mapping[str, Any], place: Path) -> None:
         address = path("datasets", dataset, "files") + "/" + quote(file["path"])
-        digest = hashlib.sha256()
         with tables.draft_of(place) as draft:
-
-            def write(piece: bytes) -> None:
-                digest.update(piece)
-                draft.write(piece)
-
-            self._transport.save(address, write)
-            if f"sha256:{digest.hexdigest()}" != file["digest"]:
+            self._transport.save(address, draft.write, rewind=lambda: tables.rewind(draft))
+            draft.flush()
+            if file_digest(Path(draft.name)) != file["digest"]:
                 raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     def delete(self, dataset: str) -> None:

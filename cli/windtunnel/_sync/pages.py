@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windtunnel._sync.transport import Transport
+from windtunnel.errors import WindtunnelError
 
 #: Most items of a page of most lists.
 LONGEST = 200
@@ -22,6 +23,8 @@ def pages(
     while left is None or left > 0:
         size = longest if left is None else min(longest, left)
         page = transport.json("GET", path, params={**params, "limit": size, "after": after})
+        if not isinstance(page, dict) or "items" not in page:
+            raise WindtunnelError(f"{transport.server.url}{path} is not a list: is the address that of a platform?")
         for item in page["items"]:
             yield item
         after = page.get("next")

@@ -1,6 +1,7 @@
 # Generated from windtunnel/_async/transport.py by scripts/sync_client.py; change that file.
 """HTTP transport of the client: retries with back-off, problem documents as errors, streams that resume."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,12 +25,14 @@ class Transport:
     """Connections to one platform.
 
     ``patience``: seconds for which a request is repeated while the platform does not answer. It counts once the
-    platform has answered; until then, an address at which nobody listens is an error at once.
+    platform has answered; until then, an address at which nobody listens is an error at once. ``timeout``: seconds
+    without a byte after which a connection counts as broken.
     """
 
-    def __init__(self, server: Server, *, patience: float = 60.0) -> None:
+    def __init__(self, server: Server, *, patience: float = 60.0, timeout: float = READ_TIMEOUT) -> None:
         self.server = server
         self.patience = patience
+        self.timeout = timeout
         self.answered = False
         headers = {"User-Agent": f"windtunnel/{_version()}"}
         if server.token:
@@ -37,7 +40,7 @@ class Transport:
         self._http = httpx.Client(
             base_url=server.url,
             headers=headers,
-            timeout=httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
+            timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT)),
             # A proxy of the environment does not reach this machine's own addresses.
             trust_env=urlsplit(server.url).hostname not in LOOPBACK,
         )
@@ -49,7 +52,14 @@ class Transport:
     def json(self, method: str, path: str, **options: Any) -> Any:
         """Send a request and return the JSON of its response."""
         response = self.request(method, path, **options)
-        return response.json() if response.content else None
+        try:
+            return response.json() if response.content else None
+        except ValueError:
+            kind = response.headers.get("Content-Type", "no content type")
+            raise CannotConnect(
+                f"{self.server.url} answers, but not as a platform does ({kind} in place of JSON)."
+                " Name the address of a platform: --url, WINDTUNNEL_URL, `windtunnel context add`."
+            ) from None
 
     def request(
         self,
@@ -60,22 +70,25 @@ class Transport:
         json: Any = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
-        timeout: float = READ_TIMEOUT,
+        timeout: float | None = None,
     ) -> httpx.Response:
-        """Send a request, again if it is worth it, and return a successful response; raise Refused otherwise."""
+        """Send a request, again if it is worth it, and return a successful response; raise Refused otherwise.
+
+        ``timeout``: seconds without a byte of the response, for a request that takes long to serve.
+        """
         if repeatable is None:
             repeatable = method in retries.REPEATABLE_METHODS or "Idempotency-Key" in (headers or {})
-        began, attempt = time.monotonic(), 0
+        limits = self._http.timeout if timeout is None else httpx.Timeout(timeout, connect=self._http.timeout.connect)
+        attempts = Attempts(self)
         while True:
-            attempt += 1
             try:
                 response = self._http.request(
-                    method, path, params=query(params), json=json, headers=headers, timeout=timeout
+                    method, path, params=query(params), json=json, headers=headers, timeout=limits
                 )
             except httpx.TransportError as error:
                 if not repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     raise _broken(error) from None
-                self.wait(attempt, began, error)
+                attempts.failed(error)
                 continue
             except httpx.InvalidURL as error:
                 raise WindtunnelError(f"{self.server.url}{path}: {error}") from None
@@ -85,32 +98,7 @@ class Transport:
             refusal = refused(response)
             if not retries.after_status(response.status_code, repeatable=repeatable):
                 raise refusal
-            self.wait(attempt, began, refusal, retries.seconds_of(response.headers.get("Retry-After")))
-
-    def wait(
-        self, attempt: int, began: float, error: httpx.TransportError | Refused, retry_after: float | None = None
-    ) -> None:
-        """Wait before the next attempt; raise an error for the user if there is none.
-
-        ``attempt`` counts from 1, ``began`` is the monotonic time of the first one, ``error`` what ended the last one.
-        """
-        if isinstance(error, httpx.TransportError) and not self.answered:
-            raise CannotConnect(
-                f"No platform answers at {self.server.url} ({error or type(error).__name__}). Start one with"
-                " `windtunnel up`, or name another: --url, WINDTUNNEL_URL, `windtunnel context add`."
-            ) from None
-        delay = retries.pause(
-            attempt, elapsed=time.monotonic() - began, patience=self.patience, retry_after=retry_after
-        )
-        if delay is not None:
-            time.sleep(delay)
-        elif isinstance(error, Refused):
-            raise error
-        else:
-            raise Interrupted(
-                f"{self.server.url} has not answered for {self.patience:.0f} s ({error or type(error).__name__})."
-                " What is submitted goes on there; try again when it is back."
-            ) from None
+            attempts.failed(refusal)
 
     @contextmanager
     def stream(
@@ -140,37 +128,100 @@ class Transport:
         write: Callable[[bytes], object],
         *,
         params: Mapping[str, Any] | None = None,
+        rewind: Callable[[], object] | None = None,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> None:
         """Pass the bytes of a download to ``write``; a broken download is continued where it broke.
 
+        ``rewind`` is called where the platform cannot continue, and starts again: what was written does not count.
         ``progress`` is called with the bytes so far and their total, None if that is not known.
         """
         done, total, etag = 0, None, ""
-        began, attempt = time.monotonic(), 0
+        attempts = Attempts(self)
         while True:
-            attempt += 1
-            headers = {"Range": f"bytes={done}-", "If-Range": etag} if done and etag else {}
+            headers = {"Accept-Encoding": "identity"}  # a range is of the bytes as they are sent
+            if done and etag:
+                headers |= {"Range": f"bytes={done}-", "If-Range": etag}
             try:
                 with self.stream(path, params=params, headers=headers) as response:
                     if done and response.status_code != 206:
-                        raise Interrupted("The download broke and cannot be continued where it broke; start it again.")
+                        if rewind is None:
+                            raise Interrupted("The download broke and cannot go on where it broke; start it again.")
+                        rewind()
+                        done = 0
                     etag = response.headers.get("ETag", "")
                     length = response.headers.get("Content-Length")
                     total = done + int(length) if length else None
                     for piece in response.iter_bytes():
                         write(piece)
                         done += len(piece)
-                        began, attempt = time.monotonic(), 0
+                        attempts.succeeded()
                         if progress is not None:
                             progress(done, total)
                     return
-            except httpx.TransportError as error:
-                self.wait(max(attempt, 1), began, error)
-            except Refused as error:
-                if not retries.after_status(error.status, repeatable=True):
-                    raise
-                self.wait(max(attempt, 1), began, error)
+            except (httpx.TransportError, Refused) as error:
+                attempts.failed(error)
+
+
+class Attempts:
+    """Attempts at one request or stream, with the pauses between them.
+
+    The patience counts from the first failure after the last sign of life: a stream that was quiet for an hour before
+    it broke has all of it left.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._failures, self._since = 0, 0.0
+
+    def succeeded(self) -> None:
+        """Note that the platform has answered: the next failure is the first one."""
+        self._failures = 0
+
+    def failed(self, error: httpx.TransportError | Refused, *, temporary: bool | None = None) -> None:
+        """Wait before the next attempt; raise an error for the user if there is none, because of ``error``.
+
+        ``temporary``: whether a refusal may pass; by default, by its status.
+        """
+        server = self._transport.server.url
+        if isinstance(error, Refused):
+            if not (retries.after_status(error.status, repeatable=True) if temporary is None else temporary):
+                raise error
+        if isinstance(error, httpx.TransportError) and not self._transport.answered:
+            raise CannotConnect(
+                f"No platform answers at {server} ({error or type(error).__name__}). Start one with"
+                " `windtunnel up`, or name another: --url, WINDTUNNEL_URL, `windtunnel context add`."
+            ) from None
+        if self._failures == 0:
+            self._since = time.monotonic()
+        self._failures += 1
+        patience = self._transport.patience
+        delay = retries.pause(
+            self._failures,
+            elapsed=time.monotonic() - self._since,
+            patience=patience,
+            retry_after=error.retry_after if isinstance(error, Refused) else None,
+        )
+        if delay is not None:
+            time.sleep(delay)
+        elif isinstance(error, Refused):
+            raise error
+        else:
+            raise Interrupted(
+                f"{server} has not answered for {patience:.0f} s ({error or type(error).__name__})."
+                " What is submitted goes on there; try again when it is back."
+            ) from None
+
+
+def lines_of(response: httpx.Response) -> Iterator[str]:
+    """Yield the lines of a response. They end with a line feed only: JSON may have other line separators in a text."""
+    rest = b""
+    for piece in response.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def query(params: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -194,8 +245,10 @@ def refused(response: httpx.Response) -> Refused:
     except ValueError:
         problem = None
     if not isinstance(problem, dict):
-        text = response.text.strip()[:300]
-        problem = {"detail": f"{response.request.url.copy_with(query=None)} answered {response.status_code}: {text}"}
+        address = response.request.url.copy_with(query=None)
+        problem = {"detail": f"{address} answered {response.status_code}: {_shown(response)}"}
+    if (seconds := retries.seconds_of(response.headers.get("Retry-After"))) is not None:
+        problem.setdefault("retry_after", seconds)
     if response.status_code == 401:
         problem["detail"] = (
             f"{problem.get('detail') or 'A token is required.'} Give it as WINDTUNNEL_TOKEN, or store it:"
@@ -203,6 +256,17 @@ def refused(response: httpx.Response) -> Refused:
         )
     url = response.request.url
     return Refused(response.status_code, problem, f"{url.scheme}://{url.netloc.decode()}")
+
+
+def _shown(response: httpx.Response) -> str:
+    """Return what a person needs of a response that is not the platform's: a page's title, not its HTML."""
+    if response.is_redirect:
+        return f"it redirects to {response.headers.get('Location')}; name that address instead."
+    text = response.text.strip()
+    if "html" in response.headers.get("Content-Type", "") or text.startswith("<"):
+        title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
+        text = " ".join(title[1].split()) if title else ""
+    return text[:300] or response.reason_phrase
 
 
 def _broken(error: httpx.TransportError) -> Interrupted:
