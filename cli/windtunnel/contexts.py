@@ -91,6 +91,8 @@ def load(path: Path) -> Contexts:
     try:
         document = json.loads(path.read_text())
         contexts = {name: Context(**members) for name, members in document.get("contexts", {}).items()}
+        if not all(isinstance(context.url, str) for context in contexts.values()):
+            raise ValueError("an address is not a text")
         return Contexts(document.get("current"), contexts)
     except FileNotFoundError:
         return Contexts()
@@ -125,7 +127,10 @@ def write_privately(path: Path, text: str) -> None:
 
 def checked_url(url: str) -> str:
     """Return the address of a platform in its normal form; raise BadConfiguration if it is none."""
-    text = url if "://" in url else f"http://{url}"
+    text = url.strip()
+    if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise BadConfiguration(f"{url!r} is not an address. An example is {DEFAULT_URL}.")
+    text = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -165,8 +170,10 @@ def stored_token(name: str, context: Context) -> str | None:
     """Return the token of a context, from the keyring or the file; None if it has none."""
     if not context.keyring:
         return context.token
-    keyring = system_keyring()
-    token = keyring.get_password(SERVICE, f"{name} {context.url}") if keyring else None
+    token = None
+    with suppress(Exception):  # whatever a backend raises: locked, no session bus
+        if (keyring := system_keyring()) is not None:
+            token = keyring.get_password(SERVICE, f"{name} {context.url}")
     if token is None:
         raise BadConfiguration(
             f"The token of the context {name!r} is not in the keyring any more, or the keyring is locked."
@@ -177,8 +184,8 @@ def stored_token(name: str, context: Context) -> str | None:
 
 def store_token(name: str, url: str, token: str | None) -> Context:
     """Store the token of a context in the keyring, or in the context where there is no keyring."""
-    if token and (keyring := system_keyring()) is not None:
-        with suppress(Exception):  # whatever a backend raises: locked, no session bus
+    with suppress(Exception):  # whatever a backend raises: locked, no session bus
+        if token and (keyring := system_keyring()) is not None:
             keyring.set_password(SERVICE, f"{name} {url}", token)
             return Context(url, keyring=True)
     return Context(url, token)
@@ -186,8 +193,8 @@ def store_token(name: str, url: str, token: str | None) -> Context:
 
 def forget_token(name: str, context: Context) -> None:
     """Delete the token of a context from the keyring."""
-    if context.keyring and (keyring := system_keyring()) is not None:
-        with suppress(Exception):
+    with suppress(Exception):
+        if context.keyring and (keyring := system_keyring()) is not None:
             keyring.delete_password(SERVICE, f"{name} {context.url}")
 
 

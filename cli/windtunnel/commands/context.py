@@ -51,7 +51,8 @@ def list_(output: str) -> None:
 @output_option()
 def show(output: str) -> None:
     """Show the platform that commands talk to, without the token."""
-    server = contexts.server()
+    root = click.get_current_context().find_root().params
+    server = contexts.server(root["url"], context=root["context"])
     document = {
         "name": server.context or "(no context)",
         "url": server.url,
@@ -72,9 +73,12 @@ def add(name: str, url: str, asks: bool, use: bool) -> None:
         raise click.UsageError(f"{name!r} is not a name of a context.")
     path = contexts.config_path()
     address = contexts.checked_url(url)
+    known = contexts.load(path)
     token = _token() if asks else None
+    if name in known.contexts:
+        contexts.forget_token(name, known.contexts[name])
     context = contexts.store_token(name, address, token)
-    contexts.save(path, contexts.load(path).with_context(name, context, use=use))
+    contexts.save(path, known.with_context(name, context, use=use))
     where = "in the keyring" if context.keyring else f"in {path}, which only you can read"
     click.echo(f"{name} is {address}" + (f"; its token is {where}." if token else "."))
 
