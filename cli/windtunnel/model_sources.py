@@ -47,7 +47,7 @@ def source_of(model: str | os.PathLike[str]) -> Source:
     """Return what a model's name stands for; raise WindtunnelError for the path of a file that is not there."""
     text = os.fspath(model)
     path = Path(text).expanduser()
-    if path.exists():
+    if text and os.path.exists(path):
         return LocalModel(path)
     if _REFERENCE.match(text):
         return ReferencedModel(text)
@@ -67,14 +67,20 @@ def file_digest(file: Path) -> str:
 def pack(folder: Path, target: Path) -> Path:
     """Write the files of a folder as a zip archive; the same files give the same bytes.
 
-    Links that lead out of the folder are refused; folders of tools, such as `.git`, are left out.
+    Links to folders, and links out of the folder, are refused; folders of tools, such as `.git`, are left out.
     """
     root = folder.resolve()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(_files(root)):
             if not file.resolve().is_relative_to(root):
                 raise WindtunnelError(f"{file} is a link to a file outside of {folder}; copy the file there.")
-            entry = zipfile.ZipInfo(file.relative_to(root).as_posix(), EPOCH)
+            name = file.relative_to(root).as_posix()
+            if not file.is_file() or not _is_text(name):
+                raise WindtunnelError(
+                    f"{file!r} is not a regular file with a name in UTF-8; remove it from the folder."
+                )
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.file_size = file.stat().st_size  # decides whether the entry needs the format for large files
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             with open(file, "rb") as content, archive.open(entry, "w") as packed:
                 while piece := content.read(1 << 20):
@@ -84,9 +90,19 @@ def pack(folder: Path, target: Path) -> Path:
     return target
 
 
+def _is_text(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:  # a name in another encoding
+        return False
+
+
 def _files(root: Path) -> list[Path]:
     found = []
     for parent, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED]
+        for name in folders:
+            if (Path(parent) / name).is_symlink():  # it would be left out
+                raise WindtunnelError(f"{Path(parent) / name} is a link to a folder; copy the folder there.")
         found += [Path(parent) / name for name in names]
     return found

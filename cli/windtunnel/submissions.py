@@ -1,6 +1,7 @@
 """Submission of a simulation as the API takes it: scenarios, parameters and sweeps in the forms that people write."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from windtunnel.errors import WindtunnelError
 
 #: What selects scenarios: `"0-99,120"`, numbers, a `range`, or the document of the API.
 Scenarios = str | Iterable[int] | Mapping[str, Any]
+#: Most scenarios that are listed one by one; a single range may be longer.
+MOST_LISTED = 1_000_000
 
 
 def scenarios(selection: Scenarios | None) -> dict[str, Any] | None:
@@ -36,6 +39,8 @@ def _parsed(text: str) -> dict[str, Any]:
         spans.append(range(int(first), int(last if dash else first) + 1))
     if len(spans) == 1 and len(spans[0]) > 1:
         return {"range": [spans[0].start, spans[0].stop]}
+    if sum(map(len, spans)) > MOST_LISTED:
+        raise WindtunnelError(f"Scenarios {text!r}: these are more than {MOST_LISTED:,} numbers; write a single range.")
     return {"tasks": [number for span in spans for number in span]}
 
 
@@ -60,9 +65,11 @@ def document(
 def value_of(text: str) -> Any:
     """Return a value that was written on a command line: JSON where it is JSON, else the text itself."""
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
         return text
+    # NaN and infinity are JSON to Python only; the platform would not read them.
+    return text if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
