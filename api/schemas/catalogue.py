@@ -106,6 +106,8 @@ class RuntimeSchema(Open):
     """Runtime: loads models of its formats and calls them."""
 
     name = fields.String(required=True, metadata={"description": "Name of the runtime, such as `onnx`."})
+    title = fields.String(required=True, metadata={"description": "Name for people: the titles of its formats."})
+    description = fields.String(required=True, metadata={"description": "What models of its formats have to be."})
     formats = fields.List(
         fields.Nested(FormatSchema), required=True, metadata={"description": "Model formats that it supports."}
     )

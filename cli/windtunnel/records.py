@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from windtunnel.errors import WindtunnelError
+
 #: States that a simulation does not leave.
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: The same of a comparison of models.
@@ -25,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         members = ", ".join(
             f"{name}={value!r}"
             for name in self.__struct_fields__
-            if name != "raw" and (value := getattr(self, name)) not in (None, {}, [])
+            if name != "raw" and (value := getattr(self, name)) not in (None, "", {}, [])
         )
         return f"{type(self).__name__}({members})"
 
@@ -39,8 +41,14 @@ R = TypeVar("R", bound=Record)
 
 
 def read(kind: type[R], document: dict[str, Any]) -> R:
-    """Return a document of the API as a record."""
-    record = msgspec.convert(document, kind)
+    """Return a document of the API as a record; raise WindtunnelError for one that the API cannot have sent."""
+    try:
+        record = msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise WindtunnelError(
+            f"The platform sent a {kind.__name__} that this client cannot read ({error}). Is the address that of a"
+            " platform, and is the client up to date?"
+        ) from None
     force_setattr(record, "raw", document)
     return record
 
@@ -84,9 +92,9 @@ class DatasetRef(Record, frozen=True, kw_only=True):
 
 
 class RuntimeRef(Record, frozen=True, kw_only=True):
-    """A runtime as a simulation refers to it."""
+    """A runtime as a simulation refers to it; without a name until a model that is imported has been recognised."""
 
-    name: str
+    name: str | None = None
 
 
 class Tasks(Record, frozen=True, kw_only=True):
@@ -280,6 +288,14 @@ class Verdict(Record, frozen=True, kw_only=True):
     message: str | None = None
 
 
+class BatchSimulation(Record, frozen=True, kw_only=True):
+    """A simulation of a comparison: of one model, on one batch of scenarios."""
+
+    id: str
+    batch: int
+    state: str | None = None
+
+
 class ComparedModel(Record, frozen=True, kw_only=True):
     """A model of a comparison, with its verdict so far."""
 
@@ -289,7 +305,7 @@ class ComparedModel(Record, frozen=True, kw_only=True):
     reason: str | None = None
     played: int = 0
     digest: str | None = None
-    simulations: list[dict[str, Any]] = []
+    simulations: list[BatchSimulation] = []
     groups: dict[str, Any] = {}
 
 
