@@ -43,8 +43,8 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     """Return how long ago a time was."""
     if moment is None:
         return "–"
-    elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
-    return seconds(max(0.0, round(elapsed)))
+    elapsed = max(0, round(((now or datetime.now(UTC)) - moment).total_seconds()))
+    return seconds(elapsed) if elapsed >= 60 else f"{elapsed} s"
 
 
 def size(count: float | None) -> str:

@@ -1,16 +1,20 @@
 """Output of commands: aligned tables, JSON, YAML, or names, of the documents as the platform sent them."""
 
 import json
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from windtunnel.visible_text import visible
+from windtunnel.visible_text import is_visible, visible, visible_json
 
 Document = Mapping[str, Any]
 #: A column of a table: its head, and the text of a document.
 Column = tuple[str, Callable[[Document], object]]
+#: Columns of a terminal that the last column of a table keeps, however narrow the terminal.
+LEAST_WIDTH = 10
 
 #: Colours of states and statuses on a terminal.
 COLOURS = {
@@ -35,7 +39,7 @@ def show_list(documents: Iterable[Document], columns: Sequence[Column], output: 
         for document in documents:
             click.echo(visible(str(document[name])))
     elif output == "table":
-        click.echo(table(columns, documents), nl=False)
+        show_table(columns, documents)
     else:
         click.echo(serialised(list(documents), output))
 
@@ -52,25 +56,42 @@ def show_one(documents: Sequence[Document], columns: Sequence[Column], output: s
 
 
 def serialised(document: object, output: str) -> str:
-    """Return a document as JSON or YAML."""
+    """Return a document as JSON or YAML; a character that could act on a terminal is escaped, its value stays."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
     if output == "json":
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return visible_json(text)
     import yaml
 
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)).rstrip("\n")
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=is_visible(text), width=120)).rstrip("\n")
 
 
-def table(columns: Sequence[Column], documents: Iterable[Document]) -> str:
-    """Return an aligned table without lines, with a head; numbers to the right."""
+def show_table(columns: Sequence[Column], documents: Iterable[Document]) -> None:
+    """Print a table, as wide as the terminal if there is one; without rows, say so, and not to a pipe."""
+    rows = list(documents)
+    if rows:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        click.echo(table(columns, rows, width), nl=False)
+    else:
+        click.echo("There are none.", err=True)
+
+
+def table(columns: Sequence[Column], documents: Iterable[Document], width: int | None = None) -> str:
+    """Return an aligned table without lines, with a head; numbers to the right.
+
+    ``width`` is that of the terminal: the texts of the last column are cut to fit.
+    """
     rows = [[_cell(text(document)) for _, text in columns] for document in documents]
     right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     heads = [head.upper() for head, _ in columns]
-    widths = [max([len(heads[i]), *(len(row[i]) for row in rows)]) for i in range(len(columns))]
+    widths = [max([_width(heads[i]), *(_width(row[i]) for row in rows)]) for i in range(len(columns))]
+    if width is not None and not right[-1]:
+        widths[-1] = min(widths[-1], max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), LEAST_WIDTH))
+        rows = [[*row[:-1], _cut(row[-1], widths[-1])] for row in rows]
     lines = []
     for line in (heads, *rows):
         cells = [
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(line, widths, right, strict=True)
+            " " * (size - _width(cell)) + cell if to_right else cell + " " * (size - _width(cell))
+            for cell, size, to_right in zip(line, widths, right, strict=True)
         ]
         lines.append("  ".join(coloured(cell) for cell in cells).rstrip() + "\n")
     return "".join(lines)
@@ -91,6 +112,23 @@ def coloured(cell: str) -> str:
 
 def _cell(value: object) -> str:
     return visible("" if value is None else str(value)).replace("\n", " ").replace("\t", " ")
+
+
+def _width(text: str) -> int:
+    """Return the columns of a terminal that a text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _is_number(text: str) -> bool:

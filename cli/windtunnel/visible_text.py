@@ -1,5 +1,6 @@
 """Visible text: untrusted text for terminals, in which every character that could act is replaced by its escape."""
 
+import json
 import re
 
 #: C0 without tab and line feed, DEL and C1 (ECMA-48); marks without a glyph: soft hyphen, zero-width characters, Hangul
@@ -16,6 +17,16 @@ def visible(text: str) -> str:
     Tabs and line feeds stay, and so does what is visible already: applied twice, it changes nothing more.
     """
     return _ACTIVE.sub(_escape_sequence, text)
+
+
+def visible_json(text: str) -> str:
+    r"""Return JSON with ``\uNNNN`` for each active character in its texts: the same values, safe on a terminal."""
+    return _ACTIVE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def is_visible(text: str) -> bool:
+    """Return whether a text has no active character."""
+    return _ACTIVE.search(text) is None
 
 
 def _escape_sequence(match: re.Match[str]) -> str:

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=3)
+            near = get_close_matches(args[0], COMMANDS, n=3, cutoff=0.7)
             hint = f"Did you mean {' or '.join(near)}?" if near else "`windtunnel --help` lists them."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
@@ -61,7 +61,9 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="windtunnel", message="windtunnel %(version)s")
-def cli() -> None:
+@click.option("--context", metavar="NAME", help="Context instead of the current one; also after the command.")
+@click.option("--url", metavar="URL", help="Address of the platform, instead of a context; also after the command.")
+def cli(context: str | None, url: str | None) -> None:
     """Put your model in the wind tunnel: thousands of simulations of a model, by one command.
 
     \b

@@ -64,7 +64,7 @@ def command(
     if dataset is None:
         click.echo()
         metrics = [{"name": name, **values} for name, values in document["metrics"].items()]
-        click.echo(outputs.table(METRICS, metrics), nl=False)
+        outputs.show_table(METRICS, metrics)
     else:
         click.echo(f"{client.server.url}/comparisons/{document['id']}", err=True)
 

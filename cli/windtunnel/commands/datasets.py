@@ -8,7 +8,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
-from windtunnel.commands.options import dataset_names, output_option, with_client
+from windtunnel.commands.options import confirm, dataset_names, output_option, with_client
 from windtunnel.commands.transfer_bar import transfer_bar, transfer_bars
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def get(client: "Client", dataset: str, output: str) -> None:
     outputs.show_one([document], DETAILS, output, name="name")
     if output == "table" and document.get("metrics"):
         click.echo()
-        click.echo(outputs.table(METRICS, document["metrics"]), nl=False)
+        outputs.show_table(METRICS, document["metrics"])
 
 
 @command.command()
@@ -184,7 +184,6 @@ def tag(client: "Client", name: str, tag: str, version: str) -> None:
 @with_client
 def delete(client: "Client", dataset: str, yes: bool) -> None:
     """Delete a version of a registered dataset: `name@version`."""
-    if not yes:
-        click.confirm(f"Delete {dataset}?", abort=True, err=True)
+    confirm(f"Delete {dataset}?", yes=yes)
     client.datasets.delete(dataset)
     click.echo(dataset)

@@ -7,7 +7,7 @@ import click
 
 from windtunnel import figures
 from windtunnel.commands.options import simulation_ids, with_client
-from windtunnel.visible_text import visible
+from windtunnel.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def command(client: "Client", id: str, output: str, after: int) -> None:
     """Follow the events of a simulation until it ends; go on after a broken connection."""
     for event in client.simulations.events(client.simulations.find(id), after):
-        click.echo(json.dumps(event.raw, ensure_ascii=False) if output == "json" else line(event))
+        text = json.dumps(event.raw, ensure_ascii=False)
+        click.echo(visible_json(text) if output == "json" else line(event))
 
 
 def line(event: "Event") -> str:
@@ -44,5 +45,7 @@ def told(type: str, members: dict[str, Any]) -> str:
             return f"{members['done']} of {members['total']} tasks{failed}{rate}{left}"
         case "staging":
             return ": ".join(str(members[key]) for key in ("name", "message") if members.get(key))
+        case "launch" if members.get("message"):
+            return str(members["message"])
     rest = {key: value for key, value in members.items() if key not in {"number", "type", "at"} and value is not None}
     return ", ".join(f"{key} {value}" for key, value in rest.items())

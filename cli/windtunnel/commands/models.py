@@ -8,7 +8,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
-from windtunnel.commands.options import model_names, output_option, runtime_names, with_client
+from windtunnel.commands.options import confirm, model_names, output_option, runtime_names, with_client
 from windtunnel.commands.transfer_bar import transfer_bar
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def download(client: "Client", model: str, output: str | None) -> None:
 @with_client
 def delete(client: "Client", models: Sequence[str], yes: bool) -> None:
     """Delete models. Simulations that have played a model keep its bytes."""
-    if not yes:
-        click.confirm(f"Delete {', '.join(models)}?", abort=True, err=True)
+    confirm(f"Delete {', '.join(models)}?", yes=yes)
     for model in models:
         client.models.delete(model)
         click.echo(model)

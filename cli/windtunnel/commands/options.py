@@ -1,6 +1,7 @@
 """Options that commands share: which platform, which format of the output; completion of names from the platform."""
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -14,6 +15,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Most names that a completion offers.
 MOST_NAMES = 50
+#: Seconds that a completion waits for the platform.
+COMPLETION_TIMEOUT = 1.0
 
 
 def with_client(function: Callable[..., T]) -> Callable[..., T]:
@@ -25,10 +28,20 @@ def with_client(function: Callable[..., T]) -> Callable[..., T]:
     def command(*args: Any, url: str | None, context: str | None, **options: Any) -> T:
         from windtunnel import Client
 
-        with Client(url, context=context) as client:
+        root = click.get_current_context().find_root().params
+        with Client(url or root.get("url"), context=context or root.get("context")) as client:
             return function(client, *args, **options)
 
     return command
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost, unless ``yes``; without a terminal nobody can answer, which is an error."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Without a terminal, --yes answers.")
+    click.confirm(question, abort=True, err=True)
 
 
 def output_option(*more: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -53,7 +66,9 @@ def _completed(
     from windtunnel.visible_text import visible
 
     try:
-        with Client(ctx.params.get("url"), context=ctx.params.get("context"), patience=0.0) as client:
+        root = ctx.find_root().params
+        url, context = (ctx.params.get(name) or root.get(name) for name in ("url", "context"))
+        with Client(url, context=context, patience=0.0, timeout=COMPLETION_TIMEOUT) as client:
             pairs = list(names(client))
     except Exception:
         return []

@@ -11,6 +11,7 @@ from windtunnel import figures, report, tables
 from windtunnel import output as outputs
 from windtunnel.commands.options import simulation_ids, with_client
 from windtunnel.commands.transfer_bar import transfer_bar
+from windtunnel.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -76,10 +77,13 @@ def command(
     results = client.simulations.results(id, statuses=status, sort=sort, limit=limit, follow=follow)
     if output == "ndjson" or (follow and output in {"table", "json"}):
         for line in results.lines():
-            click.echo(line)
+            click.echo(visible_json(line))
     elif output == "csv":
-        results.write(sys.stdout.buffer.write, "csv")
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():
+            results.write(lambda data: click.echo(visible(data.decode(errors="replace")), nl=False), "csv")
+        else:
+            results.write(sys.stdout.buffer.write, "csv")
+            sys.stdout.buffer.flush()
     elif output in {"table", "json", "yaml"}:
         _show(client, id, list(results), output)
     else:

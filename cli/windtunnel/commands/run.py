@@ -1,6 +1,5 @@
 """`windtunnel run`: upload a model, simulate it, show the progress, report how it did."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +17,10 @@ from windtunnel.commands.options import (
     runtime_names,
     with_client,
 )
+from windtunnel.errors import WindtunnelError
+from windtunnel.output import serialised
 from windtunnel.submissions import pairs, swept, value_of
+from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
     from windtunnel import Client, Simulation
@@ -86,16 +88,22 @@ def command(
     submission = _submission(options)
     if detach:
         simulation = _submitted(client, model, dataset, submission, quiet or as_json)
-        click.echo(json.dumps(simulation.raw, indent=2) if as_json else simulation.id)
+        click.echo(serialised(simulation.raw, "json") if as_json else simulation.id)
         return
     previous: str | None = None
     while True:
         changed = _changed(Path(model)) if watch else 0
         style: Style = "json" if as_json else "quiet" if quiet else "report"
-        code, id = _run_once(client, model, dataset, submission, outputs, style, previous)
-        if not watch:
-            raise click.exceptions.Exit(code)
-        previous = id
+        try:
+            code, id = _run_once(client, model, dataset, submission, outputs, style, previous)
+        except WindtunnelError as error:
+            if not watch:
+                raise
+            click.echo(f"Error: {visible(str(error))}", err=True)  # the next change may mend it
+        else:
+            if not watch:
+                raise click.exceptions.Exit(code)
+            previous = id
         click.echo(f"\nWaiting for a change of {model}; Ctrl-C ends.", err=True)
         while _changed(Path(model)) in {changed, None}:
             time.sleep(LOOK_INTERVAL)
@@ -147,7 +155,7 @@ def _run_once(
     for file in files:
         client.simulations.results(simulation.id).save(file)
     if style == "json":
-        click.echo(json.dumps(simulation.raw, indent=2, ensure_ascii=False))
+        click.echo(serialised(simulation.raw, "json"))
     elif style == "report":
         from windtunnel.commands.run_report import show_report
 

@@ -38,7 +38,7 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
         worst = client.simulations.worst(simulation.id, limit=MOST_WORST)
         score = simulation.score.metric if simulation.score else None
         click.echo(f"\nThe worst {len(worst)} of {tasks.done}:")
-        click.echo(outputs.table(columns(score), [result.raw for result in worst]), nl=False)
+        outputs.show_table(columns(score), [result.raw for result in worst])
     if previous is not None and tasks.done:
         _compare(client, simulation.id, previous)
     click.echo()

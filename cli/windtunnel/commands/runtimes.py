@@ -54,4 +54,4 @@ def get(client: "Client", name: str, output: str) -> None:
     outputs.show_one([document], DETAILS, output, name="name")
     if output == "table":
         click.echo()
-        click.echo(outputs.table(FORMATS, document["formats"]), nl=False)
+        outputs.show_table(FORMATS, document["formats"])

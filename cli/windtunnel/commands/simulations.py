@@ -9,7 +9,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
-from windtunnel.commands.options import dataset_names, model_names, output_option, simulation_ids, with_client
+from windtunnel.commands.options import confirm, dataset_names, model_names, output_option, simulation_ids, with_client
 from windtunnel.submissions import pairs
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def show_one(documents: Sequence[dict[str, Any]], format: str) -> None:
     if format == "table" and len(documents) == 1 and documents[0]["metrics"]:
         click.echo()
         metrics = [{"name": name, **statistics} for name, statistics in documents[0]["metrics"].items()]
-        click.echo(outputs.table(METRICS, metrics), nl=False)
+        outputs.show_table(METRICS, metrics)
 
 
 @command.command()
@@ -94,8 +94,7 @@ def show_one(documents: Sequence[dict[str, Any]], format: str) -> None:
 def delete(client: "Client", ids: Sequence[str], yes: bool) -> None:
     """Delete simulations that have ended, with their results."""
     found = [client.simulations.find(id) for id in ids]
-    if not yes:
-        click.confirm(f"Delete {', '.join(found)} with all results?", abort=True, err=True)
+    confirm(f"Delete {', '.join(found)} with all results?", yes=yes)
     for id in found:
         client.simulations.delete(id)
         click.echo(id)
