@@ -21,6 +21,8 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_model_comparisons.py": "platform 1",
     "tests/system/test_gate.py": "platform 1",
     "tests/system/test_mcp.py": "platform 1",
+    "tests/system/test_cli.py": "platform 1",
+    "tests/system/test_client.py": "platform 2",
     "tests/system/test_chaos.py": "platform 2",
     "tests/system/test_determinism.py": "platform 2",
     "tests/system/test_documented_commands.py": "platform 2",

@@ -6,6 +6,7 @@ import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from windtunnel.errors import WindtunnelError
 
@@ -61,7 +62,13 @@ def source_of(model: str | os.PathLike[str]) -> Source:
 def file_digest(file: Path) -> str:
     """Return the digest of a file as the platform writes it: `sha256:` and 64 hexadecimal digits."""
     with open(file, "rb") as content:
-        return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
+        return content_digest(content)
+
+
+def content_digest(content: IO[bytes]) -> str:
+    """Return the digest of an open file, from its beginning on."""
+    content.seek(0)
+    return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def pack(folder: Path, target: Path) -> Path:

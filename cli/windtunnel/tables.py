@@ -36,7 +36,7 @@ def draft_of(file: Path) -> Iterator[IO[bytes]]:
         raise WindtunnelError(f"There is no folder {file.parent}.")
     descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as content:
+        with os.fdopen(descriptor, "w+b") as content:
             yield content
         umask = os.umask(0)
         os.umask(umask)

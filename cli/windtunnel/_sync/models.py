@@ -14,7 +14,7 @@ from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
 from windtunnel.contents import FileContent
 from windtunnel.errors import Refused, WindtunnelError
-from windtunnel.model_sources import LocalModel, StoredModel, file_digest, pack, source_of
+from windtunnel.model_sources import LocalModel, StoredModel, content_digest, file_digest, pack, source_of
 from windtunnel.records import Check, Model, read
 
 #: Seconds between two looks at an import.
@@ -136,8 +136,7 @@ class Models:
                 rewind=lambda: tables.rewind(draft),
                 progress=progress,
             )
-            draft.flush()
-            if file_digest(Path(draft.name)) != known.digest:  # raised here, a file that was there before stays
+            if content_digest(draft) != known.digest:  # raised here, a file that was there before stays
                 raise WindtunnelError(
                     f"The bytes of {model} do not have its digest; nothing was kept. Download it again."
                 )
