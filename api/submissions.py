@@ -24,7 +24,7 @@ from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
-from core.services.simulations.dry_runs import LONGEST_DRY_RUN
+from core.services.simulations.dry_runs import LONGEST_DRY_RUN, check_of, checked
 from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
@@ -231,13 +231,10 @@ def _end_of(id: str) -> tuple[dict[str, Any], bool]:
     if not simulation.final:
         simulations.cancel(simulation.id)
         why = simulation.reason or simulation.state
-        return _checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}."), False
+        return checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}."), False
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
-    result = msgspec.json.decode(line) if line else {}
-    fits = result.get("status") == "ok"
-    reason = None if fits else result.get("error") or simulation.reason or str(simulation.state)
-    return _checked(simulation, result.get("timing") or {}, reason), simulation.state == State.FAILED and not line
+    return check_of(simulation, line), simulation.state == State.FAILED and not line
 
 
 #: Dry runs of one check that are unfinished at the same time.
@@ -248,23 +245,6 @@ _UNMEASURED: Mapping[str, Any] = {
     "runtime": None,
     **dict.fromkeys(("model", "load_seconds", "act_seconds", "slowest_act_seconds", "memory")),
 }
-
-
-def _checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
-    """Return the answer to a check: whether the model fits, and what its dry run has measured."""
-    model, inference = timing.get("model") or {}, timing.get("inference") or {}
-    return {
-        "fits": reason is None,
-        "reason": reason,
-        "dataset": simulation.dataset.name,
-        "runtime": simulation.runtime.name,
-        "format": simulation.model.format,
-        "model": model.get("info"),
-        "load_seconds": model.get("seconds"),
-        "act_seconds": inference.get("p50") if reason is None else None,
-        "slowest_act_seconds": inference.get("max") if reason is None else None,
-        "memory": model.get("memory"),
-    }
 
 
 def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:

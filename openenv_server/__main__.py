@@ -12,27 +12,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from core.domain.bearer_tokens import token_fault
-from core.domain.near_names import near_names, suggestion
 from core.domain.selection import checked_params
 from core.settings import LOOPBACK, Settings
-from datasets.catalogue import Dataset, datasets
+from datasets.catalogue import datasets
 from errors import PlatformError
-from openenv_server.registered_dataset import CannotFetch, fetch
-from openenv_server.served_world import ServedWorld
-from runtimes import catalogue, environments, harness
-from runtimes.harness import sandbox
+from local_play.worlds import CannotServe, find, parameter, prepared, served
+from runtimes import catalogue, environments
 from runtimes.harness.python_process import FLAGS
-from windtunnel import Client, Refused, WindtunnelError
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.
 BOOT = "import sys; sys.path[:0] = sys.argv[1:3]; from openenv_server.application import main; sys.exit(main())"
 #: Variables of OpenEnv that would change what its server offers.
 UNSET = frozenset({"ENABLE_WEB_INTERFACE", "OPENENV_MODE"})
-
-
-class CannotServe(Exception):
-    """The options name nothing that can be served; the text is for the user."""
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m openenv_server") -> int:
@@ -43,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m opene
         dataset = find(options.dataset, options.server, settings)
         params = checked_params(dataset.definition.get("params", {}), dict(options.param), dataset.name)
         token = read_token(options.host, options.token_file)
-        world = prepare(dataset, params, options, settings)
+        world = served(dataset, params, settings, sessions=options.sessions, idle=options.idle)
         site = prepared(catalogue.servers()["openenv_server"], settings.environments)
     except (CannotServe, PlatformError, ValueError, environments.CannotPrepare) as error:
         print((error.detail if isinstance(error, PlatformError) else None) or error, file=sys.stderr)
@@ -84,47 +76,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def parameter(text: str) -> tuple[str, Any]:
-    """Return the name and the value of a parameter; the value is JSON, or else a word. Raise ValueError."""
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise ValueError
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def find(name: str, server: str | None, settings: Settings) -> Dataset:
-    """Return a dataset by its name; raise CannotServe if it cannot be served."""
-    dataset = _fetched(name, server, settings) if server is not None else datasets().get(name)
-    if dataset is None:
-        hint = suggestion(near_names(name, datasets()), f"There are: {', '.join(datasets())}.")
-        raise CannotServe(f"There is no built-in dataset {name!r}. {hint} For a registered one, add --server URL.")
-    if dataset.definition.get("gang"):
-        raise CannotServe(
-            f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
-        )
-    if dataset.definition.get("template"):
-        raise CannotServe(
-            f"{name} is a template without a world of its own; plants and OpenEnv environments are not served, only the"
-            " scenarios of built-in worlds."
-        )
-    return dataset
-
-
-def _fetched(reference: str, server: str, settings: Settings) -> Dataset:
-    try:
-        with Client(server, token=settings.token) as client:
-            return fetch(client, reference, settings.home.resolve() / "openenv")
-    except (CannotFetch, Refused) as error:
-        raise CannotServe(str(error)) from None
-    except WindtunnelError as error:
-        raise CannotServe(
-            f"The platform at {server} does not answer: {error}. Start it, or correct --server."
-        ) from None
-
-
 def read_token(host: str, file: Path | None) -> str:
     """Return the token, empty if there is none; raise CannotServe if an address needs it, or it is too weak."""
     if file is None:
@@ -143,40 +94,10 @@ def read_token(host: str, file: Path | None) -> str:
     return token
 
 
-def prepare(
-    dataset: Dataset, params: Mapping[str, Any], options: argparse.Namespace, settings: Settings
-) -> ServedWorld:
-    """Prepare the simulator's environment; return what the server's process must know."""
-    dataset.verify()
-    level = sandbox.level() if settings.sandbox == "auto" else None
-    return ServedWorld(
-        digest=dataset.digest,
-        folder=str(dataset.folder),
-        site=str(prepared(catalogue.simulators()[dataset.simulator], settings.environments)),
-        total=dataset.tasks if dataset.tasks is not None else int(dataset.definition["max_tasks"]),
-        python=os.path.realpath(sys.executable),
-        harness=str(Path(harness.__file__).parent),
-        sandbox=level.number if level is not None else None,
-        params=params,
-        sessions=options.sessions,
-        idle=options.idle,
-    )
-
-
-def prepared(environment: environments.Environment, root: Path) -> Path:
-    """Return the folder of an environment's packages; download them on first use."""
-
-    def progress(message: str, fraction: float | None) -> None:
-        if fraction is not None:
-            print(f"{environment.name}: {message}", file=sys.stderr)
-
-    return environments.prepare(environment, root, progress)
-
-
-def serve(served: Mapping[str, Any], site: Path) -> NoReturn:
+def serve(document: Mapping[str, Any], site: Path) -> NoReturn:
     """Become the server's process, which reads its options from a file in memory: others see command lines."""
     with open(os.memfd_create("options"), "w+b") as file:
-        file.write(json.dumps(served).encode())
+        file.write(json.dumps(document).encode())
         file.seek(0)
         os.dup2(file.fileno(), 0)
     environ = {

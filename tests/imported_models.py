@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 
 #: A model of a Python file, as it is stored.
 PYTHON = b"class Model:\n    def act(self, observation):\n        return [0]\n"

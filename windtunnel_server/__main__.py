@@ -69,6 +69,15 @@ def _openenv(arguments: Sequence[str]) -> int:
     return main(arguments, f"{DISTRIBUTION} openenv")
 
 
+def _local_play(command: str) -> Callable[[Sequence[str]], int]:
+    def run(arguments: Sequence[str]) -> int:
+        from local_play.__main__ import main
+
+        return main([command, *arguments], DISTRIBUTION)
+
+    return run
+
+
 def _cache(arguments: Sequence[str]) -> int:
     from datasets.scs.__main__ import main
 
@@ -104,6 +113,8 @@ def commands() -> click.Group:
     for name in ROLES:
         group.add_command(_passing(name, f"The role {name} alone.", _role(name)))
     group.add_command(_passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", _openenv))
+    group.add_command(_passing("play", "A model on a dataset, without a server; JSON lines.", _local_play("play")))
+    group.add_command(_passing("session", "Scenarios step by step; JSON lines.", _local_play("session")))
     group.add_command(_passing("cache", "The cache service alone, with a configuration of your own.", _cache))
     group.add_command(_passing("backup", "Copy this home's database and objects: copy FOLDER, or check.", _backup))
     return group

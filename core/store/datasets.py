@@ -42,6 +42,11 @@ def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
     return c.execute(insert(versions).values(**values, state="registering").returning(versions)).one()
 
 
+def add_ready(c: Connection, values: Mapping[str, Any]) -> None:
+    """Insert a version in the state `ready`, whose files the machine that simulates has already."""
+    c.execute(insert(versions).values(**values, state="ready"))
+
+
 # -- queries
 
 

@@ -13,6 +13,7 @@ from werkzeug.test import TestResponse
 import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import CachedLaunch
@@ -22,7 +23,6 @@ from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
 from tests.dispatching import unended
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 
 DRY_RUNS = 3

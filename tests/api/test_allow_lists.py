@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 import app as root
 from core.domain.executor_config import ExecutorConfig
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
@@ -18,7 +19,6 @@ from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
 from tests.dispatching import unended
-from tests.local_notifier import LocalNotifier
 from workers.executors.registry import kind
 
 ALLOWED = {

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
+from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
@@ -17,7 +18,6 @@ from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.archives import LINES, MINE, Files, tar, zipped
-from tests.local_notifier import LocalNotifier
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 import app as root
+from core.notifications.local_notifier import LocalNotifier
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
@@ -16,7 +17,6 @@ from datasets.objectstore import open_store
 from tests.api.answers import MODEL, problem
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.web_files import WebFiles, content, web_files
 
 

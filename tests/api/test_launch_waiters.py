@@ -15,12 +15,12 @@ from core.domain.ids import hashed
 from core.domain.launches import Launch, WarmLaunch
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import LaunchWaiters
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from errors import TooManyWaits
 from tests.api.conftest import LOCAL, LeasingWorker
 from tests.dispatching import unended
-from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"

@@ -10,6 +10,7 @@ import pytest
 from core.domain.records import Submission
 from core.domain.run_metrics import metrics_of
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
@@ -19,7 +20,6 @@ from errors import Invalid
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.web_files import WebFiles, content, status, web_files
 
 API = "/api/2.0"

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
@@ -16,7 +17,6 @@ from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.s3_servers import S3Server, fresh_bucket
 
 

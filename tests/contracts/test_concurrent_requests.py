@@ -9,12 +9,12 @@ from typing import TypeVar
 import pytest
 
 from core.domain.records import Model, Submission
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 
 T = TypeVar("T")
 ROUNDS = 20

@@ -18,6 +18,7 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as benchmark
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
 from core.services.datasets.datasets import GRACE
@@ -39,7 +40,6 @@ from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.faulty_s3_proxy import PASSING, Proxy, flips_a_bit
-from tests.local_notifier import LocalNotifier
 from tests.s3_servers import S3Server, fresh_bucket
 
 

@@ -18,6 +18,7 @@ from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
 from core.store import simulations
@@ -29,7 +30,6 @@ from tests.api.answers import MODEL, line
 from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.fake_executor import FakeExecutor
-from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 from tests.waiting import until
 from workers.dispatcher import Dispatcher

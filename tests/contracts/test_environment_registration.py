@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.domain.records import Submission
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
@@ -23,7 +24,6 @@ from tests.cached import ENVIRONMENTS
 from tests.contracts.package_index import PackageIndex
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.openenv_folders import PLAIN, needed_wheels
 
 FILES: Mapping[str, bytes] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS, Staging
@@ -22,7 +23,6 @@ from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from tests.contracts.test_environments import SMALL, ignore_progress
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.reports import report_of
 from tests.small_disks import SmallDisk, small_disk
 from tests.staged_models import staging_on

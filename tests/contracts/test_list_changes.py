@@ -8,6 +8,7 @@ import pytest
 
 from core.domain.states import State
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
+from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations import list_changes
 from core.services.simulations.list_changes import Changes, ListChanges
 from core.store import simulations
@@ -15,7 +16,6 @@ from core.store.database import Connection, Database
 from errors import TooManyStreams
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
-from tests.local_notifier import LocalNotifier
 
 
 @pytest.fixture(autouse=True)

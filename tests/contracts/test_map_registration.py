@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from api.rendering import scenario_map
+from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets.map_conversion import MapLimits
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
@@ -21,7 +22,6 @@ from tests.archives import tar
 from tests.cached import ENVIRONMENTS
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
-from tests.local_notifier import LocalNotifier
 from tests.maps import extract, planning_problem, town
 from tests.waiting import until
 

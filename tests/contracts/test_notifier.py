@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from core.notifications import redis_notifier
+from core.notifications.local_notifier import LocalNotifier
 from core.notifications.notifier import Notifier
-from tests.local_notifier import LocalNotifier
 from tests.severed_connections import SeveredConnections
 from tests.valkey import Valkey
 from tests.waiting import TIMEOUT, until

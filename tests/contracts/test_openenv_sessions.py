@@ -15,9 +15,9 @@ import pytest
 
 from core.domain.selection import checked_params
 from datasets.catalogue import datasets
-from openenv_server.scenario_choice import Chosen
-from openenv_server.served_world import ServedWorld
-from openenv_server.session_process import ScenarioFailed, SessionEnded, SessionProcess, StepRefused
+from local_play.scenario_choice import Chosen
+from local_play.served_world import ServedWorld
+from local_play.session_process import ScenarioFailed, SessionEnded, SessionProcess, StepRefused
 from runtimes import catalogue, environments
 from runtimes.harness import sandbox
 from runtimes.harness.session.session_messages import Observed
@@ -176,8 +176,8 @@ def test_four_sessions_at_once_have_the_results_of_one_after_the_other() -> None
 
 def test_a_session_ends_with_the_process_that_started_it() -> None:
     program = (
-        "import os, sys; from openenv_server.served_world import ServedWorld as World; "
-        "from openenv_server.session_process import SessionProcess; "
+        "import os, sys; from local_play.served_world import ServedWorld as World; "
+        "from local_play.session_process import SessionProcess; "
         "session = SessionProcess(World.of(sys.argv[1])); print(session.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     parent = subprocess.run(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.retries import inherit
 from core.store import leases, results, simulations
@@ -15,7 +16,6 @@ from core.store.leases import Segment
 from core.store.tables import segments
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Conflict
-from tests.local_notifier import LocalNotifier
 
 TASKS = 4
 

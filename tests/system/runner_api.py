@@ -16,13 +16,13 @@ from sqlalchemy import text
 from api import runner_api as runner_api_routes
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
+from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.catalogue import datasets
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.databases import sqlite_database
-from tests.local_notifier import LocalNotifier
 from tests.waiting import TIMEOUT, until
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"

@@ -19,6 +19,8 @@ PRODUCT = (
     "errors.py",
     "group_commit.py",
     "kube",
+    "local_play",
+    "openenv_server",
     "runtimes",
     "server",
     "web",

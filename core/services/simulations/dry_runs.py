@@ -1,8 +1,16 @@
-"""Dry runs: how long one may take, and how many may be unfinished. They take a worker before queued simulations."""
+"""Dry runs: what they have found, how long one may take, and how many may be unfinished.
 
+They take a worker before queued simulations.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
 
 from core.domain.ids import first_id
+from core.domain.records import Simulation
 from core.store import simulations as store
 from core.store.database import Connection
 from errors import TooManyDryRuns
@@ -25,3 +33,31 @@ def admit(c: Connection, limit: int, moment: datetime, now: float) -> None:
             " Try again shortly, or submit a simulation: it is queued.",
             retry_after=min(_RETRY, max(1.0, oldest + LONGEST_DRY_RUN - now)),
         )
+
+
+def check_of(simulation: Simulation, line: bytes) -> dict[str, Any]:
+    """Return what a dry run that has ended found; ``line``: its result line, empty if it has none.
+
+    Seconds and bytes; the sizes of the model's inputs and outputs are in ``model``.
+    """
+    result = msgspec.json.decode(line) if line else {}
+    fits = result.get("status") == "ok"
+    reason = None if fits else result.get("error") or simulation.reason or str(simulation.state)
+    return checked(simulation, result.get("timing") or {}, reason)
+
+
+def checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+    """Return a check: whether the model fits (without a ``reason``), and what its dry run has measured."""
+    model, inference = timing.get("model") or {}, timing.get("inference") or {}
+    return {
+        "fits": reason is None,
+        "reason": reason,
+        "dataset": simulation.dataset.name,
+        "runtime": simulation.runtime.name,
+        "format": simulation.model.format,
+        "model": model.get("info"),
+        "load_seconds": model.get("seconds"),
+        "act_seconds": inference.get("p50") if reason is None else None,
+        "slowest_act_seconds": inference.get("max") if reason is None else None,
+        "memory": model.get("memory"),
+    }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .runner_api_client import Credentials, RunnerApiClient
+from .runner_api_client import Connect, Credentials, RunnerApi, RunnerApiClient
 from .runner_api_messages import DeathReport, GrantedLease, LeaseAnswer, LeaseEntry, LeaseStanding, ReportHeader
 
 #: Seconds between two heartbeats while no lease is held.
@@ -67,7 +67,7 @@ class HeldLease:
 class LeaseHolder:
     """The leases of one worker, one after the other. The heartbeat thread narrows the lease under the worker's work."""
 
-    def __init__(self, name: str, client: RunnerApiClient) -> None:
+    def __init__(self, name: str, client: RunnerApi) -> None:
         self.name = name
         self.client = client
         self._lock = threading.Lock()  # guards the lease and its page against the heartbeat thread
@@ -222,12 +222,17 @@ class LeaseClient:
     """
 
     def __init__(
-        self, credentials: Credentials, stop: threading.Event, connected: RunnerApiClient | None = None
+        self,
+        credentials: Credentials,
+        stop: threading.Event,
+        connected: RunnerApi | None = None,
+        connect: Connect = RunnerApiClient,
     ) -> None:
         self._connected = connected
+        self._connect = connect
         self._credentials = credentials
         self._stop = stop
-        self._client = RunnerApiClient(credentials, stop)
+        self._client = connect(credentials, stop)
         self._holders: list[LeaseHolder] = []
 
     @property
@@ -238,7 +243,7 @@ class LeaseClient:
     def holder(self, name: str) -> LeaseHolder:
         """Make the lease holder of a worker; the name is unique among the launch's workers."""
         client, self._connected = self._connected, None
-        holder = LeaseHolder(name, client or RunnerApiClient(self._credentials, self._stop))
+        holder = LeaseHolder(name, client or self._connect(self._credentials, self._stop))
         self._holders.append(holder)
         return holder
 
@@ -256,7 +261,7 @@ class LeaseClient:
         """Release all unfinished leases without blame, in one request of at most ``time_out`` seconds."""
         entries = [entry for holder in list(self._holders) for entry in holder.unfinished()]
         if entries:
-            RunnerApiClient(self._credentials, self._stop, patience=0.0, time_out=time_out).leave(entries)
+            self._connect(self._credentials, self._stop, patience=0.0, time_out=time_out).leave(entries)
 
 
 def _entry(lease: GrantedLease, task: int = -1) -> LeaseEntry:

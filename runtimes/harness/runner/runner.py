@@ -36,7 +36,15 @@ from .processes import (
     spawn_evaluator,
     spawn_model_server,
 )
-from .runner_api_client import Credentials, LaunchOver, RequestRejected, RunnerApiClient, Unreachable
+from .runner_api_client import (
+    Connect,
+    Credentials,
+    LaunchOver,
+    RequestRejected,
+    RunnerApi,
+    RunnerApiClient,
+    Unreachable,
+)
 from .worker import ATTEMPTS, LaunchContext, ModelRejected, ProcessSupplier, SetupFailed, Worker
 
 #: Exit codes: the launch ended; no evaluator can be set up; the runner API does not answer; a fault of the runner; the
@@ -145,10 +153,14 @@ class Runner(ProcessSupplier):
     started at once beyond one per worker.
 
     A launch that waits for its first result needs no reserve: each start costs CPU time that the first workers need.
+    ``connect``: opens its connections to the runner API.
     """
 
-    def __init__(self, spec: WorkerSpec, workers: int, spawner: Spawner, *, reserve: int = 1) -> None:
+    def __init__(
+        self, spec: WorkerSpec, workers: int, spawner: Spawner, *, reserve: int = 1, connect: Connect = RunnerApiClient
+    ) -> None:
         self._spec = spec
+        self._connect = connect
         self._ahead = workers
         self._spawner = spawner
         self._control: socket.socket | None = None
@@ -282,7 +294,7 @@ class Runner(ProcessSupplier):
     def _send_final_reason(self) -> None:
         """Deliver the remaining output if that is quick, and send the agent the reason for the exit."""
         if self._credentials is not None:
-            client = RunnerApiClient(self._credentials, threading.Event(), patience=0.0, time_out=2 * LAST_REQUEST)
+            client = self._connect(self._credentials, threading.Event(), patience=0.0, time_out=2 * LAST_REQUEST)
             try:
                 deliver(self._outputs, client)
             except (LaunchOver, Unreachable, RequestRejected):
@@ -329,7 +341,7 @@ class Runner(ProcessSupplier):
     def _run_launch(self, document: LaunchDocument) -> None:
         """Start the workers, then send heartbeats until the launch is over; another thread delivers output."""
         self._credentials = credentials = document.credentials
-        client = RunnerApiClient(credentials, self._stop)
+        client = self._connect(credentials, self._stop)
         description = document.description or client.launch()
         model = document.model
         if document.fetch_inputs is not None:
@@ -351,7 +363,7 @@ class Runner(ProcessSupplier):
             cores=document.cores,
             name=document.name,
         )
-        self._leases = leases = LeaseClient(credentials, self._stop, client)
+        self._leases = leases = LeaseClient(credentials, self._stop, client, self._connect)
         self._evaluators.spare = 0  # from now on an evaluator is started only on demand
         for number in range(document.workers):
             worker = Worker(number, self, leases, context)
@@ -410,12 +422,12 @@ class Runner(ProcessSupplier):
             self.finish(DONE, refusal.reason)
 
     def _deliver(self, credentials: Credentials) -> None:
-        client = RunnerApiClient(credentials, self._stop)
+        client = self._connect(credentials, self._stop)
         while not self._stop.wait(LOG_INTERVAL):
             deliver(self._outputs, client)
 
 
-def deliver(outputs: CapturedOutput, client: RunnerApiClient) -> None:
+def deliver(outputs: CapturedOutput, client: RunnerApi) -> None:
     """Send the output captured since the last delivery."""
     for name, data in outputs.take():
         client.log(name, data)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
@@ -51,6 +51,47 @@ class Credentials:
     url: str
     launch: str
     token: str
+
+
+class RunnerApi(Protocol):
+    """The runner API as a runner uses it: over HTTP, or within the process that has the leases.
+
+    Every method raises LaunchOver once the launch is over, RequestRejected or Unreachable.
+    """
+
+    def launch(self) -> dict[str, Any]:
+        """Return the launch's description."""
+
+    def lease(self, worker: str, rate: float | None) -> LeaseAnswer:
+        """Request a lease."""
+
+    def report(
+        self, header: ReportHeader, lines: memoryview | bytes, blobs: memoryview | bytes
+    ) -> tuple[bool, LeaseAnswer]:
+        """Report results; return whether they were accepted, and the answer with the new cursor."""
+
+    def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
+        """Renew these leases and report their current tasks; return each lease's state."""
+
+    def leave(self, leases: list[LeaseEntry]) -> None:
+        """Release leases; the tasks are not blamed."""
+
+    def report_death(self, death: DeathReport) -> None:
+        """Report that an evaluator died by itself."""
+
+    def refuse_model(self, reason: str, status: str) -> None:
+        """Report that the model does not load or does not fit."""
+
+    def log(self, name: str, data: bytes) -> None:
+        """Send a piece of captured output."""
+
+
+class Connect(Protocol):
+    """Opens a connection to the runner API. ``stop``, ``patience``, ``time_out``: as of `RunnerApiClient`."""
+
+    def __call__(
+        self, credentials: Credentials, stop: threading.Event, *, patience: float = ..., time_out: float = ...
+    ) -> RunnerApi: ...
 
 
 class RunnerApiClient:

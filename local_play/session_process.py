@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from openenv_server.scenario_choice import Chosen
-from openenv_server.served_world import ServedWorld
+from local_play.scenario_choice import Chosen
+from local_play.served_world import ServedWorld
 from runtimes.harness.python_process import ending
 from runtimes.harness.runner.framed_socket import FramedSocket, PeerClosed
 from runtimes.harness.runner.process_spec import Installation, ProcessSpec, start_process

@@ -1,11 +1,11 @@
-"""Notifier within a single process, for tests and benchmarks that need no Redis."""
+"""Notifier within a single process, for services that have one: local play, tests and benchmarks need no Redis."""
 
 import threading
 from collections import deque
 
 
 class LocalNotifier:
-    """Wakes threads of this process and records the jobs that were enqueued."""
+    """Wakes threads of this process and keeps the jobs that were enqueued, for the process to do or to ignore."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -1,0 +1,86 @@
+"""Play on this machine without a server: `python -m local_play play model.py car_street`, or `session cartpole`.
+
+Both answer in JSON, a line for each message. The command line `windtunnel` and its Python package start this program.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from core.settings import Settings
+from errors import PlatformError
+from local_play import messages
+from local_play.worlds import CannotServe, parameter
+from runtimes.environments import CannotPrepare
+
+#: Exit codes: the conversation came to its end; it ended with an error message.
+ENDED, REFUSED = 0, 2
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "python -m local_play") -> int:
+    """Play or step as the command line says; return the exit code."""
+    options = parser(program).parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        settings = Settings.from_env(os.environ)
+        if options.command == "play":
+            from local_play.play import play
+
+            play(options, settings)
+        else:
+            from local_play.stepping import step_through
+
+            step_through(options, settings)
+    except PlatformError as error:
+        messages.refuse(str(error.detail), error.slug)
+    except (CannotServe, CannotPrepare, ValueError) as error:
+        messages.refuse(str(error))
+    except PermissionError as error:
+        messages.refuse(
+            f"{error.filename} cannot be written ({error.strerror}). Name a folder of yours: WINDTUNNEL_HOME=FOLDER."
+        )
+    except OSError as error:
+        messages.refuse(str(error))
+    except KeyboardInterrupt:
+        messages.refuse("It was interrupted.", "interrupted")
+    else:
+        return ENDED
+    return REFUSED
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    described = argparse.ArgumentParser(program, description=(__doc__ or "").partition("\n")[0])
+    commands = described.add_subparsers(dest="command", required=True)
+    play = commands.add_parser("play", help="simulate a model on a dataset, and send a result for each task")
+    play.add_argument("model", help="file of the model, or `-` for the baseline of --runtime")
+    play.add_argument("--runtime", help="runtime; by the model's format if left out")
+    play.add_argument("--format", help="format; detected from the bytes if left out")
+    play.add_argument("--scenarios", metavar="0-99,120", help="only these, the last number included; all if left out")
+    play.add_argument("--seed", type=int, help="seed from which the seed of each task is derived")
+    play.add_argument("--workers", type=int, help="workers; as many as this machine has cores if left out")
+    play.add_argument("--check", action="store_true", help="only run a few real steps: does the model fit?")
+    play.add_argument(
+        "--submission",
+        action="store_true",
+        help="read further members of the submission from the first line of standard input; end when that ends",
+    )
+    session = commands.add_parser("session", help="step through scenarios, by orders on standard input")
+    for command in (play, session):
+        command.add_argument("dataset", help="built-in dataset, or one of --server (NAME, NAME@VERSION, NAME@TAG)")
+        command.add_argument("--server", metavar="URL", help="a running platform, for its registered datasets")
+        command.add_argument(
+            "--param",
+            type=parameter,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="parameter of the dataset",
+        )
+    return described
+
+
+if __name__ == "__main__":
+    sys.exit(main())

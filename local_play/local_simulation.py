@@ -1,0 +1,187 @@
+"""Local simulation: a submission from its acceptance to its end, on this machine, in this process and its children.
+
+Processes, protocols and sandbox are those of the platform: only what a server needs besides (queue, web, executors)
+is left out. The main thread runs the runner, because only it may start processes.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core.domain.launches import Launch
+from core.domain.preparation import doing
+from core.domain.records import Model, Simulation, Submission
+from core.domain.states import State
+from core.services.scheduling.dispatch import Dispatch
+from core.services.simulations.dry_runs import check_of
+from core.store import simulations as rows
+from datasets.nodecache.model_files import StoredModel
+from local_play import messages
+from local_play.direct_runner_api import DirectConnection
+from local_play.private_platform import EXECUTOR, PrivatePlatform
+from runtimes.formats import formats
+from runtimes.harness.runner import model_folder
+from runtimes.harness.runner.processes import LocalSpawner
+from runtimes.harness.runner.runner import DONE, LaunchDocument, Runner
+from runtimes.harness.runner.runner_api_client import Credentials
+from workers.warm_runners import PreparedFolders, WarmKind, worker_spec_for
+
+#: Seconds between two looks at what is finished; a report of the last task is noticed at once.
+TICK = 0.5
+
+
+class LocalSimulation:
+    """A simulation on this machine. ``sandbox``: level of confinement, None for none."""
+
+    def __init__(self, platform: PrivatePlatform, sandbox: int | None) -> None:
+        self._platform = platform
+        self._services = platform.services
+        self._sandbox = sandbox
+        self._dispatch = Dispatch(
+            self._services.database, self._services.notifier, executor_configs=(platform.executor,), runner_api_url=""
+        )
+        self._runner: Runner | None = None
+        self._interrupted = threading.Event()
+        self._complete = False  # every task has a result
+
+    def interrupt(self) -> None:
+        """End the simulation soon; thread-safe."""
+        self._interrupted.set()
+        if self._runner is not None:
+            self._runner.interrupt()
+
+    def run(self, submission: Submission, model: Model | None) -> Simulation:
+        """Simulate a submission; send its progress and results as messages. Return it as it has ended.
+
+        Raise a PlatformError for a submission that can never run.
+        """
+        id, _ = self._services.simulations.accept(submission, model=model)
+        with self._followed(id, results=not submission.dry_run):
+            self._prepare(id)
+            if self._state(id) is State.LAUNCHING and not self._interrupted.is_set():
+                self._launch(id)
+            if self._interrupted.is_set():
+                self._services.simulations.cancel(id)
+            self._services.finalization.collect(id)
+        self._services.staging.release(id)
+        return self._services.simulations.get(id)
+
+    def check(self, submission: Submission, model: Model | None) -> dict[str, Any]:
+        """Run a few real steps; return the document of `/v1/checks`."""
+        simulation = self.run(submission, model)
+        line = b"".join(self._services.results.lines(simulation.id)).partition(b"\n")[0]
+        return check_of(simulation, line)
+
+    def _state(self, id: str) -> State:
+        with self._services.database.read() as c:
+            return State(rows.find(c, id).state)
+
+    # -- steps
+
+    def _prepare(self, id: str) -> None:
+        """Prepare packages and files; then the simulation is LAUNCHING, or its end is decided."""
+        self._dispatch.admit(self._dispatch.simulation(id), EXECUTOR, missing="its packages and files are prepared")
+        self._services.staging.stage(id)
+        with self._services.database.read() as c:
+            row = rows.find(c, id)
+        if State(row.state) is State.QUEUED:  # a platform tries again later
+            self._give_up(id, row.reason or "its packages and files cannot be prepared")
+
+    def _launch(self, id: str) -> None:
+        """Run the simulation's runner until there is no more work."""
+        launch = self._dispatch.launch(self._dispatch.simulation(id))
+        assert launch is not None, "nobody else launches it"
+        models = self._platform.folder / "model_folders" / launch.id
+        model_folder.create(str(models))
+        folders = PreparedFolders(
+            environments=(self._platform.folder / "environments").resolve(),
+            plays=(self._platform.folder / "plays").resolve(),
+            cache=self._platform.cache,
+        )
+        spec = worker_spec_for(WarmKind.of(launch), folders, self._sandbox, model_folder=str(models))
+        assert spec is not None, "it was prepared a moment ago"
+        connect = DirectConnection(self._services.leases, self._send_output)
+        self._runner = runner = Runner(spec, 1, LocalSpawner(spec), reserve=0, connect=connect)
+        if self._interrupted.is_set():
+            return
+        document = LaunchDocument(
+            credentials=Credentials(url="", launch=launch.id, token=launch.token),
+            workers=min(launch.workers, self._services.simulations.get(id).tasks.total),
+            model=str(self._model(launch)),
+        )
+        runner.start_launch(document)
+        with self._closed_when_done(id):
+            code = runner.run()
+        if code != DONE and not self._interrupted.is_set():
+            self._give_up(id, runner.reason)
+
+    def _model(self, launch: Launch) -> Path:
+        """Return the path of a launch's model: of its file, or of the folder of its files."""
+        format, digest = formats()[launch.format], launch.model_digest
+        stored = StoredModel(launch.model_key, digest, archive=format.unpacked, placed=format.placed)
+        return self._platform.models.path(stored, holder=launch.simulation_id)
+
+    @contextmanager
+    def _closed_when_done(self, id: str) -> Iterator[None]:
+        """Close the simulation's stage once every task has a result: the runner's workers end with it."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.is_set():
+                self._services.notifier.wait("dispatch", TICK)
+                simulation = self._dispatch.simulation(id)
+                if simulation.state is not State.RUNNING or simulation.ending:
+                    continue
+                if self._dispatch.unfinished([id]):
+                    self._dispatch.tick([simulation], time.time())
+                else:
+                    self._complete = True
+                    self._dispatch.close(id)
+
+        thread = threading.Thread(target=look, name="closing", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self._services.notifier.wake("dispatch")
+            thread.join()
+
+    def _give_up(self, id: str, reason: str) -> None:
+        self._dispatch.give_up(self._dispatch.simulation(id), State.ERRORED, reason)
+
+    # -- messages
+
+    @contextmanager
+    def _followed(self, id: str, *, results: bool) -> Iterator[None]:
+        """Send events and results as they come, until the simulation has ended."""
+        threads = [threading.Thread(target=self._send_events, args=(id,), daemon=True)]
+        if results:
+            threads.append(threading.Thread(target=self._send_results, args=(id,), daemon=True))
+        for thread in threads:
+            thread.start()
+        yield
+        for thread in threads:
+            thread.join()
+
+    def _send_events(self, id: str) -> None:
+        for event in self._services.results.follow_events(id):
+            if event is None:
+                continue
+            if event.type == "progress":
+                messages.send("progress", {"done": event.body["done"], "total": event.body["total"]})
+            elif (text := doing(event.body)) is not None:
+                messages.send("progress", {"message": text})
+
+    def _send_results(self, id: str) -> None:
+        for lines in self._services.results.follow(id):
+            for line in lines.splitlines():
+                if not line.startswith(b'{"incomplete"'):  # the simulation's reason says why
+                    messages.send_raw("result", line)
+
+    def _send_output(self, name: str, data: bytes) -> None:
+        if not (self._complete and name.startswith("evaluator")):  # which are ended, because no task is left
+            messages.send("output", {"name": name, "text": data.decode(errors="replace")})

@@ -1,0 +1,92 @@
+"""Worlds of this machine: datasets by their names, and the environments of their simulators, prepared on first use."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.domain.near_names import near_names, suggestion
+from core.settings import Settings
+from datasets.catalogue import Dataset, datasets
+from local_play.registered_dataset import CannotFetch, fetch
+from local_play.served_world import ServedWorld
+from runtimes import catalogue, environments, harness
+from runtimes.harness import sandbox
+from windtunnel import Client, Refused, WindtunnelError
+
+
+class CannotServe(Exception):
+    """The options name nothing that can be served; the text is for the user."""
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Return the name and the value of a parameter; the value is JSON, or else a word. Raise ValueError."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def find(name: str, server: str | None, settings: Settings) -> Dataset:
+    """Return a dataset by its name; ``server``: URL of the platform that has it, None: it is built in.
+
+    Raise CannotServe if it cannot be served.
+    """
+    dataset = _fetched(name, server, settings) if server is not None else datasets().get(name)
+    if dataset is None:
+        hint = suggestion(near_names(name, datasets()), f"There are: {', '.join(datasets())}.")
+        raise CannotServe(f"There is no built-in dataset {name!r}. {hint} For a registered one, add --server URL.")
+    if dataset.definition.get("gang"):
+        raise CannotServe(
+            f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
+        )
+    if dataset.definition.get("template"):
+        raise CannotServe(
+            f"{name} is a template without a world of its own; plants and OpenEnv environments are not served, only the"
+            " scenarios of built-in worlds."
+        )
+    return dataset
+
+
+def _fetched(reference: str, server: str, settings: Settings) -> Dataset:
+    try:
+        with Client(server, token=settings.token) as client:
+            return fetch(client, reference, settings.home.resolve() / "openenv")
+    except (CannotFetch, Refused) as error:
+        raise CannotServe(str(error)) from None
+    except WindtunnelError as error:
+        raise CannotServe(
+            f"The platform at {server} does not answer: {error}. Start it, or correct --server."
+        ) from None
+
+
+def served(dataset: Dataset, params: Mapping[str, Any], settings: Settings, **limits: Any) -> ServedWorld:
+    """Prepare the simulator's environment; return what the process of a session must know. ``limits``: of sessions."""
+    dataset.verify()
+    level = sandbox.level() if settings.sandbox == "auto" else None
+    return ServedWorld(
+        digest=dataset.digest,
+        folder=str(dataset.folder),
+        site=str(prepared(catalogue.simulators()[dataset.simulator], settings.environments)),
+        total=dataset.tasks if dataset.tasks is not None else int(dataset.definition["max_tasks"]),
+        python=os.path.realpath(sys.executable),
+        harness=str(Path(harness.__file__).parent),
+        sandbox=level.number if level is not None else None,
+        params=params,
+        **limits,
+    )
+
+
+def prepared(environment: environments.Environment, root: Path) -> Path:
+    """Return the folder of an environment's packages; download them on first use."""
+
+    def progress(message: str, fraction: float | None) -> None:
+        if fraction is not None:
+            print(f"{environment.name}: {message}", file=sys.stderr)
+
+    return environments.prepare(environment, root, progress)
