@@ -48,7 +48,7 @@ def _sections(command: click.Command, path: str, parent: click.Context, depth: i
     text = f"\n{'#' * depth} {path}\n\n"
     if not isinstance(command, click.Group):
         pieces = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
-        text += f"    {' '.join([path, *pieces])} [OPTIONS]\n\n"
+        text += _code(f"{' '.join([path, *pieces])} [OPTIONS]") + "\n\n"
     text += _help(command)
     rows = [_row(option, context) for option in command.params if isinstance(option, click.Option)]
     shown = [row for option, row in zip(_options(command), rows, strict=True) if option.name not in COMMON]
@@ -71,10 +71,15 @@ def _help(command: click.Command) -> str:
     blocks = []
     for block in inspect.cleandoc(command.help or "").split("\n\n"):
         if block.startswith("\b\n"):
-            blocks.append("\n".join(f"    {line}" for line in block.removeprefix("\b\n").splitlines()))
+            blocks.append(_code(block.removeprefix("\b\n")))
         else:
             blocks.append(" ".join(block.split()))
     return "\n\n".join(blocks) + "\n"
+
+
+def _code(text: str) -> str:
+    """Return text as a block of code that is shown, and not run by the test of the documentation."""
+    return f"```text\n{text}\n```"
 
 
 def _row(option: click.Option, context: click.Context) -> str:

@@ -20,6 +20,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_submit_page.py": "platform 1",
     "tests/system/test_model_comparisons.py": "platform 1",
     "tests/system/test_gate.py": "platform 1",
+    "tests/system/test_dataset_folders.py": "platform 1",
     "tests/system/test_mcp.py": "platform 1",
     "tests/system/test_cli.py": "platform 1",
     "tests/system/test_client.py": "platform 2",

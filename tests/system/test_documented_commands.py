@@ -38,6 +38,7 @@ class Preparation:
 
 PREPARATIONS: Mapping[str, Preparation] = {
     "docs/api.md": Preparation({"policy.onnx": BASELINE}, {"ID": "idm", "OTHER": "constant_speed"}),
+    "docs/cli.md": Preparation({"policy.onnx": BASELINE, "drives/a.csv": b"time,speed\n0,1\n"}),
     "docs/comparisons.md": Preparation(words={"ID": "comparison"}),
     "docs/datasets.md": Preparation({"drives/b.csv": b"time,speed\n0,1\n"}),
     "docs/exporting.md": Preparation({"policy.onnx": ROOT / "tests/contracts/onnx_models/lstm.onnx"}),
@@ -100,7 +101,7 @@ def test_the_commands_of_a_page_succeed(
     outcome = subprocess.run(
         ["bash", "-c", commands],
         cwd=prepared(tmp_path / "work", preparation),
-        env=environment(tmp_path),
+        env=environment(tmp_path) | {"WINDTUNNEL_URL": platform.url},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -16,7 +16,7 @@ from windtunnel._async.uploads import AsyncUploads, Progress
 from windtunnel.contents import BytesContent
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.folder_contents import FolderArchive, manifest, manifest_lines, safe_target, scan
-from windtunnel.model_sources import file_digest
+from windtunnel.model_sources import content_digest, file_digest
 from windtunnel.records import Dataset, read
 
 #: Lines of a manifest that a request may have; a longer manifest is an upload.
@@ -151,7 +151,7 @@ class AsyncDatasets:
         with tables.draft_of(place) as draft:
             await self._transport.save(address, draft.write, rewind=lambda: tables.rewind(draft))
             draft.flush()
-            if file_digest(Path(draft.name)) != file["digest"]:
+            if content_digest(draft) != file["digest"]:
                 raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     async def delete(self, dataset: str) -> None:

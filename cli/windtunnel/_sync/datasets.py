@@ -17,7 +17,7 @@ from windtunnel._sync.uploads import Progress, Uploads
 from windtunnel.contents import BytesContent
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.folder_contents import FolderArchive, manifest, manifest_lines, safe_target, scan
-from windtunnel.model_sources import file_digest
+from windtunnel.model_sources import content_digest, file_digest
 from windtunnel.records import Dataset, read
 
 #: Lines of a manifest that a request may have; a longer manifest is an upload.
@@ -152,7 +152,7 @@ class Datasets:
         with tables.draft_of(place) as draft:
             self._transport.save(address, draft.write, rewind=lambda: tables.rewind(draft))
             draft.flush()
-            if file_digest(Path(draft.name)) != file["digest"]:
+            if content_digest(draft) != file["digest"]:
                 raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     def delete(self, dataset: str) -> None:
