@@ -1,8 +1,9 @@
 """Commands of the documentation: the code blocks of a page, which of them are run, and the script that runs them.
 
 A block is run if it is indented or its language is `sh` or `python`. A comment of the page before a block says
-otherwise: `<!-- not run: reason -->`, or `<!-- file: NAME -->` if the following commands use it as a file. Blocks in a
-language of data are shown, and parsed where that is possible.
+otherwise: `<!-- not run: reason -->`; `<!-- not run, lines with A or B: reason -->` if only these lines are left out;
+`<!-- file: NAME -->` if the following commands use it as a file. Blocks in a language of data are shown, and parsed
+where that is possible.
 """
 
 import json
@@ -17,7 +18,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
-MARK = re.compile(r"\s*<!-- (not run|file): (.+?) -->\s*", re.DOTALL)
+MARK = re.compile(r"\s*<!-- (?P<kind>not run|file)(?:, lines with (?P<lines>[^:]+))?: (?P<note>.+?) -->\s*", re.DOTALL)
 COMMANDS = frozenset({"sh", "python"})
 #: Languages of data, and what parses them.
 DATA = {"json": json.loads, "yaml": lambda text: list(yaml.safe_load_all(text)), "text": str}
@@ -36,7 +37,7 @@ class Treatment(StrEnum):
 class Block:
     """A code block: its first line in the page, its language (`sh` if it is indented), and what the test does with it.
 
-    ``note``: the reason why it is not run, or the name of the file.
+    ``note``: the reason why it, or ``left_out`` lines of it, are not run; or the name of the file.
     """
 
     line: int
@@ -44,14 +45,15 @@ class Block:
     text: str
     treatment: Treatment
     note: str = ""
+    left_out: int = 0
 
 
 def blocks(page: str) -> Iterator[Block]:
     """Yield the code blocks of a page in order; raise ValueError for one whose treatment does not follow."""
-    mark: tuple[str, str] | None = None
+    mark: re.Match[str] | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(page):
         if token.type == "html_block" and (match := MARK.fullmatch(token.content)):
-            mark = (match[1], " ".join(match[2].split()))
+            mark = match
         elif token.type in ("fence", "code_block"):
             language = "sh" if token.type == "code_block" else token.info.strip()
             line = (token.map or [0])[0] + 1
@@ -59,14 +61,22 @@ def blocks(page: str) -> Iterator[Block]:
             mark = None
         elif token.type not in ("html_block", "list_item_open", "bullet_list_open"):
             if mark is not None:
-                raise ValueError(f"a comment {mark[0]!r} is not followed by a code block")
+                raise ValueError(f"a comment {mark['kind']!r} is not followed by a code block")
 
 
-def _block(line: int, language: str, text: str, mark: tuple[str, str] | None) -> Block:
-    if mark is not None and mark[0] == "not run":
-        return Block(line, language, text, Treatment.NOT_RUN, mark[1])
+def _block(line: int, language: str, text: str, mark: re.Match[str] | None) -> Block:
     if mark is not None:
-        return Block(line, language, text, Treatment.FILE, mark[1])
+        note = " ".join(mark["note"].split())
+        if mark["kind"] == "file":
+            return Block(line, language, text, Treatment.FILE, note)
+        if not mark["lines"]:
+            return Block(line, language, text, Treatment.NOT_RUN, note)
+        words = mark["lines"].split(" or ")
+        kept = [part for part in text.splitlines(keepends=True) if not any(word in part for word in words)]
+        left_out = len(text.splitlines()) - len(kept)
+        if left_out < len(words):
+            raise ValueError(f"line {line}: there are fewer lines with {mark['lines']} than words")
+        return Block(line, language, "".join(kept), Treatment.RUN, note, left_out)
     if language in DATA:
         DATA[language](text)
         return Block(line, language, text, Treatment.SHOWN)
