@@ -47,5 +47,7 @@ def told(type: str, members: dict[str, Any]) -> str:
             return ": ".join(str(members[key]) for key in ("name", "message") if members.get(key))
         case "launch" if members.get("message"):
             return str(members["message"])
+        case "batch" | "model" if members.get("sentence"):
+            return str(members["sentence"])
     rest = {key: value for key, value in members.items() if key not in {"number", "type", "at"} and value is not None}
     return ", ".join(f"{key} {value}" for key, value in rest.items())

@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from glob import escape, glob
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
@@ -104,7 +105,11 @@ def model_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def models_and_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a model: a file, or a name that the platform has."""
-    return [CompletionItem(incomplete, type="file"), *model_names(ctx, param, incomplete)]
+    names = model_names(ctx, param, incomplete)
+    if not names:
+        return [CompletionItem(incomplete, type="file")]
+    # bash completes files by itself only where there is nothing else
+    return [*names, *(CompletionItem(file) for file in sorted(glob(f"{escape(incomplete)}*"))[:MOST_NAMES])]
 
 
 def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

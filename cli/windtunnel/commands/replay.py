@@ -22,9 +22,9 @@ def command(client: "Client", id: str, task: int | None, output: str | None, ope
     id = client.simulations.find(id)
     if task is None:
         worst = client.simulations.worst(id, limit=1)
-        if not worst:
+        if not worst and not client.simulations.get(id).tasks.done:
             raise click.ClickException(f"{id} has no results yet.")
-        task = worst[0].task
+        task = worst[0].task if worst else 0
     file = client.simulations.replay(id, task).save(output or f"{id}-{task}.svg")
     click.echo(file)
     if open_:

@@ -29,7 +29,7 @@ def columns(score: str | None) -> Sequence[outputs.Column]:
         ("status", lambda result: result["status"]),
         ("score", lambda result: figures.number(result["metrics"].get(score)) if score else ""),
         ("scenario", lambda result: result["scenario"].get("name", result["scenario"].get("index"))),
-        ("remark", report.reason),
+        ("remark", lambda result: report.reason(result) if result["status"] == "ok" else result["error"]),
     )
 
 
@@ -69,7 +69,12 @@ def command(
     if worst is not None and (status or sort or limit or follow):
         raise click.UsageError("--worst selects and sorts by itself: leave out the other options.")
     if worst is not None:
-        return _show(client, id, list(client.simulations.worst(id, limit=worst)), output)
+        found = client.simulations.worst(id, limit=worst)
+        if not found and client.simulations.get(id).tasks.done:
+            click.echo("No result is worse than another: all are ok, and the dataset has no score.", err=True)
+            if output == "table":
+                return None
+        return _show(client, id, list(found), output)
     if follow and (status or sort or limit):
         raise click.UsageError("--follow shows all results in the order of their arrival.")
     if output == "table" and not follow:
@@ -100,7 +105,7 @@ def _show(client: "Client", id: str, results: "Sequence[Result]", format: str) -
     simulation = client.simulations.get(id)
     score = simulation.score.metric if simulation.score else None
     outputs.show_list([result.raw for result in results], columns(score), format, name="task")
-    if format == "table" and len(results) < simulation.tasks.done:
+    if format == "table" and 0 < len(results) < simulation.tasks.done:
         click.echo(
             f"{len(results)} of {simulation.tasks.done} results; `-o results.parquet` saves all, --limit shows more.",
             err=True,

@@ -34,8 +34,8 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
         dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
         click.echo()
         click.echo(_metrics(simulation, dataset), nl=False)
-    if tasks.done:
-        worst = client.simulations.worst(simulation.id, limit=MOST_WORST)
+    worst = client.simulations.worst(simulation.id, limit=MOST_WORST) if tasks.done else []
+    if worst:  # none is worse than another where all are ok and the dataset has no score
         score = simulation.score.metric if simulation.score else None
         click.echo(f"\nThe worst {len(worst)} of {tasks.done}:")
         outputs.show_table(columns(score), [result.raw for result in worst])
@@ -45,7 +45,8 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
     for file in files:
         click.echo(f"results  {file}")
     if tasks.done:
-        click.echo(f"replay   windtunnel replay {simulation.id} {worst[0].task} --open")
+        task = worst[0].task if worst else 0
+        click.echo(f"replay   windtunnel replay {simulation.id} {task} --open")
     if tasks.failed or simulation.state == "failed":
         click.echo(f"logs     windtunnel logs {simulation.id}")
     click.echo(f"page     {client.server.url}/simulations/{simulation.id}")
