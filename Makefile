@@ -6,7 +6,7 @@ PY := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 # Most tests wait more than they compute. A group of tests that shares a server stays on one worker.
 PARALLEL := -n 4 --dist loadgroup
-VERIFY_TOOLS := swift tus-js-client openapi-generator oapi-codegen typescript java-libraries slurm envoy envoy-check monitor-check promtool kueue trainer mpi-operator kwok kube-router mpich openmpi mpi-base debian-torch wasm componentize-py
+VERIFY_TOOLS := swift tus-js-client openapi-generator oapi-codegen typescript java-libraries slurm envoy envoy-check monitor-check promtool kueue trainer mpi-operator kwok kube-router mpich openmpi mpi-base debian-torch wasm componentize-py shells
 
 help:     ## List the targets.
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12

@@ -190,6 +190,11 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_generated_clients.py": {
         "*": "needs openapi-generator, oapi-codegen, Java and Node.js; another generator is in every run"
     },
+    "tests/system/test_cli.py": {
+        "test_zsh_completes": "needs zsh; bash is in every run",
+        "test_fish_completes": "needs fish; bash is in every run",
+    },
+    "tests/system/test_client_package.py": {"*": "half a minute: installs the package and mypy from the index"},
     "tests/system/test_demo_platform.py": {
         "[silent]": "a server that answers is in every run",
         "[ipv6]": "a server that answers is in every run",

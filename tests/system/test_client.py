@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import polars
 import pytest
 
 from tests.breaking_proxy import BreakingProxy
+from tests.foreign_servers import answer, serving
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import MODELS, PlatformProcess
@@ -408,44 +409,6 @@ def test_a_token_is_asked_for_by_name_and_used(start_platform: StartPlatform) ->
         assert "right-token" not in repr(client) + repr(client.server)
 
 
-Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Answer], str]]:
-    """A function that starts an HTTP server which is not a platform, and returns its address."""
-    servers = []
-
-    def start(answer: Answer) -> str:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_address[1]}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def answer(status: int, body: str = "", **headers: str) -> Answer:
-    def send(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(body.encode())
-
-    return send
-
-
 PAGE = "<html><head><title>502 Bad\n Gateway</title></head><body><script>evil()</script></body></html>"
 
 
@@ -461,19 +424,14 @@ PAGE = "<html><head><title>502 Bad\n Gateway</title></head><body><script>evil()<
     ids=["bad gateway", "not found", "redirect", "web site", "other API"],
 )
 def test_what_is_not_a_platform_is_named(
-    serve: Callable[[Answer], str],
-    status: int,
-    body: str,
-    headers: dict[str, str],
-    error: type[Exception],
-    message: str,
+    status: int, body: str, headers: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    with Client(serve(answer(status, body, **headers)), patience=0.5) as client:
+    with serving(answer(status, body, **headers)) as url, Client(url, patience=0.5) as client:
         with pytest.raises(error, match=message):
             list(client.simulations.list())
 
 
-def test_a_busy_platform_is_asked_again_after_the_time_that_it_names(serve: Callable[[Answer], str]) -> None:
+def test_a_busy_platform_is_asked_again_after_the_time_that_it_names() -> None:
     asked: list[float] = []
 
     def busy_twice(handler: http.server.BaseHTTPRequestHandler) -> None:
@@ -481,21 +439,12 @@ def test_a_busy_platform_is_asked_again_after_the_time_that_it_names(serve: Call
         busy = answer(503, '{"detail": "busy"}', Retry_After="0.6")
         (busy if len(asked) < 3 else answer(200, '{"items": [], "next": null}'))(handler)
 
-    with Client(serve(busy_twice)) as client:
+    with serving(busy_twice) as url, Client(url) as client:
         assert list(client.simulations.list()) == []
     assert len(asked) == 3 and asked[1] - asked[0] >= 0.6
 
 
-def test_lines_of_results_end_with_a_line_feed_only(serve: Callable[[Answer], str]) -> None:
+def test_lines_of_results_end_with_a_line_feed_only() -> None:
     result = {"task": 0, "status": "failed", "error": "one\u2028two\x85three\x0bfour\x1cfive"}
-    body = json.dumps(result, ensure_ascii=False) + "\n"
-
-    def send(handler: http.server.BaseHTTPRequestHandler) -> None:
-        data = body.encode()
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
-
-    with Client(serve(send)) as client:
+    with serving(answer(200, json.dumps(result, ensure_ascii=False) + "\n")) as url, Client(url) as client:
         assert [item.error for item in client.simulations.results("x")] == [result["error"]]
