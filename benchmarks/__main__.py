@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks import (
     api_client,
     archive,
+    client_start,
     cluster,
     deciding,
     distributions,
@@ -61,6 +62,7 @@ BENCHMARKS = (
     Benchmark("first_look", "From git clone to the demo's page", first_look.measure, first_look.section),
     Benchmark("installed", "From uvx to the demo's results", installed.measure, installed.section),
     Benchmark("person_paths", "A person's paths", person_paths.measure, person_paths.section),
+    Benchmark("client_start", "Start of the command line", client_start.measure, client_start.section),
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("distributions", "Distributions of a million results", distributions.measure, distributions.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
