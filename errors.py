@@ -187,7 +187,7 @@ class UnknownRuntime(Invalid):
 
 
 class UnknownDataset(Invalid):
-    """There is no dataset with this name and version. `GET /v1/datasets` lists them."""
+    """There is no dataset with this name, version or tag. `GET /v1/datasets` lists them."""
 
     slug = "unknown-dataset"
 
@@ -199,7 +199,7 @@ class NoLock(NotFound):
 
 
 class UnknownModel(Invalid):
-    """There is no model with this name, version or digest. `GET /v1/models` lists them."""
+    """There is no model with this name, version, tag or digest. `GET /v1/models` lists them."""
 
     slug = "unknown-model"
 

@@ -23,7 +23,7 @@ class NameConverter(BaseConverter):
 
 
 class ReferenceConverter(BaseConverter):
-    """Reference to a model or a dataset: name, ``name@version``, id or digest."""
+    """Reference to a model or a dataset: name, ``name@version``, ``name@tag``, id or digest."""
 
     regex = REFERENCE.strip("^$")
 

@@ -13,9 +13,11 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
     ("models", "model"): (
-        "Name of the model (its newest version), `name@version`, `name@digest`, id or digest.",
+        "Name of the model (its newest version), `name@version`, `name@tag`, `name@digest`, id or digest.",
         "policy",
     ),
+    ("models", "name"): ("Name of the model.", "policy"),
+    ("models", "tag"): ("Name of the tag.", "gold"),
     ("runtimes", "name"): ("Name of the runtime.", "python"),
     ("datasets", "dataset"): (
         "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest.",

@@ -138,7 +138,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
 #: if the body does.
 _MISSING: Mapping[ErrorClass, frozenset[str]] = {
     UnknownDataset: frozenset({"dataset", "tag"}),
-    UnknownModel: frozenset({"model"}),
+    UnknownModel: frozenset({"model", "tag"}),
     UnknownRuntime: frozenset(),
     UnknownUpload: frozenset(),
 }

@@ -53,6 +53,12 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0009-postgresql]": "three schemas on SQLite are in every run",
         "[0010-postgresql]": "three schemas on SQLite are in every run",
         "[0011-postgresql]": "three schemas on SQLite are in every run",
+        "[0011-sqlite]": "three schemas on SQLite are in every run",
+        "[0012-sqlite]": "three schemas on SQLite are in every run",
+        "[0012-postgresql]": "three schemas on SQLite are in every run",
+        "[0013-postgresql]": "three schemas on SQLite are in every run",
+        "[0014-sqlite]": "three schemas on SQLite are in every run",
+        "[0014-postgresql]": "three schemas on SQLite are in every run",
     },
     "tests/contracts/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_job_workers.py": {

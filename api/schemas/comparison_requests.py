@@ -34,7 +34,9 @@ class ComparisonRequestSchema(SubmissionSchema):
     """A comparison of models on the same scenarios. The models and the dataset are required."""
 
     models = _model_names(
-        FEWEST_MODELS, MOST_MODELS, "Models: each a name, `name@version`, id or digest. The last is the reference."
+        FEWEST_MODELS,
+        MOST_MODELS,
+        "Models: each a name, `name@version`, `name@tag`, id or digest. The last is the reference.",
     )
     reference = Text(
         REFERENCE,
@@ -94,7 +96,7 @@ class ComparisonRequestSchema(SubmissionSchema):
 class JoiningModelsSchema(Strict):
     """Models that join a comparison."""
 
-    models = _model_names(1, MOST_MODELS - 1, "Models: each a name, `name@version`, id or digest.")
+    models = _model_names(1, MOST_MODELS - 1, "Models: each a name, `name@version`, `name@tag`, id or digest.")
     runtimes = _runtimes()
 
 

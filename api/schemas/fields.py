@@ -175,6 +175,25 @@ class ListField(fields.List[Any]):
         return items
 
 
+class CommaSeparated(fields.String):
+    """List of names as text, such as ``gold,candidate``: in forms and queries, where each client writes lists its way.
+
+    ``longest``: maximum of names.
+    """
+
+    def __init__(self, *, longest: int, metadata: Mapping[str, Any], **kwargs: Any) -> None:
+        pattern = NAME.removesuffix("$") + "(,{})*$".format(NAME.strip("^$"))
+        super().__init__(metadata={"pattern": pattern, "maxLength": 101 * longest, **metadata}, **kwargs)
+        self._check = PatternValidator(pattern)
+        self._longest = longest
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if text.count(",") >= self._longest:
+            raise ValidationError(f"More than {self._longest} names.")
+        return self._check(text).split(",")
+
+
 class ObjectField(fields.Dict):
     """JSON object with at most ``most`` members."""
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import CONNECTION, NAME, Binary, Flag, Open, Strict, Text
+from api.schemas.fields import CONNECTION, NAME, REFERENCE, Binary, CommaSeparated, Flag, ListField, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.submissions import DryRunSchema
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
+from core.domain.tags import MOST as MOST_TAGS
 
 #: The most datasets that a model is checked with at once.
 MOST_CHECKS = 50
@@ -76,6 +77,9 @@ class ModelSchema(Open):
             "if its bytes were sent."
         },
     )
+    tags = fields.List(
+        fields.String(), required=True, metadata={"description": "Tags that refer to this version, without `latest`."}
+    )
 
 
 class ModelCheckFields(Strict):
@@ -120,12 +124,29 @@ class ModelQuery(PageQuery):
     )
 
 
+def _tags_as_text() -> CommaSeparated:
+    return CommaSeparated(
+        longest=MOST_TAGS,
+        metadata={
+            "description": f"Tags to set on the version, separated by commas; at most {MOST_TAGS}.",
+            "example": "gold",
+        },
+    )
+
+
+def _tags() -> ListField:
+    return ListField(
+        Text(NAME, longest=100), longest=MOST_TAGS, metadata={"description": "Tags to set on the version."}
+    )
+
+
 class ModelFields(Strict):
     """Optional properties of an uploaded model."""
 
     name = Text(NAME, longest=100, metadata={"description": "Name; the file's name if left out."})
     format = Text(NAME, longest=100, metadata={"description": "Format; detected from the bytes if left out."})
     runtime = Text(NAME, longest=100, metadata={"description": "Runtime that the model is meant for."})
+    tags: fields.Field[Any] = _tags_as_text()
 
 
 class ModelPutQuery(Strict):
@@ -136,6 +157,7 @@ class ModelPutQuery(Strict):
     filename = Text(
         longest=255, metadata={"description": "Name of the file; helps to distinguish a `.py` file from other text."}
     )
+    tags = _tags_as_text()
 
 
 class ModelForm(ModelFields):
@@ -151,6 +173,7 @@ class ModelFromUpload(ModelFields):
     transfer = Text(longest=100, metadata={"description": "Key of a transfer whose PUT has finished."})
     filename = Text(longest=255, metadata={"description": "Name of the file; the upload's `filename` if left out."})
     digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
+    tags = _tags()
 
     @validates_schema
     def exactly_one_source(self, data: Mapping[str, Any], **_: Any) -> None:
@@ -176,6 +199,15 @@ class ImportRequest(ModelFields):
     )
     filename = Text(longest=255, metadata={"description": "Name of the file; the reference's if left out."})
     digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
+    tags = _tags()
+
+
+class ModelTagSchema(Strict):
+    """The version that a tag of a model refers to."""
+
+    version = Text(
+        REFERENCE, required=True, metadata={"description": "Version number, another tag, `latest`, or a digest."}
+    )
 
 
 class ImportSchema(Open):

@@ -136,7 +136,7 @@ class GangSchema(Strict):
 class SubmissionSchema(Strict):
     """Submission of a simulation: a model, on a dataset, with a runtime. Only the dataset is required."""
 
-    dataset = Text(REFERENCE, required=True, metadata={"description": "A name, or `name@version`."})
+    dataset = Text(REFERENCE, required=True, metadata={"description": "A name, `name@version` or `name@tag`."})
     runtime = Text(
         NAME,
         longest=100,
@@ -148,7 +148,7 @@ class SubmissionSchema(Strict):
         allow_none=True,
         metadata={
             "description": (
-                "A name, `name@version`, id, digest or `name@digest` (this content, under this name "
+                "A name, `name@version`, `name@tag`, id, digest or `name@digest` (this content, under this name "
                 "if it has that); the runtime's baseline model if left out or null."
             )
         },
@@ -289,7 +289,8 @@ class SubmissionForm(SubmissionSchema):
 
     model = Binary(
         metadata={
-            "description": "The model binary as a file; or, as a plain field, a name, `name@version`, id or digest."
+            "description": "The model binary as a file; or, as a plain field, a name, `name@version`, `name@tag`, id "
+            "or digest."
         }
     )
     scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out or null.')

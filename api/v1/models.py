@@ -1,4 +1,4 @@
-"""Routes /v1/models: creation, list, description, content and deletion of models."""
+"""Routes /v1/models: creation, list, description, content, tags and deletion of models."""
 
 from typing import Any
 
@@ -19,6 +19,7 @@ from api.schemas.models import (
     ModelPutQuery,
     ModelQuery,
     ModelSchema,
+    ModelTagSchema,
 )
 from api.schemas.results import RangeHeaders
 from api.schemas.transfers import RedirectQuery
@@ -34,6 +35,7 @@ from errors import (
     InUse,
     Invalid,
     NoLock,
+    NotFound,
     PreconditionFailed,
     RangeNotSatisfiable,
     ShippedModel,
@@ -135,7 +137,7 @@ class ModelView(MethodView):
     def get(self, model: str) -> Model:
         """Describe a model
 
-        By its name (the newest version), `name@version`, id or digest.
+        By its name (the newest version), `name@version`, `name@tag`, id or digest.
         """
         return services().models.get(model)
 
@@ -147,8 +149,8 @@ class ModelView(MethodView):
     def delete(self, model: str) -> None:
         """Delete a model
 
-        Names no longer find it. Refused while a simulation or a comparison that has not ended needs it, and for models
-        that ship with the platform.
+        Names no longer find it, and its tags are deleted. Refused while a simulation or a comparison that has not ended
+        needs it, and for models that ship with the platform.
         """
         services().models.delete(model)
 
@@ -166,6 +168,33 @@ class ModelView(MethodView):
         """
         filename = base_name(query.pop("filename", None)) or model
         return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
+
+
+@blueprint.at("/<name:name>/tags/<name:tag>")
+class ModelTagsView(MethodView):
+    """A tag: a name for a version, which can be moved to another version."""
+
+    @blueprint.operation(
+        "put_model_tag",
+        Success(schema=ModelSchema, description="The version that the tag now refers to."),
+        body={"application/json": ModelTagSchema},
+        errors=(UnknownModel, ShippedModel, Invalid, UnsupportedMedia),
+    )
+    def put(self, name: str, tag: str) -> Model:
+        """Set a tag to a version of a model
+
+        `name@tag` refers to the version from then on. A tag that exists is moved; simulations and comparisons keep the
+        version that they were submitted with.
+        """
+        return services().models.tag(name, tag, validated(ModelTagSchema(), json_body())["version"])
+
+    @blueprint.operation("delete_model_tag", Success(status=204, description="Deleted."), errors=[NotFound])
+    def delete(self, name: str, tag: str) -> None:
+        """Delete a tag of a model
+
+        The version that it refers to stays.
+        """
+        services().models.untag(name, tag)
 
 
 @blueprint.at("/<ref:model>/lock")

@@ -1,6 +1,6 @@
 """Records that services accept and return: submissions, models, simulations, events."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,8 @@ class Model:
     dependencies: Mapping[str, Any] | None = None
     #: The reference that it was imported by and what that resolved to; None: its bytes were sent.
     source: Mapping[str, Any] | None = None
+    #: Tags that refer to this version at the moment.
+    tags: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

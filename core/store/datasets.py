@@ -13,9 +13,11 @@ from sqlalchemy import Connection, Row, and_, case, delete, exists, insert, sele
 from core.domain.states import UNENDED
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
-from core.store.tables import dataset_tags as tags
+from core.store.tables import dataset_tags, simulations
 from core.store.tables import dataset_versions as versions
-from core.store.tables import simulations
+from core.store.tags import Tags
+
+tags = Tags(dataset_tags)
 
 _CLAIM = text(
     "UPDATE dataset_versions SET claim=:who, claim_until=:until,"
@@ -75,10 +77,7 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
         if selector.isdecimal() and len(selector) < 10:
             query = query.where(versions.c.version == int(selector))
         else:
-            tagged = select(tags.c.version_id).where(
-                tags.c.project == project, tags.c.name == name, tags.c.tag == selector
-            )
-            query = query.where(versions.c.id.in_(tagged))
+            query = query.where(versions.c.id.in_(tags.tagged(project, name, selector)))
     return c.execute(query.order_by(versions.c.version.desc(), versions.c.id.desc()).limit(1)).first()
 
 
@@ -210,7 +209,7 @@ def finish(
     c.execute(update(versions).where(versions.c.id == id).values(**changes))
     effective = same.id if same is not None else id
     for tag in json.loads(own.tags):
-        set_tag(c, own.project, own.name, tag, effective)
+        tags.put(c, own.project, own.name, tag, effective)
     return c.execute(select(versions).where(versions.c.id == effective)).one()
 
 
@@ -237,31 +236,6 @@ def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
     )
 
 
-# -- tags
-
-
-def set_tag(c: Connection, project: str, name: str, tag: str, version: str) -> None:
-    """Let a tag refer to a version."""
-    where = and_(tags.c.project == project, tags.c.name == name, tags.c.tag == tag)
-    if c.execute(update(tags).where(where).values(version_id=version).returning(tags.c.tag)).first() is None:
-        c.execute(insert(tags).values(project=project, name=name, tag=tag, version_id=version))
-
-
-def drop_tag(c: Connection, project: str, name: str, tag: str) -> bool:
-    """Delete a tag; return False if there is none."""
-    where = and_(tags.c.project == project, tags.c.name == name, tags.c.tag == tag)
-    return c.execute(delete(tags).where(where).returning(tags.c.tag)).first() is not None
-
-
-def tags_of(c: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the tags of versions, by version id."""
-    by_version: dict[str, list[str]] = {}
-    query = select(tags.c.version_id, tags.c.tag).where(tags.c.version_id.in_(ids)).order_by(tags.c.tag)
-    for id, tag in c.execute(query):
-        by_version.setdefault(id, []).append(tag)
-    return by_version
-
-
 # -- deletion
 
 
@@ -284,7 +258,7 @@ def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
     alive = and_(versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
     row = c.execute(update(versions).where(alive).values(**changes).returning(versions)).first()
-    c.execute(delete(tags).where(tags.c.version_id == id))
+    tags.drop_all(c, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
     return row
 

@@ -5,7 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select
 
-from core.store.tables import models, simulations
+from core.store.tables import model_tags, models, simulations
+from core.store.tags import Tags
+
+tags = Tags(model_tags)
 
 _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
 _WITH_DIGEST = (
@@ -31,18 +34,23 @@ def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
 
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
-    """Return the model with this id, digest, ``name@version`` or name (its newest version).
+    """Return the model with this id, digest, name (its newest version), ``name@version`` or ``name@tag``.
 
-    ``name@digest`` is a model with this digest: that of this name, if there is one.
+    ``name@latest`` is the newest version. ``name@digest`` is a model with this digest: that of this name, if there is
+    one.
     """
-    name, at, version = ref.rpartition("@")
-    if version.startswith("sha256:"):
-        return c.execute(_WITH_DIGEST, {"p": project, "d": version, "n": name}).first()
+    name, at, selector = ref.rpartition("@")
+    if selector.startswith("sha256:"):
+        return c.execute(_WITH_DIGEST, {"p": project, "d": selector, "n": name}).first()
     query = select(models).where(models.c.project == project)
-    if at and version.isdigit() and len(version) < 10:
-        query = query.where(models.c.name == name, models.c.version == int(version))
-    else:
+    if not at:
         query = query.where(or_(models.c.id == ref, models.c.name == ref))
+    else:
+        query = query.where(models.c.name == name)
+        if selector.isdecimal() and len(selector) < 10:
+            query = query.where(models.c.version == int(selector))
+        elif selector != "latest":
+            query = query.where(models.c.id.in_(tags.tagged(project, name, selector)))
     return c.execute(query.order_by(*_NEWEST_FIRST).limit(1)).first()
 
 
@@ -77,14 +85,20 @@ def hold(c: Connection, digest: str) -> bool:
     return c.execute(query.with_for_update(read=True)).first() is not None
 
 
+def hold_version(c: Connection, id: str) -> bool:
+    """Return whether a row is there, and lock it against deletion until the transaction ends."""
+    return c.execute(select(models.c.id).where(models.c.id == id).with_for_update(read=True)).first() is not None
+
+
 def lock(c: Connection, id: str) -> None:
     """Lock a row until the transaction ends, so that a submission that uses it is seen afterwards, or sees its end."""
     c.execute(select(models.c.id).where(models.c.id == id).with_for_update())
 
 
 def delete(c: Connection, id: str) -> bool:
-    """Delete a row; return whether its content is no longer referenced by any model or simulation."""
+    """Delete a row and its tags; return whether its content is no longer referenced by any model or simulation."""
     digest = c.scalar(models.delete().where(models.c.id == id).returning(models.c.digest))
+    tags.drop_all(c, id)
     return digest is not None and not needed(c, digest)
 
 

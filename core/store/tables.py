@@ -43,6 +43,16 @@ models = Table(
     Index("models_digest", "digest"),
 )
 
+model_tags = Table(
+    "model_tags",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Column("version_id", Text, nullable=False),
+    Index("model_tags_version", "version_id"),
+)
+
 model_locks = Table(
     "model_locks",
     metadata,

@@ -196,6 +196,8 @@ def test_tags_can_be_moved_and_latest_is_automatic(client: FlaskClient, register
     assert client.get("/v1/datasets/drives@gold").json["version"] == "2"
     problem(client.put("/v1/datasets/drives/tags/latest", json={"version": "1"}), 422, "invalid")
     problem(client.put("/v1/datasets/drives/tags/7", json={"version": "1"}), 422, "invalid")
+    unknown = problem(client.get("/v1/datasets/drives@glod"), 404, "unknown-dataset")
+    assert unknown["detail"] == "The dataset drives has no version or tag 'glod'. Its tags: latest, gold."
     assert client.delete("/v1/datasets/drives/tags/gold").status_code == 204
     problem(client.get("/v1/datasets/drives@gold"), 404, "unknown-dataset")
     problem(client.put("/v1/datasets/nowhere/tags/gold", json={"version": "1"}), 404, "unknown-dataset")

@@ -72,6 +72,14 @@ def test_an_import_is_accepted_and_read_at_its_location(
     assert model["id"] == ready["model"] and model["source"]["reference"] == f"{files.origin}/policy.py"
 
 
+def test_an_imported_model_gets_its_tags(client: FlaskClient, platform: Platform, files: WebFiles) -> None:
+    body = {"model_reference": f"{files.origin}/policy.py", "name": "mine"}
+    problem(client.post("/v1/imports", json=body | {"tags": ["latest"]}), 422, "invalid")
+    assert client.post("/v1/imports", json=body | {"tags": ["gold", "stable"]}).status_code == 202
+    fetch_due(platform)
+    assert client.get("/v1/models/mine@gold").json["tags"] == ["gold", "stable"]
+
+
 def test_a_simulation_by_reference_is_accepted_and_repeated_by_its_digest(
     client: FlaskClient, platform: Platform, files: WebFiles
 ) -> None:

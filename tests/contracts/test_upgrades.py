@@ -47,6 +47,7 @@ def work_in_progress(rig: DispatcherRig) -> dict[str, str]:
     rig.play(rig.launch(ids["cancelled"])[1], 10)
     platform.simulations.cancel(ids["cancelled"])
     platform.finalization.collect(ids["cancelled"])
+    platform.models.tag("mine", "gold", "1")
     ids["done"] = rig.submit()
     rig.play(rig.launch(ids["done"])[1])  # all results are there, and the job that collects them has not run
     ids["running"] = rig.submit()
@@ -138,6 +139,9 @@ def test_work_of_an_earlier_schema_goes_on_after_the_upgrade(
             )
         assert upgraded.state(ids["cancelled"]) is State.CANCELLED
         assert platform.models.get("mine").size == len(MODEL)
+        assert platform.models.tag("mine", "stable", "1").tags == (
+            ["gold", "stable"] if revision >= "0014" else ["stable"]
+        )
         if revision >= "0002":
             platform.uploads.append(ids["upload"], 4, iter([b"done"]))
             assert platform.uploads.read(ids["upload"], 0, 8) == b"halfdone"

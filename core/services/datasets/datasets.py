@@ -12,6 +12,7 @@ from typing import Any
 from core.domain.downloads import Download
 from core.domain.ids import new_id
 from core.domain.near_names import near_names, suggestion
+from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
 from core.services.datasets import catalogue, dataset_sources, descriptions
@@ -36,8 +37,6 @@ _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Seconds for which unreferenced objects are kept, because a job that lost its claim may still be writing.
 GRACE = 300.0
-#: Maximum of tags in a registration.
-MAX_TAGS = 20
 
 
 class Datasets:
@@ -68,10 +67,7 @@ class Datasets:
             raise Invalid(f"{name} is a built-in dataset; choose another name.")
         if not _NAME.fullmatch(name) or _ID.fullmatch(name):
             raise Invalid("A name has up to 100 letters, digits, dots, dashes and underscores, and is not an id.")
-        if len(tags) > MAX_TAGS:
-            raise Invalid(f"A version has at most {MAX_TAGS} tags when it is registered.")
-        for tag in tags:
-            _check_tag(tag)
+        tags = check_tags(tags)
         self._floor.check()
         normalized = dataset_sources.normalized(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
@@ -80,7 +76,7 @@ class Datasets:
             "project": PROJECT,
             "name": name,
             "source": json.dumps(normalized, sort_keys=True),
-            "tags": json.dumps(sorted(set(tags))),
+            "tags": json.dumps(tags),
         }
 
         def write(c: Connection) -> Any:
@@ -103,7 +99,7 @@ class Datasets:
         after_name = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
             rows = store.latest(c, PROJECT, after_name, limit + 1 - len(items)) if len(items) <= limit else []
-            tags = store.tags_of(c, [row.id for row in rows])
+            tags = store.tags.of_versions(c, [row.id for row in rows])
         items += [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows]
         if len(items) <= limit:
             return items, None
@@ -116,7 +112,7 @@ class Datasets:
             return descriptions.full(built_in)
         row = self._row(ref)
         with self._database.read() as c:
-            tags = store.tags_of(c, [row.id]).get(row.id, [])
+            tags = store.tags.of_versions(c, [row.id]).get(row.id, [])
         view = descriptions.view(row, tags)
         if row.state == "ready" and row.described:
             view = dict(self._extended(row).definition) | view
@@ -130,7 +126,7 @@ class Datasets:
             return [descriptions.brief(datasets()[name])], None
         with self._database.read() as c:
             rows = store.page(c, PROJECT, name, after, limit + 1)
-            tags = store.tags_of(c, [row.id for row in rows])
+            tags = store.tags.of_versions(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
         page = [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows[:limit]]
@@ -298,8 +294,9 @@ class Datasets:
         name, _, version = ref.partition("@")
         with self._database.read() as c:
             known = [*datasets(), *store.names(c, PROJECT)]
+            tags = store.tags.of_name(c, PROJECT, name, MOST_LISTED + 1) if version else []
         if name in known and version:
-            return UnknownDataset(f"The dataset {name} has no version or tag {version[:80]!r}.")
+            return UnknownDataset(unknown_version("dataset", name, version, tags))
         near = near_names(name, known)
         hint = suggestion(near, f"There are: {', '.join(sorted(known)[:20])}.")
         return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
@@ -308,20 +305,20 @@ class Datasets:
 
     def tag(self, name: str, tag: str, version: str) -> dict[str, Any]:
         """Let a tag refer to a version."""
-        _check_tag(tag)
+        check_tag(tag)
         row = self._ready(f"{name}@{version}")
 
         def write(c: Connection) -> None:
             if not store.lock_ready(c, row.id):
                 raise self._unknown(name)
-            store.set_tag(c, PROJECT, row.name, tag, row.id)
+            store.tags.put(c, PROJECT, row.name, tag, row.id)
 
         self._database.write(write)
         return self.get(row.id)
 
     def untag(self, name: str, tag: str) -> None:
         """Delete a tag. Raise NotFound."""
-        if not self._database.write(lambda c: store.drop_tag(c, PROJECT, name, tag)):
+        if not self._database.write(lambda c: store.tags.drop(c, PROJECT, name, tag)):
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, ref: str) -> None:
@@ -429,11 +426,6 @@ class Datasets:
 def new_pack(id: str) -> str:
     """Return the key of a new pack of a version."""
     return f"packs/{id}/{secrets.token_hex(8)}"
-
-
-def _check_tag(tag: str) -> None:
-    if not _NAME.fullmatch(tag) or tag.isdecimal() or tag == "latest":
-        raise Invalid(f"{tag[:80]!r} is not a tag: a tag is a name other than a number and `latest`.")
 
 
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:

@@ -15,6 +15,7 @@ from core.domain.ids import new_id
 from core.domain.listing import search_text
 from core.domain.records import Model
 from core.domain.states import State
+from core.domain.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.simulations.model_origins import ModelOrigins
@@ -72,16 +73,17 @@ class ModelImports:
 
     # -- requests
 
-    def request(self, reference: str, connection: str | None = None, **options: str | None) -> dict[str, Any]:
+    def request(self, reference: str, connection: str | None = None, **options: Any) -> dict[str, Any]:
         """Insert an import and enqueue its job; raise Invalid for a reference that may not be read here."""
         values = self.row(reference, connection, **options)
         self._database.write(lambda c: self.add(c, values))
         self.enqueue(values)
         return self.get(values["id"])
 
-    def row(self, reference: str, connection: str | None, **options: str | None) -> dict[str, Any]:
-        """Return the row of a new import; raise Invalid for a reference that may not be read here."""
+    def row(self, reference: str, connection: str | None, **options: Any) -> dict[str, Any]:
+        """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
         _, name = self.origins.check(reference, connection)
+        check_tags(options.get("tags") or ())
         given = {key: value for key, value in options.items() if value is not None}
         return {
             "id": new_id(datetime.now(UTC)),

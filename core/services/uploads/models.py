@@ -5,14 +5,15 @@ import json
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from core.domain.ids import new_id
 from core.domain.near_names import near_names, suggestion
 from core.domain.records import Model
+from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.services.block_checksums import BlockChecksums
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
@@ -45,6 +46,7 @@ BYTES = "models"
 #: Seconds in which the download of a presigned URL must begin.
 LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SHIPPED = "it ships with the platform, in one version without tags"
 
 
 def key_of(digest: str) -> str:
@@ -55,6 +57,24 @@ def key_of(digest: str) -> str:
 def pinned(name: str, digest: str) -> str:
     """Return the reference to exactly the content of a digest, under this name: equal files may have several."""
     return f"{name}@{digest}"
+
+
+class Properties(TypedDict, total=False):
+    """What is known of a model that is registered, besides its bytes; each may be left out."""
+
+    #: The name; if it is left out or None, that of the file.
+    name: str | None
+    filename: str | None
+    #: The format; if it is left out or None, it is detected from the bytes.
+    format: str | None
+    #: The runtime that the model is meant for.
+    runtime: str | None
+    #: The digest that the bytes must have.
+    digest: str | None
+    #: The reference that it is imported by and what that resolved to.
+    source: Mapping[str, Any] | None
+    #: Tags to set on the version, also on one that has these bytes already.
+    tags: Sequence[str]
 
 
 class Models:
@@ -84,18 +104,12 @@ class Models:
     def add(
         self,
         chunks: Iterable[bytes],
-        *,
-        filename: str | None = None,
-        name: str | None = None,
-        format: str | None = None,
-        runtime: str | None = None,
-        digest: str | None = None,
-        source: Mapping[str, Any] | None = None,
+        **properties: Unpack[Properties],
     ) -> Model:
-        """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing.
-
-        ``source``: the reference that it is imported by and what that resolved to.
-        """
+        """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing."""
+        name, filename, runtime = properties.get("name"), properties.get("filename"), properties.get("runtime")
+        digest, source = properties.get("digest"), properties.get("source")
+        tags = check_tags(properties.get("tags", ()))
         if name is not None and not _NAME.fullmatch(name):
             raise Invalid(
                 "A model's name has up to 100 letters, digits, dots, dashes and underscores,"
@@ -119,7 +133,7 @@ class Models:
             actual = "sha256:" + hasher.hexdigest()
             if digest not in {None, actual}:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
-            format = format_of(draft, filename, format, runtime)
+            format = format_of(draft, filename, properties.get("format"), runtime)
             check_size(format, size, draft)
             declaration = declared(draft, format)
             if name is None:
@@ -132,7 +146,7 @@ class Models:
             with self._database.exclusive(BYTES):
                 if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one
                     self._store.put(key_of(actual), _pieces(draft))
-                return self._register(values)
+                return self._register(values, tags)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -150,36 +164,61 @@ class Models:
                 f"A model has at most {self.largest:,} bytes (WINDTUNNEL_MAX_UPLOAD), whichever way it is sent."
             )
 
-    def _register(self, values: Mapping[str, Any]) -> Model:
+    def _register(self, values: Mapping[str, Any], tags: Sequence[str]) -> Model:
         now = datetime.now(UTC)
         row = {"id": new_id(now), "project": PROJECT, "created_at": now.timestamp(), **values}
-        return _record(self._database.write(lambda c: store.add(c, row)))
+
+        def write(c: Connection) -> Model:
+            version = store.add(c, row)
+            for tag in tags:
+                store.tags.put(c, PROJECT, version.name, tag, version.id)
+            return _record(version, store.tags.of_versions(c, [version.id]))
+
+        return self._database.write(write)
 
     def get(self, ref: str) -> Model:
-        """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name.
+        """Return the model with this id, digest, name, ``name@version`` or ``name@tag``, or a shipped model.
 
         ``name@digest`` (`pinned`) is the content of the digest, under this name if it has that here.
         """
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
-            known = store.names(c, PROJECT) if row is None else []
+            tags = store.tags.of_versions(c, [row.id]) if row is not None else {}
         if row is not None and "@sha256:" not in ref:
-            return _record(row)
+            return _record(row, tags)
         shipped = shipped_models.find(ref)
         if row is not None and (shipped is None or ref != pinned(shipped.name, shipped.digest)):
-            return _record(row)
+            return _record(row, tags)
         if shipped is not None:
             return self._ship(shipped)
-        digest = ref.rpartition("@")[2][:100]
-        if digest.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
-            raise UnknownModel(
-                f"This server has no model with the digest {digest}. Upload it first (`POST /v1/models`; archives "
-                "of simulations have the file in model/), then send this request again.",
-                digest=digest,
+        raise self._unknown(ref)
+
+    def _unknown(self, ref: str) -> UnknownModel:
+        name, at, selector = ref.rpartition("@")
+        if selector.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
+            return UnknownModel(
+                f"This server has no model with the digest {selector[:100]}. Upload it first (`POST /v1/models`; "
+                "archives of simulations have the file in model/), then send this request again.",
+                digest=selector[:100],
             )
-        near = near_names(ref, [*known, *shipped_models.shipped()])
+        return self._unknown_version(name, selector) if at else self._unknown_name(ref)
+
+    def _unknown_version(self, name: str, version: str) -> UnknownModel:
+        with self._database.read() as c:
+            tags = store.tags.of_name(c, PROJECT, name, MOST_LISTED + 1)
+            present = store.find(c, PROJECT, name) is not None
+        if present:
+            return UnknownModel(unknown_version("model", name, version, tags))
+        if name in shipped_models.shipped():
+            return UnknownModel(f"The model {name} has no version {version[:80]!r}: {_SHIPPED}.")
+        return self._unknown_name(name)
+
+    def _unknown_name(self, name: str) -> UnknownModel:
+        with self._database.read() as c:
+            known = [*store.names(c, PROJECT), *shipped_models.shipped()]
+        near = near_names(name, known)
         hint = suggestion(near, "`GET /v1/models` lists them.")
-        raise UnknownModel(f"There is no model {ref[:100]!r}. {hint}", nearest=near)
+        return UnknownModel(f"There is no model {name[:100]!r}. {hint}", nearest=near)
 
     def baseline(self, name: str) -> Model:
         """Return the shipped model of this name, even if an earlier version registered a model with the same name."""
@@ -217,11 +256,39 @@ class Models:
         if not baseline and not in_shipped:
             with self._database.read() as c:
                 rows = store.page(c, PROJECT, name=name, format=format, after=after, limit=limit + 1)
-            models += [_record(row) for row in rows]
+                tags = store.tags.of_versions(c, [row.id for row in rows])
+            models += [_record(row, tags) for row in rows]
         if baseline is not False and len(models) <= limit:
             start = after if in_shipped else None
             models += shipped_models.page(name=name, format=format, after=start, limit=limit + 1 - len(models))
         return models[:limit], models[limit - 1].id if len(models) > limit else None
+
+    def tag(self, name: str, tag: str, version: str) -> Model:
+        """Let a tag refer to a version: a number, another tag, `latest` or a digest. Raise UnknownModel.
+
+        Simulations keep the version to which ``name@tag`` was resolved when they were submitted.
+        """
+        check_tag(tag)
+        ref = f"{name}@{version}"
+
+        def write(c: Connection) -> str | None:
+            row = store.find(c, PROJECT, ref)
+            # A digest is found under other names too, and a deletion may have removed the row in between.
+            if row is None or row.name != name or not store.hold_version(c, row.id):
+                return None
+            store.tags.put(c, PROJECT, name, tag, row.id)
+            return str(row.id)
+
+        if (id := self._database.write(write)) is None:
+            if name in shipped_models.shipped():
+                raise ShippedModel(f"The model {name} cannot have tags: {_SHIPPED}.")
+            raise self._unknown_version(name, version)
+        return self.get(id)
+
+    def untag(self, name: str, tag: str) -> None:
+        """Delete a tag; the version that it refers to stays. Raise NotFound."""
+        if not self._database.write(lambda c: store.tags.drop(c, PROJECT, name, tag)):
+            raise NotFound(f"The model {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, ref: str) -> None:
         """Delete a registered model. Raise InUse if a simulation or a comparison that has not ended uses it."""
@@ -230,7 +297,7 @@ class Models:
         if row is None:
             if shipped_models.find(ref) is not None:
                 raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
-            raise UnknownModel(f"There is no registered model {ref[:100]!r}.")
+            raise self._unknown(ref)
 
         def remove(c: Connection) -> bool:
             store.lock(c, row.id)
@@ -361,7 +428,8 @@ def _described(declaration: Declaration) -> dict[str, Any]:
     return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}
 
 
-def _record(row: Any) -> Model:
+def _record(row: Any, tags: Mapping[str, Sequence[str]]) -> Model:
+    """Return the record of a row; ``tags``: of several rows, by id."""
     return Model(
         id=row.id,
         name=row.name,
@@ -374,4 +442,5 @@ def _record(row: Any) -> Model:
         created_at=datetime.fromtimestamp(row.created_at, UTC),
         dependencies=json.loads(row.dependencies) if row.dependencies else None,
         source=json.loads(row.source) if row.source else None,
+        tags=tags.get(row.id, ()),
     )

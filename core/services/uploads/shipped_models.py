@@ -41,12 +41,15 @@ def describe(name: str) -> Model:
 
 
 def find(ref: str) -> Model | None:
-    """Return the shipped model with this name, ``name@1``, digest or ``name@digest``, None if there is none."""
-    name, _, digest = ref.rpartition("@")
-    if digest.startswith("sha256:"):
-        equal = [model for model in map(describe, shipped()) if model.digest == digest]
+    """Return the shipped model with this name, ``name@1``, ``name@latest``, digest or ``name@digest``, or None."""
+    name, at, selector = ref.rpartition("@")
+    if selector.startswith("sha256:"):
+        equal = [model for model in map(describe, shipped()) if model.digest == selector]
         return next((model for model in equal if model.name == name), equal[0] if equal else None)
-    name = ref.removesuffix("@1")
+    if not at:
+        name = ref
+    elif selector not in {"1", "latest"}:
+        return None
     return describe(name) if name in shipped() else None
 
 
