@@ -18,7 +18,7 @@ def index() -> str:
 
 @blueprint.get("/models/<name>")
 def show(name: str) -> str:
-    """Show a model and its simulations."""
+    """Show a model and its simulations: `name`, `name@version` or `name@tag`."""
     model = api().get(path_of("models", name))
     used = {"model_digest": model["digest"]}
     return render_template(
