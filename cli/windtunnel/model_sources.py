@@ -22,7 +22,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model that the platform has: a name, ``name@version``, an id or a digest."""
+    """A model that the platform has: a name, ``name@version``, ``name@tag``, an id or a digest."""
 
     name: str
 

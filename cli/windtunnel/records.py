@@ -190,6 +190,7 @@ class Model(Record, frozen=True, kw_only=True):
     runtime: str | None = None
     baseline: bool = False
     created_at: datetime | None = None
+    tags: list[str] = []
 
 
 class Check(Record, frozen=True, kw_only=True):

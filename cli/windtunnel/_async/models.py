@@ -21,7 +21,7 @@ LOOK_INTERVAL = 0.5
 
 
 class AsyncModels:
-    """Models of one platform. A model is named by name, ``name@version``, id or digest."""
+    """Models of one platform. A model is named by name, ``name@version``, ``name@tag``, id or digest."""
 
     def __init__(self, transport: AsyncTransport, uploads: AsyncUploads) -> None:
         self._transport = transport
@@ -48,6 +48,15 @@ class AsyncModels:
         """Delete a model; simulations that have played it keep its bytes."""
         await self._transport.request("DELETE", path("models", model))
 
+    async def tag(self, name: str, tag: str, version: str) -> Model:
+        """Let a tag refer to a version (a number, another tag, `latest` or a digest), and return the version."""
+        body = {"version": version}
+        return read(Model, await self._transport.json("PUT", path("models", name, "tags", tag), json=body))
+
+    async def untag(self, name: str, tag: str) -> None:
+        """Delete a tag; the version that it refers to stays."""
+        await self._transport.request("DELETE", path("models", name, "tags", tag))
+
     async def upload(
         self,
         source: str | os.PathLike[str],
@@ -55,11 +64,13 @@ class AsyncModels:
         name: str | None = None,
         format: str | None = None,
         runtime: str | None = None,
+        tags: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Model:
         """Upload a model file, or a folder as a zip archive, and return the model.
 
         Nothing is sent if the platform has the same bytes under the same name. The upload continues after a break.
+        ``tags`` refer to the version from then on.
         """
         local = source_of(os.fspath(source))
         if not isinstance(local, LocalModel):
@@ -72,9 +83,12 @@ class AsyncModels:
             if format is None and runtime is None:
                 known = await self._known(name or file.stem, digest)
                 if known is not None:
+                    for tag in tags:
+                        known = await self.tag(known.name, tag, str(known.version))
                     return known
             upload = await self._uploads.send(FileContent(file, fingerprint=digest), progress=progress)
-            body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
+            body: dict[str, Any] = {"upload": upload, "digest": digest, "name": name}
+            body |= {"format": format, "runtime": runtime, "tags": list(tags) or None}
             sent = {key: value for key, value in body.items() if value is not None}
             # A model that was created twice is another version with the same bytes.
             return read(Model, await self._transport.json("POST", path("models"), json=sent, repeatable=True))

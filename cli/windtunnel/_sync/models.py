@@ -22,7 +22,7 @@ LOOK_INTERVAL = 0.5
 
 
 class Models:
-    """Models of one platform. A model is named by name, ``name@version``, id or digest."""
+    """Models of one platform. A model is named by name, ``name@version``, ``name@tag``, id or digest."""
 
     def __init__(self, transport: Transport, uploads: Uploads) -> None:
         self._transport = transport
@@ -49,6 +49,15 @@ class Models:
         """Delete a model; simulations that have played it keep its bytes."""
         self._transport.request("DELETE", path("models", model))
 
+    def tag(self, name: str, tag: str, version: str) -> Model:
+        """Let a tag refer to a version (a number, another tag, `latest` or a digest), and return the version."""
+        body = {"version": version}
+        return read(Model, self._transport.json("PUT", path("models", name, "tags", tag), json=body))
+
+    def untag(self, name: str, tag: str) -> None:
+        """Delete a tag; the version that it refers to stays."""
+        self._transport.request("DELETE", path("models", name, "tags", tag))
+
     def upload(
         self,
         source: str | os.PathLike[str],
@@ -56,11 +65,13 @@ class Models:
         name: str | None = None,
         format: str | None = None,
         runtime: str | None = None,
+        tags: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Model:
         """Upload a model file, or a folder as a zip archive, and return the model.
 
         Nothing is sent if the platform has the same bytes under the same name. The upload continues after a break.
+        ``tags`` refer to the version from then on.
         """
         local = source_of(os.fspath(source))
         if not isinstance(local, LocalModel):
@@ -73,9 +84,12 @@ class Models:
             if format is None and runtime is None:
                 known = self._known(name or file.stem, digest)
                 if known is not None:
+                    for tag in tags:
+                        known = self.tag(known.name, tag, str(known.version))
                     return known
             upload = self._uploads.send(FileContent(file, fingerprint=digest), progress=progress)
-            body = {"upload": upload, "digest": digest, "name": name, "format": format, "runtime": runtime}
+            body: dict[str, Any] = {"upload": upload, "digest": digest, "name": name}
+            body |= {"format": format, "runtime": runtime, "tags": list(tags) or None}
             sent = {key: value for key, value in body.items() if value is not None}
             # A model that was created twice is another version with the same bytes.
             return read(Model, self._transport.json("POST", path("models"), json=sent, repeatable=True))

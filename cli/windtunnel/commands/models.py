@@ -1,4 +1,4 @@
-"""`windtunnel models`: list, upload, download and delete models."""
+"""`windtunnel models`: list, upload, tag, download and delete models."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,17 +19,18 @@ COLUMNS: Sequence[outputs.Column] = (
     ("version", lambda model: model["version"]),
     ("format", lambda model: model["format"]),
     ("size", lambda model: figures.size(model["size"])),
+    ("tags", lambda model: ", ".join(model["tags"])),
     ("digest", lambda model: model["digest"][:19]),
     ("baseline", lambda model: "yes" if model["baseline"] else ""),
     ("created", lambda model: "" if model["baseline"] else model["created_at"][:19].replace("T", " ")),
 )
 DETAILS: Sequence[outputs.Column] = (
-    *COLUMNS[:4],
+    *COLUMNS[:5],
     ("digest", lambda model: model["digest"]),
     ("file", lambda model: model["filename"]),
     ("runtime", lambda model: model["runtime"]),
     ("id", lambda model: model["id"]),
-    *COLUMNS[5:],
+    *COLUMNS[6:],
     ("packages", lambda model: ", ".join((model["dependencies"] or {}).get("requirements", []))),
     ("imported from", lambda model: (model["source"] or {}).get("reference")),
 )
@@ -37,7 +38,7 @@ DETAILS: Sequence[outputs.Column] = (
 
 @click.group(cls=NounGroup)
 def command() -> None:
-    """List, upload, download and delete models. A model is a name, name@version, id or digest."""
+    """List, upload, tag, download and delete models. A model is a name, name@version, name@tag, id or digest."""
 
 
 @command.command("list")
@@ -69,13 +70,43 @@ def get(client: "Client", models: Sequence[str], output: str) -> None:
 @click.option("--name", help="Name of the model; by default that of the file.")
 @click.option("--format", help="Format; detected from the bytes if left out.")
 @click.option("--runtime", shell_complete=runtime_names, help="Runtime that the model is meant for.")
+@click.option("--tag", "tags", multiple=True, help="Tag of the version, such as `gold`; may be repeated.")
 @output_option()
 @with_client
-def upload(client: "Client", file: str, name: str | None, format: str | None, runtime: str | None, output: str) -> None:
+def upload(
+    client: "Client",
+    file: str,
+    name: str | None,
+    format: str | None,
+    runtime: str | None,
+    tags: Sequence[str],
+    output: str,
+) -> None:
     """Upload a model file, or a folder as a zip. Nothing is sent if the platform has it; a broken upload goes on."""
     with transfer_bar("upload") as progress:
-        model = client.models.upload(file, name=name, format=format, runtime=runtime, progress=progress)
+        model = client.models.upload(file, name=name, format=format, runtime=runtime, tags=tags, progress=progress)
     outputs.show_one([model.raw], DETAILS, output, name="name")
+
+
+@command.command()
+@click.argument("name", shell_complete=model_names)
+@click.argument("tag")
+@click.argument("version")
+@with_client
+def tag(client: "Client", name: str, tag: str, version: str) -> None:
+    """Let a tag refer to a version: `windtunnel models tag prod gold 3`."""
+    model = client.models.tag(name, tag, version)
+    click.echo(f"{name}@{tag} is {name}@{model.version}")
+
+
+@command.command()
+@click.argument("name", shell_complete=model_names)
+@click.argument("tag")
+@with_client
+def untag(client: "Client", name: str, tag: str) -> None:
+    """Delete a tag; the version that it refers to stays."""
+    client.models.untag(name, tag)
+    click.echo(f"{name}@{tag}")
 
 
 @command.command()
