@@ -8,7 +8,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 from tests.system.platform_process import PlatformProcess
 
@@ -76,8 +75,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
         monkeypatch.setenv(name, value)
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before it is committed"
-    local = Config({"KernelManager": {"transport": "ipc"}})  # not TCP, which other users of the machine could read
-    NotebookClient(notebook, timeout=LIMIT, resources={"metadata": {"path": str(EXAMPLES)}}, config=local).execute()
+    NotebookClient(notebook, timeout=LIMIT, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"image/png", "text/html"} <= kinds
