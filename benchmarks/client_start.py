@@ -17,7 +17,7 @@ from benchmarks.results import aim, milliseconds, spanned, table
 RUNS = 20
 #: Seconds that the start of the command line may take.
 GOAL = 0.150
-#: What bash runs when TAB is pressed after `windtunnel run idm car_`; the script itself was loaded when the shell began.
+#: What bash runs when TAB is pressed after `windtunnel run idm car_`; the shell has loaded the script before.
 COMPLETED = ("run", "idm", "car_")
 
 
