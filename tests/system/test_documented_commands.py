@@ -20,11 +20,10 @@ from tests.waiting import until
 LIMIT = 240
 #: curl as readers have it, except that a refused request fails.
 CURL = '#!/bin/sh\nexec {curl} --fail-with-body --no-progress-meter --max-time 120 "$@"\n'
-#: README.md and the generated reference of the command line, whose examples are those of docs/cli.md, are left out.
 SOURCES = sorted(
     path
-    for path in (file.relative_to(ROOT) for file in (ROOT / "docs").rglob("*.md"))
-    if "decisions" not in path.parts and path != Path("docs/reference/cli.md")
+    for path in (file.relative_to(ROOT) for file in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    if "decisions" not in path.parts
 )
 BASELINE = ROOT / "runtimes/baselines/car_street/car_street.onnx"
 UNENDED = ["queued", "staging", "launching", "running"]
