@@ -33,6 +33,8 @@ START_TIMEOUT = 120.0
 #: Exit status of `python -m server run` for settings that it cannot start with, such as a port in use.
 REFUSED = 2
 POLL_INTERVAL = 0.1
+#: Signals that end this process, and with it the platform.
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROC = Path("/proc")
 LISTENING = "0A"
 #: Loopback requests never go through a proxy.
@@ -251,23 +253,35 @@ def _start(
             tell(f"Port {preferred.api} is in use by another program; port {ports.api} is taken instead.")
         tell(f"Starting Windtunnel at {url} ...")
         variables = {"WINDTUNNEL_PORT": str(ports.api), "WINDTUNNEL_RUNNER_API_PORT": str(ports.runner_api)}
-        server = subprocess.Popen(
-            [sys.executable, "-m", "server", "run"],
-            env={**environ, **variables},
-            start_new_session=True,  # Ctrl-C reaches this process, which passes it on once: a second signal would kill
-            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
-        )
+        # A signal would be lost in the handlers of a fork, which ignore exceptions.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
         try:
-            while server.poll() is None and not listens(server.pid, ports.api):
-                time.sleep(POLL_INTERVAL)
-        except BaseException:
-            _stop(server)
-            raise
+            server = subprocess.Popen(
+                [sys.executable, "-m", "server", "run"],
+                env={**environ, **variables},
+                start_new_session=True,  # Ctrl-C reaches this process, which passes it on once: a second would kill
+                preexec_fn=partial(_begin, os.getpid(), before),
+            )
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                while server.poll() is None and not listens(server.pid, ports.api):
+                    time.sleep(POLL_INTERVAL)
+            except BaseException:
+                _stop(server)
+                raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if server.returncode is None:
             return server, url
         if server.returncode != REFUSED or free(settings.host, ports.api):
             break
     raise NotStarted(f"The platform did not start. Its logs are in {settings.home / 'logs'}.")
+
+
+def _begin(parent: int, mask: set[int | signal.Signals]) -> None:
+    """Begin a server's process: it ends with its parent, and has the parent's usual signal mask."""
+    die_with(parent, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _other_family_answers(port: int) -> bool:

@@ -88,7 +88,7 @@ def install(programs: Path, *requirements: str | Path) -> None:
 
 
 @contextmanager
-def started(program: Path, home: Path, environ: Mapping[str, str], limit: float = 60) -> Iterator[str]:
+def started(program: Path, home: Path, environ: Mapping[str, str], limit: float = 120) -> Iterator[str]:
     """Call `windtunnel up` on a terminal; yield the URL. It ends with Ctrl-C, with status 0, and leaves no process."""
     folder = home / "work"
     folder.mkdir(exist_ok=True)
@@ -112,7 +112,7 @@ def started(program: Path, home: Path, environ: Mapping[str, str], limit: float 
 
 def succeeds(client: httpx.Client, id: str) -> None:
     """Wait for the end of a simulation, which must be a success."""
-    until(lambda: client.get(f"/v1/simulations/{id}").json()["state"] in FINAL, 120)
+    until(lambda: client.get(f"/v1/simulations/{id}").json()["state"] in FINAL, 240)
     simulation = client.get(f"/v1/simulations/{id}").json()
     assert simulation["state"] == "succeeded", simulation
 
