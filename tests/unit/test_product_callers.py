@@ -24,6 +24,7 @@ PRODUCT = (
     "runtimes",
     "server",
     "web",
+    "windtunnel_server",
     "workers",
 )
 #: Scripts of the Makefile, the demo and the generators of pages are callers too.
