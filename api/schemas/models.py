@@ -127,10 +127,7 @@ class ModelQuery(PageQuery):
 def _tags_as_text() -> CommaSeparated:
     return CommaSeparated(
         longest=MOST_TAGS,
-        metadata={
-            "description": f"Tags to set on the version, separated by commas; at most {MOST_TAGS}.",
-            "example": "gold",
-        },
+        metadata={"description": f"Tags to set on the version, separated by commas; at most {MOST_TAGS}."},
     )
 
 

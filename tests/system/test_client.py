@@ -195,6 +195,42 @@ def test_a_model_is_uploaded_once_downloaded_checked_and_deleted(client: Client,
     assert refusal.value.type == "unknown-model"
 
 
+def test_a_model_is_tagged_at_its_upload_or_later_and_run_by_the_tag(client: Client, tmp_path: Path) -> None:
+    name = f"tagged-{time.time_ns()}"
+    source = tmp_path / f"{name}.py"
+    source.write_bytes(ECHO.read_bytes() + f"# {name}\n".encode())
+    first = client.models.upload(source, tags=["gold", "stable"])
+    assert first.tags == ["gold", "stable"]
+    assert client.models.upload(source, tags=["again"]).tags == ["again", "gold", "stable"]  # nothing is sent
+    source.write_bytes(source.read_bytes() + b"# second\n")
+    second = client.models.upload(source)
+    assert (second.version, second.tags) == (2, [])
+    simulation = client.submit(f"{name}@gold", "noop", scenarios="0-1")
+    assert simulation.model.digest == first.digest
+    assert client.models.tag(name, "gold", "2").tags == ["gold"] and client.models.get(f"{name}@gold").version == 2
+    client.models.untag(name, "stable")
+    with pytest.raises(Refused, match="Its tags: latest, again, gold"):
+        client.models.get(f"{name}@stable")
+    assert client.simulations.wait(simulation.id).model.digest == first.digest
+
+
+def test_the_command_line_sets_lists_and_deletes_tags(client: Client, tmp_path: Path) -> None:
+    name = f"tagged-{time.time_ns()}"
+    source = tmp_path / f"{name}.py"
+    source.write_bytes(ECHO.read_bytes() + f"# {name}\n".encode())
+    command = [str(Path(sys.executable).parent / "windtunnel"), "--url", client.server.url, "models"]
+
+    def run(*arguments: str) -> str:
+        finished = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=True)
+        return finished.stdout
+
+    assert "gold" in run("upload", str(source), "--tag", "gold")
+    assert run("tag", name, "stable", "latest") == f"{name}@stable is {name}@1\n"
+    assert "gold, stable" in run("list", "--name", name)
+    run("untag", name, "gold")
+    assert client.models.get(name).tags == ["stable"]
+
+
 def test_datasets_runtimes_and_executors_are_described(client: Client) -> None:
     names = [dataset.name for dataset in client.datasets.list()]
     assert "car_street" in names and len(names) == len(set(names))
