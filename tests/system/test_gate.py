@@ -91,7 +91,7 @@ def test_the_example_of_a_workflow_works_as_it_stands(gate: Gate, environ: dict[
     shutil.copy(EXAMPLE / "policy.py", tmp_path)
     shutil.copy(EXAMPLE / "policy.py", tmp_path / "prod.py")
     (tmp_path / "prod.py").write_text((EXAMPLE / "policy.py").read_text().replace("0.5 * turning", "0.0 * turning"))
-    upload = ["windtunnel", "models", "upload", "prod.py"]
+    upload = ["windtunnel", "models", "upload", "prod.py", "--tag", "gold"]
     subprocess.run(upload, cwd=tmp_path, env=environ, check=True, capture_output=True, timeout=60)
     steps = yaml.safe_load((EXAMPLE / "gate.yml").read_text())["jobs"]["gate"]["steps"]
     commands = [step["run"] for step in steps if "run" in step and not step["run"].startswith("pip ")]

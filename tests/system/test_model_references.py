@@ -11,6 +11,7 @@ from minio import Minio
 
 from tests.s3_servers import S3Server, fresh_bucket
 from tests.system.platform_process import MODELS, PlatformProcess, has_one_result_per_task
+from windtunnel import Client, WindtunnelError
 
 
 def started(folder: Path, connections: dict[str, object]) -> PlatformProcess:
@@ -54,3 +55,14 @@ def test_an_object_of_a_bucket_is_simulated_and_its_etag_is_in_the_archive(
     assert source["reference"] == source["uri"] == reference and source["etag"] and source["connection"] == "lab"
     wrong = with_bucket.run(dataset="noop", model_reference=f"s3://{bucket}/none.py")
     assert wrong["state"] == "failed" and "There is no s3://" in wrong["reason"], wrong
+
+
+def test_the_client_imports_a_reference_where_a_stored_model_is_needed(
+    with_bucket: PlatformProcess, bucket: str
+) -> None:
+    with Client(with_bucket.url) as client:
+        name = client.models.stored(f"s3://{bucket}/policies/echo.py")
+        assert client.models.get(name).digest == name.partition("@")[2]
+        assert client.run(f"s3://{bucket}/policies/echo.py", "noop", scenarios=range(2)).ok
+        with pytest.raises(WindtunnelError, match="cannot be imported"):
+            client.models.stored(f"s3://{bucket}/none.py")

@@ -115,7 +115,7 @@ class AsyncModels:
             document = await self._transport.json("GET", path("imports", document["id"]))
         if document["state"] != "ready":
             raise WindtunnelError(f"{reference} cannot be imported: {document.get('reason') or document['state']}")
-        return read(Model, document["model"])
+        return await self.get(document["model"])
 
     async def _known(self, name: str, digest: str) -> Model | None:
         try:

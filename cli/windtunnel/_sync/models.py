@@ -116,7 +116,7 @@ class Models:
             document = self._transport.json("GET", path("imports", document["id"]))
         if document["state"] != "ready":
             raise WindtunnelError(f"{reference} cannot be imported: {document.get('reason') or document['state']}")
-        return read(Model, document["model"])
+        return self.get(document["model"])
 
     def _known(self, name: str, digest: str) -> Model | None:
         try:
