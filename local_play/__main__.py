@@ -1,6 +1,6 @@
 """Play on this machine without a server: `python -m local_play play model.py car_street`, or `session cartpole`.
 
-Both answer in JSON, a line for each message. The command line `windtunnel` and its Python package start this program.
+All commands answer in JSON, a line for each message. The client (`windtunnel`, cli/) starts this program.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from core.settings import Settings
 from errors import PlatformError
 from local_play import messages
-from local_play.worlds import CannotServe, parameter
+from local_play.worlds import CannotServe, find, parameter
 from runtimes.environments import CannotPrepare
 
 #: Exit codes: the conversation came to its end; it ended with an error message.
@@ -25,24 +25,29 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m local
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = Settings.from_env(os.environ)
+    except ValueError as error:
+        messages.refuse(str(error))
+        return REFUSED
+    try:
         if options.command == "play":
             from local_play.play import play
 
             play(options, settings)
-        else:
+        elif options.command == "session":
             from local_play.stepping import step_through
 
             step_through(options, settings)
+        else:
+            messages.send("dataset", dict(find(options.dataset, options.server, settings).definition))
     except PlatformError as error:
         messages.refuse(str(error.detail), error.slug)
     except (CannotServe, CannotPrepare, ValueError) as error:
         messages.refuse(str(error))
-    except PermissionError as error:
-        messages.refuse(
-            f"{error.filename} cannot be written ({error.strerror}). Name a folder of yours: WINDTUNNEL_HOME=FOLDER."
-        )
     except OSError as error:
-        messages.refuse(str(error))
+        messages.refuse(
+            f"{error.filename or 'A file'} cannot be used: {error.strerror or error}. Data of this machine is in"
+            f" {settings.home.resolve()}; WINDTUNNEL_HOME=FOLDER names another folder."
+        )
     except KeyboardInterrupt:
         messages.refuse("It was interrupted.", "interrupted")
     else:
@@ -55,7 +60,7 @@ def parser(program: str) -> argparse.ArgumentParser:
     described = argparse.ArgumentParser(program, description=(__doc__ or "").partition("\n")[0])
     commands = described.add_subparsers(dest="command", required=True)
     play = commands.add_parser("play", help="simulate a model on a dataset, and send a result for each task")
-    play.add_argument("model", help="file of the model, or `-` for the baseline of --runtime")
+    play.add_argument("model", help="file of the model, name of a baseline, or `-` for the baseline of --runtime")
     play.add_argument("--runtime", help="runtime; by the model's format if left out")
     play.add_argument("--format", help="format; detected from the bytes if left out")
     play.add_argument("--scenarios", metavar="0-99,120", help="only these, the last number included; all if left out")
@@ -68,9 +73,11 @@ def parser(program: str) -> argparse.ArgumentParser:
         help="read further members of the submission from the first line of standard input; end when that ends",
     )
     session = commands.add_parser("session", help="step through scenarios, by orders on standard input")
-    for command in (play, session):
+    describe = commands.add_parser("describe", help="send the definition of a dataset")
+    for command in (play, session, describe):
         command.add_argument("dataset", help="built-in dataset, or one of --server (NAME, NAME@VERSION, NAME@TAG)")
         command.add_argument("--server", metavar="URL", help="a running platform, for its registered datasets")
+    for command in (play, session):
         command.add_argument(
             "--param",
             type=parameter,

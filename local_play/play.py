@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from core.domain.near_names import near_names, suggestion
 from core.domain.records import Model, Submission
+from core.services.uploads import shipped_models
 from core.settings import Settings
 from datasets.catalogue import datasets
 from errors import Invalid, NotFound, Unsafe
@@ -40,8 +42,9 @@ def play(options: argparse.Namespace, settings: Settings) -> None:
         simulation = LocalSimulation(platform, level.number if level is not None else None)
         if options.submission:
             threading.Thread(target=_interrupt_at_end, args=(simulation,), daemon=True).start()
-        submission = _typed({**document, "dataset": options.dataset, "dry_run": options.check})
         model = _model(platform, options)
+        named = options.model if model is None and options.model != "-" else None
+        submission = _typed({**document, "dataset": options.dataset, "model": named, "dry_run": options.check})
         if options.check:
             messages.send("check", simulation.check(submission, model))
         else:
@@ -77,12 +80,15 @@ def _typed(document: dict[str, Any]) -> Submission:
 
 
 def _model(platform: PrivatePlatform, options: argparse.Namespace) -> Model | None:
-    """Store the model's file; None for the baseline of the runtime."""
-    if options.model == "-":
-        return None
+    """Store the model's file; None for a baseline, of the runtime or by its name."""
     path = Path(options.model)
+    if options.model == "-" or options.model in shipped_models.shipped():
+        return None
     if not path.is_file():
-        raise NotFound(f"There is no file {path}.")
+        near = near_names(options.model, shipped_models.shipped())
+        raise NotFound(
+            f"There is no file {path}, and no baseline of this name. {suggestion(near, 'Correct the path.')}"
+        )
     return platform.services.models.add(
         _chunks(path), filename=path.name, runtime=options.runtime, format=options.format
     )

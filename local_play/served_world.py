@@ -54,6 +54,11 @@ class ServedWorld:
         """Observation and action space of the dataset."""
         return Interface.of(self.definition["interface"])
 
+    def cut_off(self, metrics: Mapping[str, Any]) -> bool:
+        """Return whether a limit of time, not the world, has ended the scenario with these metrics."""
+        named = self.definition.get("outcomes", {}).get("truncated", "truncated")
+        return metrics.get("outcome") in {named, "timeout"}
+
     def scenario(self, index: int) -> dict[str, Any]:
         """Return what is known of a scenario: its number, and its name if the dataset names it."""
         name = self.name_of(index)

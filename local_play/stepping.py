@@ -1,11 +1,13 @@
 """Stepping: scenarios of a dataset step by step, on the orders that come on standard input.
 
-The first message describes the world: `{"world": {...}}`. Orders are `{"reset": {"seed", "scenario", "repeat"}}`, whose
-members may be left out, and `{"step": [numbers]}`. Each is answered by `{"observed": {...}}`, by `{"refused": text}`
-(nothing was changed), or by `{"failed": text}` (the scenario is lost; the next reset starts another one).
+`{"progress": {"message"}}` tells what is prepared, then `{"world": {...}}` describes the world. Orders are
+`{"reset": {"seed", "scenario", "repeat"}}`, whose members may be left out, and `{"step": [numbers]}`. Each is answered
+by `{"observed": {...}}`, by `{"refused": text}` (nothing was changed), or by `{"failed": text}` (the scenario is lost;
+the next reset starts another one). Numbers that JSON does not have are texts: "nan", "inf", "-inf".
 """
 
 import argparse
+import math
 import sys
 from typing import Any
 
@@ -34,7 +36,7 @@ def step_through(options: argparse.Namespace, settings: Settings) -> None:
     """Execute orders until standard input ends. Raise what makes that impossible."""
     dataset = worlds.find(options.dataset, options.server, settings)
     params = checked_params(dataset.definition.get("params", {}), dict(options.param), dataset.name)
-    world = worlds.served(dataset, params, settings)
+    world = worlds.served(dataset, params, settings, lambda message: messages.send("progress", {"message": message}))
     interface = dataset.definition["interface"]
     messages.send(
         "world", {"dataset": world.name, "digest": world.digest, "scenarios": world.total, "interface": interface}
@@ -83,7 +85,7 @@ class Stepping:
         self._under_way = False
         observed = self._process.reset(chosen)
         self._under_way, self._chosen = True, chosen
-        return self._described(observed)
+        return self._described(observed, first=True)
 
     def _step(self, values: list[float]) -> dict[str, Any]:
         if self._process is None or not self._under_way:
@@ -95,16 +97,17 @@ class Stepping:
         self._under_way = observed.metrics is None
         return self._described(observed)
 
-    def _described(self, observed: Observed) -> dict[str, Any]:
+    def _described(self, observed: Observed, *, first: bool = False) -> dict[str, Any]:
         """Return an observation; of a first and a last one with what scenario it is of."""
-        body: dict[str, Any] = {"values": observed.values, "reward": observed.reward}
-        if observed.reward is None or observed.metrics is not None:
+        values = [value if math.isfinite(value) else str(value) for value in observed.values]
+        body: dict[str, Any] = {"values": values, "reward": observed.reward, "over": observed.metrics is not None}
+        if first or observed.metrics is not None:
             assert self._chosen is not None
             chosen = self._chosen
             body |= {"scenario": chosen.scenario, "repeat": chosen.repeat, "seed": chosen.seed}
             body |= {"name": self._world.name_of(chosen.scenario), "scenario_seed": observed.seed}
         if observed.metrics is not None:
-            body["metrics"] = observed.metrics
+            body |= {"metrics": observed.metrics, "truncated": self._world.cut_off(observed.metrics)}
         return body
 
     def close(self) -> None:

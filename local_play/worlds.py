@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,28 @@ def _fetched(reference: str, server: str, settings: Settings) -> Dataset:
         ) from None
 
 
-def served(dataset: Dataset, params: Mapping[str, Any], settings: Settings, **limits: Any) -> ServedWorld:
-    """Prepare the simulator's environment; return what the process of a session must know. ``limits``: of sessions."""
+def print_progress(message: str) -> None:
+    """Print a step of a preparation to standard error."""
+    print(message, file=sys.stderr)
+
+
+def served(
+    dataset: Dataset,
+    params: Mapping[str, Any],
+    settings: Settings,
+    tell: Callable[[str], None] = print_progress,
+    **limits: Any,
+) -> ServedWorld:
+    """Prepare the simulator's environment; return what the process of a session must know.
+
+    ``tell`` gets the steps of the preparation. ``limits``: of sessions, see `ServedWorld`.
+    """
     dataset.verify()
     level = sandbox.level() if settings.sandbox == "auto" else None
     return ServedWorld(
         digest=dataset.digest,
         folder=str(dataset.folder),
-        site=str(prepared(catalogue.simulators()[dataset.simulator], settings.environments)),
+        site=str(prepared(catalogue.simulators()[dataset.simulator], settings.environments, tell)),
         total=dataset.tasks if dataset.tasks is not None else int(dataset.definition["max_tasks"]),
         python=os.path.realpath(sys.executable),
         harness=str(Path(harness.__file__).parent),
@@ -82,11 +96,11 @@ def served(dataset: Dataset, params: Mapping[str, Any], settings: Settings, **li
     )
 
 
-def prepared(environment: environments.Environment, root: Path) -> Path:
+def prepared(environment: environments.Environment, root: Path, tell: Callable[[str], None] = print_progress) -> Path:
     """Return the folder of an environment's packages; download them on first use."""
 
     def progress(message: str, fraction: float | None) -> None:
         if fraction is not None:
-            print(f"{environment.name}: {message}", file=sys.stderr)
+            tell(f"{environment.name}: {message}")
 
     return environments.prepare(environment, root, progress)

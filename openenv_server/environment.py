@@ -164,6 +164,7 @@ class DatasetEnvironment(Environment[FlexibleAction, WorldObservation, ScenarioS
             metadata["scenario_seed"] = state.scenario_seed
         if observed.metrics is not None:
             metadata["metrics"] = dict(observed.metrics)
+            metadata["truncated"] = self._world.cut_off(observed.metrics)
         return self._observation(
             values=observed.values,
             named=dict(zip(names, observed.values, strict=True)),

@@ -75,6 +75,8 @@ def _list(space: Space) -> dict[str, Any]:
     return {
         "type": "array",
         "description": shape,
+        "dtype": space.dtype,
+        "shape": list(space.shape),
         "prefixItems": entries,
         "items": False,
         "minItems": count,

@@ -27,6 +27,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_rules_are_valid": "needs promtool",
         "test_alerts_fire_on_a_platform_in_trouble_and_not_on_one_that_is_well": "needs promtool",
     },
+    "tests/system/test_gym.py": {
+        "test_stable_baselines3_trains_on_an_environment": "needs PyTorch and Stable-Baselines3, 900 MB",
+    },
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_backups.py": {

@@ -30,6 +30,8 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_examples.py": "platform 2",
     "tests/system/test_generated_client.py": "platform 2",
     "tests/system/test_openenv_server.py": "platform 2",
+    "tests/system/test_gym.py": "platform 2",
+    "tests/system/test_local_play.py": "platform 2",
     "tests/system/test_openapi_examples.py": "platform 2",
     "tests/system/test_schemathesis.py": "platform 2",
     "tests/system/test_s3.py": "platform 2",

@@ -115,6 +115,7 @@ def commands() -> click.Group:
     group.add_command(_passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", _openenv))
     group.add_command(_passing("play", "A model on a dataset, without a server; JSON lines.", _local_play("play")))
     group.add_command(_passing("session", "Scenarios step by step; JSON lines.", _local_play("session")))
+    group.add_command(_passing("describe", "The definition of a dataset; JSON.", _local_play("describe")))
     group.add_command(_passing("cache", "The cache service alone, with a configuration of your own.", _cache))
     group.add_command(_passing("backup", "Copy this home's database and objects: copy FOLDER, or check.", _backup))
     return group

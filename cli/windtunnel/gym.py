@@ -1,0 +1,187 @@
+"""Gymnasium environments of datasets: `gymnasium.make("windtunnel/car_street")`, once this module is imported.
+
+    import gymnasium, windtunnel.gym                                    # or, in one, which imports it:
+    env = gymnasium.make("windtunnel.gym:windtunnel/car_street")
+
+Gymnasium 1.0 has no plug-ins any more that would import it. The policy trained is the policy measured: a scenario that
+is stepped through here has the seeds, the parameters and the metrics of the task of a simulation.
+It needs `pip install 'windtunnel[gym]'`.
+"""
+
+import weakref
+from collections.abc import Mapping
+from typing import Any, SupportsInt
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from windtunnel.errors import WindtunnelError
+from windtunnel.sessions import LocalSession, RemoteSession, Session, Space
+from windtunnel.submissions import Scenarios
+from windtunnel.submissions import scenarios as selection_of
+
+__all__ = ["ANY", "DATASETS", "DatasetEnv"]
+
+#: Built-in datasets with scenarios to step through.
+DATASETS = (
+    "car_street",
+    "cartpole",
+    "highway",
+    "mujoco_ant",
+    "mujoco_half_cheetah",
+    "mujoco_hopper",
+    "mujoco_humanoid",
+    "mujoco_humanoid_standup",
+    "mujoco_inverted_double_pendulum",
+    "mujoco_inverted_pendulum",
+    "mujoco_pusher",
+    "mujoco_reacher",
+    "mujoco_swimmer",
+    "mujoco_walker2d",
+    "noop",
+    "pettingzoo_connect_four",
+    "pettingzoo_multiwalker",
+    "pettingzoo_simple_spread",
+    "pettingzoo_simple_tag",
+    "pettingzoo_tictactoe",
+)
+#: Id for any other dataset, which is an argument then: `make("windtunnel/dataset", dataset="drives@2", server=URL)`.
+ANY = "dataset"
+
+
+class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
+    """The scenarios of a dataset, in a process of this machine, or by ``url`` on an OpenEnv server.
+
+    ``scenarios``: those that are played, as in ``Client.run``; all by default. ``seed``: of the simulation whose tasks
+    they are. ``params``: of the dataset, as of a simulation; on a server, they are those of the server. ``server``:
+    URL of the platform that the dataset is registered on. ``token``: of the OpenEnv server. Raise WindtunnelError, with
+    the next step, if there is no such dataset, or no server on this machine.
+
+    A reset starts the next scenario, from the first to the last, then all again with the next repetition. A reset with
+    a seed begins an order that the seed draws. ``options={"scenario": 17, "repeat": 0}`` names one; the order stays.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(
+        self,
+        dataset: str | None = None,
+        *,
+        scenarios: Scenarios | None = None,
+        seed: int = 0,
+        params: Mapping[str, Any] | None = None,
+        url: str | None = None,
+        server: str | None = None,
+        token: str | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if dataset is None and url is None:
+            raise WindtunnelError("Name a dataset: make('windtunnel/dataset', dataset='drives@2', server=URL).")
+        if url is not None and params:
+            raise WindtunnelError("Parameters are those of the server: start it with --param NAME=VALUE.")
+        self.render_mode = render_mode
+        self._seed = seed
+        self._session: Session
+        if url is not None:
+            self._session = RemoteSession(dataset, url, token)
+        else:
+            assert dataset is not None
+            self._session = LocalSession(dataset, params or {}, server)
+        self._finalizer = weakref.finalize(self, self._session.close)
+        world = self._session.world
+        self.dataset = world.dataset
+        self.observation_space, self.action_space = _box(world.observation), _box(world.action)
+        self._observation, self._action = world.observation, world.action
+        try:
+            self._scenarios = _selected(scenarios, world.scenarios)
+        except WindtunnelError:
+            self.close()
+            raise
+        self._drawn = False
+        self._order: list[int] = []
+        self._round = -1
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start a scenario; the information says which. Raise WindtunnelError if there is no such scenario."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self._drawn, self._order, self._round = True, [], -1
+        scenario, repeat = self._chosen(dict(options or {}))
+        observed = self._session.reset(scenario, repeat, self._seed)
+        return self._observed(observed.values), dict(observed.about)
+
+    def _chosen(self, options: dict[str, Any]) -> tuple[int, int]:
+        """Return the scenario and the repetition to play."""
+        if unknown := sorted(options.keys() - {"scenario", "repeat"}):
+            raise WindtunnelError(f"A reset has no option {unknown[0]!r}; there are `scenario` and `repeat`.")
+        if "scenario" in options:
+            return _whole(options["scenario"], "scenario"), _whole(options.get("repeat", 0), "repeat")
+        if "repeat" in options:
+            raise WindtunnelError("`repeat` is of a scenario: name `scenario` too.")
+        if not self._order:
+            self._round += 1
+            order = list(self._scenarios)
+            if self._drawn:
+                order = [order[index] for index in self.np_random.permutation(len(order))]
+            self._order = order[::-1]
+        return self._order.pop(), self._round
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
+
+        An end by a limit of time is `truncated`, every other `terminated`.
+        """
+        values = np.asarray(action, np.float64).reshape(-1)
+        observed = self._session.step(values.tolist())
+        information = dict(observed.about)
+        if observed.metrics is not None:
+            information["metrics"] = dict(observed.metrics)
+        reward, cut_off = float(observed.reward or 0.0), observed.truncated
+        return self._observed(observed.values), reward, observed.over and not cut_off, cut_off, information
+
+    def _observed(self, values: Any) -> NDArray[Any]:
+        return np.array(values, self._observation.dtype).reshape(self._observation.shape)
+
+    def close(self) -> None:
+        """End the session, and the process or the connection with it; may be called twice."""
+        self._finalizer()
+
+
+def _box(space: Space) -> spaces.Box:
+    low = [-np.inf if bound is None else bound for bound in space.low]
+    high = [np.inf if bound is None else bound for bound in space.high]
+    dtype = np.dtype(space.dtype)
+    shape = space.shape
+    return spaces.Box(np.array(low, dtype).reshape(shape), np.array(high, dtype).reshape(shape), shape, dtype.type)
+
+
+def _selected(selection: Scenarios | None, total: int) -> range | list[int]:
+    """Return the numbers of the scenarios that are played; raise WindtunnelError for one that there is not."""
+    document = selection_of(selection)
+    if document is None:
+        return range(total)
+    if "sample" in document:
+        raise WindtunnelError("Name scenarios by numbers; reset(seed=...) draws their order.")
+    chosen = list(range(*document["range"])) if "range" in document else [int(number) for number in document["tasks"]]
+    if not chosen or min(chosen) < 0 or max(chosen) >= total:
+        raise WindtunnelError(f"Scenarios are numbers from 0 to {total - 1}, at least one.")
+    return chosen
+
+
+def _whole(value: SupportsInt, name: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or number != value:
+        raise WindtunnelError(f"`{name}` is a whole number from 0, not {value!r}.")
+    return number
+
+
+for _name in DATASETS:
+    gymnasium.register(f"windtunnel/{_name}", entry_point="windtunnel.gym:DatasetEnv", kwargs={"dataset": _name})
+gymnasium.register(f"windtunnel/{ANY}", entry_point="windtunnel.gym:DatasetEnv")

@@ -1,0 +1,262 @@
+"""Gymnasium environments: the policy trained is the policy measured, on this machine and through an OpenEnv server."""
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import windtunnel.gym
+from runtimes import catalogue, environments
+from tests.cached import ENVIRONMENTS
+from tests.system.platform_process import PlatformProcess, share_environments
+from tests.system.test_openenv_server import POLICIES, OpenEnvServer
+from tests.waiting import until
+from windtunnel import WindtunnelError
+from windtunnel.sessions import LocalSession, Refused, ScenarioLost
+
+#: What Gymnasium's checker recommends and worlds of others do not have.
+RECOMMENDED = ("ignore:.*A Box (observation|action) space", "ignore:.*For Box action spaces")
+Make = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def home(prepared_environments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share_environments(tmp_path)
+    monkeypatch.setenv("WINDTUNNEL_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Any] = []
+
+    def make_one(name: str, **options: Any) -> Any:
+        made.append(gymnasium.make(f"windtunnel/{name}", **options))
+        return made[-1]
+
+    yield make_one
+    for environment in made:
+        environment.close()
+
+
+@pytest.fixture(scope="module")
+def openenv_site(prepared_environments: None) -> Path:
+    return environments.prepare(catalogue.servers()["openenv_server"], ENVIRONMENTS, lambda message, fraction: None)
+
+
+@pytest.fixture
+def cartpole_server(openenv_site: Path, tmp_path: Path) -> Iterator[OpenEnvServer]:
+    server = OpenEnvServer(tmp_path / "openenv", "cartpole")
+    yield server
+    server.stop()
+
+
+def play(environment: Any, source: str, scenario: int) -> dict[str, Any]:
+    """Play a model of the platform to the end of a scenario; return the last information, with the sum of rewards."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    model, total = names["Model"](), 0.0
+    observation, _ = environment.reset(options={"scenario": scenario})
+    if hasattr(model, "reset"):
+        model.reset({"seed": 0})
+    while True:
+        action = np.asarray(model.act(observation), np.float32)
+        observation, reward, terminated, truncated, information = environment.step(action)
+        total += reward
+        if terminated or truncated:
+            return dict(information) | {"total": total, "truncated": truncated}
+
+
+def pid_of(environment: Any) -> int:
+    session = environment.unwrapped._session
+    assert isinstance(session, LocalSession)
+    return session.pid
+
+
+@pytest.mark.parametrize("dataset", ["car_street", "cartpole", "noop"])
+@pytest.mark.filterwarnings(*RECOMMENDED)
+def test_an_environment_passes_the_checks_of_gymnasium(make: Make, dataset: str) -> None:
+    check_env(make(dataset, scenarios="0-3").unwrapped)
+
+
+@pytest.mark.parametrize(("dataset", "scenario"), [("car_street", 3), ("cartpole", 17)])
+def test_the_policy_trained_is_the_policy_measured(
+    platform: PlatformProcess, make: Make, dataset: str, scenario: int
+) -> None:
+    measured = platform.run(model=POLICIES[dataset].encode(), dataset=dataset, seed=4, scenarios={"tasks": [scenario]})
+    [result] = platform.results(measured["id"])
+    played = play(make(dataset, seed=4), POLICIES[dataset], scenario)
+    assert played["metrics"] == result["metrics"]
+    assert (played["scenario_seed"], played["name"]) == (result["scenario"]["seed"], result["scenario"].get("name"))
+    assert played["truncated"] == (result["metrics"]["outcome"] in {"balanced", "timeout"})
+    score = "return" if dataset == "cartpole" else "score"
+    assert played["total"] == pytest.approx(result["metrics"][score])
+
+
+def test_parameters_are_those_of_a_simulation(platform: PlatformProcess, make: Make) -> None:
+    options: dict[str, Any] = {"params": {"latency_steps": 4}}
+    measured = platform.run(
+        model=POLICIES["cartpole"].encode(), dataset="cartpole", scenarios={"tasks": [2]}, **options
+    )
+    [result] = platform.results(measured["id"])
+    assert play(make("cartpole", **options), POLICIES["cartpole"], 2)["metrics"] == result["metrics"]
+
+
+def test_a_server_plays_what_this_machine_plays(make: Make, cartpole_server: OpenEnvServer) -> None:
+    here = make("cartpole")
+    there = make("cartpole", url=cartpole_server.url.replace("http", "ws"))
+    assert there.observation_space == here.observation_space and there.action_space == here.action_space
+    for environment in (here, there):
+        environment.reset(seed=3)
+    for _ in range(3):
+        first, about = here.reset()
+        again, about_there = there.reset()
+        assert np.array_equal(first, again) and about == about_there
+    assert play(there, POLICIES["cartpole"], 5) == play(here, POLICIES["cartpole"], 5)
+    with pytest.raises(Refused):
+        there.reset(options={"scenario": 100})
+    assert make("dataset", url=cartpole_server.url).unwrapped.dataset == "cartpole"
+    with pytest.raises(WindtunnelError, match="serves cartpole, not car_street"):
+        make("car_street", url=cartpole_server.url)
+    cartpole_server.stop()
+    with pytest.raises(WindtunnelError, match="is lost"):
+        there.reset()
+    with pytest.raises(WindtunnelError, match="windtunnel-server openenv --dataset cartpole"):
+        make("cartpole", url=cartpole_server.url)
+
+
+def test_scenarios_come_in_order_and_a_seed_draws_another(make: Make) -> None:
+    environment = make("cartpole", scenarios=[5, 7, 9])
+
+    def played(count: int, **first: Any) -> list[tuple[int, int]]:
+        abouts = [environment.reset(**(first if number == 0 else {}))[1] for number in range(count)]
+        return [(about["scenario"], about["repeat"]) for about in abouts]
+
+    assert played(4) == [(5, 0), (7, 0), (9, 0), (5, 1)]
+    assert environment.reset(options={"scenario": 8, "repeat": 2})[1]["scenario"] == 8
+    assert played(2) == [(7, 1), (9, 1)]
+    drawn = played(6, seed=1)
+    assert sorted(drawn) == [(scenario, repeat) for scenario in (5, 7, 9) for repeat in (0, 1)]
+    assert played(6, seed=1) == drawn
+    assert any(played(6, seed=seed) != drawn for seed in range(2, 9))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"options": {"scenario": 100}}, "from 0 to 99"),
+        ({"options": {"scenario": 1.5}}, "whole number"),
+        ({"options": {"repeat": 1}}, "name `scenario` too"),
+        ({"options": {"level": 1}}, "no option 'level'"),
+    ],
+)
+def test_a_reset_that_names_nothing_is_refused_and_the_next_goes_on(make: Make, options: Any, text: str) -> None:
+    environment = make("cartpole")
+    with pytest.raises(WindtunnelError, match=text):
+        environment.reset(**options)
+    assert environment.reset()[0].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("cartpole", {"scenarios": [100]}, "from 0 to 99"),
+        ("cartpole", {"params": {"speed": 1}}, "speed"),
+        ("dataset", {}, "Name a dataset"),
+        ("dataset", {"dataset": "nothing"}, "no built-in dataset 'nothing'"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_the_next_step(
+    make: Make, name: str, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(WindtunnelError, match=text):
+        make(name, **options)
+
+
+def test_an_action_that_is_not_finite_is_refused_and_the_scenario_goes_on(make: Make) -> None:
+    environment = make("cartpole").unwrapped
+    environment.reset()
+    with pytest.raises(Refused):
+        environment.step(np.array([np.nan], np.float32))
+    with pytest.raises(Refused, match="1 numbers; 2 came"):
+        environment.step(np.zeros(2, np.float32))
+    assert environment.step(np.array([1.0], np.float32))[1] == 1.0
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_environments_are_vectors(vectorization: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork of a process with threads
+        vector = gymnasium.make_vec("windtunnel/cartpole", num_envs=3, vectorization_mode=vectorization)
+    try:
+        observations, information = vector.reset(seed=1)
+        assert observations.shape == (3, 4) and len(set(information["scenario"])) > 1
+        rewards = vector.step(vector.action_space.sample())[1]
+        assert rewards.tolist() == [1.0, 1.0, 1.0]
+    finally:
+        vector.close()
+
+
+def test_closing_ends_the_process_and_so_does_the_end_of_the_program(make: Make) -> None:
+    environment = make("cartpole")
+    environment.reset()
+    pid = pid_of(environment)
+    environment.close()
+    environment.close()
+    assert not Path(f"/proc/{pid}").exists()
+    program = (
+        "import gymnasium, windtunnel.gym; e = gymnasium.make('windtunnel/cartpole'); e.reset();"
+        " print(e.unwrapped._session.pid, flush=True)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    until(lambda: not Path(f"/proc/{ended.stdout.strip()}").exists(), message="the process outlives the program")
+
+
+def test_a_process_that_dies_is_a_clear_error(make: Make) -> None:
+    environment = make("cartpole")
+    environment.reset()
+    os.kill(pid_of(environment), signal.SIGKILL)
+    with pytest.raises(ScenarioLost, match=r"was killed by SIGKILL.*Make the environment again"):
+        environment.step(environment.action_space.sample())
+    environment.close()
+
+
+def test_every_dataset_with_scenarios_has_an_id() -> None:
+    from datasets.catalogue import datasets
+
+    served = {
+        name
+        for name, dataset in datasets().items()
+        if not dataset.definition.get("gang") and not dataset.definition.get("template")
+    }
+    assert set(windtunnel.gym.DATASETS) == served
+    assert {f"windtunnel/{name}" for name in (*served, windtunnel.gym.ANY)} <= set(gymnasium.registry)
+
+
+def test_the_id_of_a_module_needs_no_import() -> None:
+    program = "import gymnasium; e = gymnasium.make('windtunnel.gym:windtunnel/noop'); e.reset(); e.close()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_stable_baselines3_trains_on_an_environment(tmp_path: Path) -> None:
+    format = catalogue.runtimes()["stable-baselines3"].formats["stable_baselines3"]
+    site = environments.prepare(format.environment, ENVIRONMENTS, lambda message, fraction: None)
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import gymnasium, windtunnel.gym\nfrom stable_baselines3 import PPO\n"
+        "environment = gymnasium.make('windtunnel/cartpole')\n"
+        "model = PPO('MlpPolicy', environment, n_steps=256, batch_size=64, seed=0, device='cpu').learn(1024)\n"
+        f"model.save({str(tmp_path / 'policy.zip')!r})\nenvironment.close()\n"
+    )
+    subprocess.run([sys.executable, program], env={**os.environ, "PYTHONPATH": str(site)}, check=True)
+    from windtunnel import local
+
+    assert local.play(tmp_path / "policy.zip", "cartpole", scenarios=range(3)).ok
