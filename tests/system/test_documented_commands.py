@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.document_commands import ROOT, Block, Treatment, blocks, script
-from tests.system.platform_process import PlatformProcess
+from tests.system.platform_process import PlatformProcess, share_environments
 from tests.waiting import until
 
 #: Seconds that the commands of a page may take.
@@ -135,10 +135,14 @@ def environment(home: Path, url: str) -> dict[str, str]:
     programs.mkdir()
     (programs / "curl").write_text(CURL.format(curl=shutil.which("curl")))
     (programs / "curl").chmod(0o755)
+    data = home / "data"
+    data.mkdir()
+    share_environments(data)
     return {
         "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"])),
         "HOME": str(home),
         "WINDTUNNEL_URL": url,
+        "WINDTUNNEL_HOME": str(data),
         "LC_ALL": "C.UTF-8",
         "MPLCONFIGDIR": str(home / "matplotlib"),
     }

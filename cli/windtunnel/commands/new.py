@@ -1,0 +1,68 @@
+"""`windtunnel new`: begin a project of a model, with a test that plays a scenario without a server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windtunnel.commands.options import dataset_names
+from windtunnel.projects import KINDS, Project
+
+if TYPE_CHECKING:
+    from windtunnel.server_command import NoServer
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("name", type=click.Path(path_type=Path))
+@click.option(
+    "--dataset", default="car_street", show_default=True, shell_complete=dataset_names, help="Dataset to play."
+)
+@click.option("--server", metavar="URL", help="Platform that the dataset is registered on.")
+def command(kind: str, name: Path, dataset: str, server: str | None) -> None:
+    """Begin a project in the folder NAME: a model that plays, a test of it, and a README.
+
+    \b
+    windtunnel new python my-model && cd my-model && pytest
+    windtunnel new c my-controller --dataset cartpole
+    """
+    from windtunnel.server_command import NoServer
+
+    try:
+        definition = _defined_here(dataset, server)
+    except NoServer as error:
+        definition = _defined_on_platform(dataset, server, error)
+    written = Project(kind, name.resolve().name, definition).write(name)
+    for path in written:
+        click.echo(path)
+    model = KINDS[kind]["file"]
+    first = {"python": "", "onnx": "python train.py && ", "c": "make && "}[kind]
+    click.echo(f"\nNext: cd {_quoted(name)} && pytest; then {first}windtunnel check {model} {dataset}", err=True)
+
+
+def _defined_here(dataset: str, server: str | None) -> Mapping[str, Any]:
+    """Return the definition of a dataset from the server on this machine."""
+    from windtunnel.conversations import Conversation
+
+    with Conversation("describe", [dataset, *([f"--server={server}"] if server else [])]) as conversation:
+        _, definition = conversation.receive()
+        return dict(definition)
+
+
+def _defined_on_platform(dataset: str, server: str | None, error: "NoServer") -> Mapping[str, Any]:
+    """Return the definition from a running platform; raise NoServer if none answers."""
+    from windtunnel import CannotConnect, Client
+    from windtunnel.server_command import NoServer
+
+    try:
+        with Client(server, patience=0.0) as client:
+            return client.datasets.get(dataset).raw
+    except CannotConnect as away:
+        raise NoServer(f"{error} Nor does a platform answer: {away}") from None
+
+
+def _quoted(path: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(path))

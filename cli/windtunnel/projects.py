@@ -1,0 +1,149 @@
+"""Project of a model: a folder with a model that plays, a test of it, and a README that names what it sees and does."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from windtunnel.errors import WindtunnelError
+
+#: Bounds of random observations, for entries that have none.
+UNBOUNDED = 3.0
+#: Entries of a space that a README lists.
+LISTED = 64
+#: Kinds of project: the model's file, what it is, its imports in the test, how the test prepares it, what git ignores.
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "python": {
+        "file": "model.py",
+        "summary": "A model in Python: one file with the class `Model`.",
+        "imports": "from pathlib import Path\n",
+        "prepare": "",
+        "ignored": "",
+        "build": "",
+    },
+    "onnx": {
+        "file": "model.onnx",
+        "summary": "A network that `train.py` trains and writes as ONNX.",
+        "imports": "import subprocess\nimport sys\nfrom pathlib import Path\n",
+        "prepare": '\n\ndef setup_module():\n    """Train the model."""\n'
+        '    subprocess.run([sys.executable, MODEL.with_name("train.py")], check=True)\n',
+        "ignored": "model.onnx\n",
+        "build": "\n`python train.py` writes the model, with the packages of `requirements.txt`; so does the test.\n",
+    },
+    "c": {
+        "file": "model.so",
+        "summary": "A model in C: a shared library with four functions, which `windtunnel_model.h` describes.",
+        "imports": "import shutil\nimport subprocess\nfrom pathlib import Path\n",
+        "prepare": '\n\ndef setup_module():\n    """Build the model."""\n'
+        '    assert shutil.which("make") and shutil.which("cc"), "install make and a C compiler (build-essential)"\n'
+        '    subprocess.run(["make", "-C", MODEL.parent], check=True)\n',
+        "ignored": "model.so\n",
+        "build": "\n`make` builds the model; the test does so too. It needs a C compiler.\n",
+    },
+}
+#: Policies to begin with, in Python and in C, for datasets that have a simple one.
+POLICIES: Mapping[str, tuple[str, str]] = {
+    "car_street": (
+        "        speed, limit, gap = observation[0], observation[2], observation[10]\n"
+        "        return [1.0 if speed < limit and gap > 2 * speed + 5 else -3.0, 0.0]  # m/s2, no change of lane",
+        "    double speed = observation[0], limit = observation[2], gap = observation[10];\n"
+        "    action[0] = speed < limit && gap > 2 * speed + 5 ? 1.0 : -3.0; /* m/s2 */\n"
+        "    action[1] = 0.0; /* no change of lane */",
+    ),
+    "cartpole": (
+        "        return [1.0 if observation[2] + observation[3] > 0 else 0.0]  # push to where the pole falls",
+        "    action[0] = observation[2] + observation[3] > 0 ? 1.0 : 0.0; /* push to where the pole falls */",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project that is to be written. ``definition``: of the dataset, as the API has it."""
+
+    kind: str
+    name: str
+    definition: Mapping[str, Any]
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the files; return their paths. Raise WindtunnelError if the folder exists and is not empty."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise WindtunnelError(f"{folder} exists and is not empty. Choose another name.")
+        values = self._values()
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for name, text in _templates(self.kind):
+            path = folder / name
+            path.write_text(Template(text).substitute(values))
+            written.append(path)
+        return written
+
+    def _values(self) -> dict[str, str]:
+        """Return what the templates' names stand for."""
+        dataset = str(self.definition["name"])
+        observation, action = (self.definition["interface"][part] for part in ("observation", "action"))
+        if not action["names"]:
+            raise WindtunnelError(f"{dataset} has no action: its models are programs of their own.")
+        middle = [_middle(low, high) for low, high in zip(action["low"], action["high"], strict=True)]
+        python, c = POLICIES.get(
+            dataset,
+            (
+                f"        return {middle!r}  # the middle of each range",
+                "\n".join(f"    action[{index}] = {value!r};" for index, value in enumerate(middle)),
+            ),
+        )
+        if self.kind == "onnx":  # a function, not a method
+            python = "\n".join(line.removeprefix("    ") for line in python.split("\n"))
+        score = (self.definition.get("score") or {}).get("metric")
+        return {
+            **KINDS[self.kind],
+            "name": self.name,
+            "dataset": dataset,
+            "title": str(self.definition.get("title") or dataset),
+            "policy": python,
+            "c_policy": c,
+            "assertion": f'["{score}"] is not None' if score else "",
+            "observations": str(len(observation["names"])),
+            "actions": str(len(action["names"])),
+            "observation_low": repr([-UNBOUNDED if low is None else low for low in observation["low"]]),
+            "observation_high": repr([UNBOUNDED if high is None else high for high in observation["high"]]),
+            "observation_type": "DOUBLE" if observation["dtype"] == "float64" else "FLOAT",
+            "observation_shape": repr(list(observation["shape"])),
+            "action_low": repr([-1e9 if low is None else low for low in action["low"]]),
+            "action_high": repr([1e9 if high is None else high for high in action["high"]]),
+            "observation_form": _form(observation),
+            "action_form": _form(action),
+            "observation_rows": "\n".join(_rows(observation)),
+            "action_rows": "\n".join(_rows(action)),
+        }
+
+
+def _templates(kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file of a kind."""
+    root = files("windtunnel") / "templates"
+    for folder in (root, root / kind):
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            if entry.name.endswith(".in"):
+                name = entry.name.removesuffix(".in")
+                yield f".{name}" if name == "gitignore" else name, entry.read_text(encoding="utf-8")
+
+
+def _middle(low: float | None, high: float | None) -> float:
+    if low is None or high is None:
+        return 0.0
+    return (low + high) / 2
+
+
+def _form(space: Mapping[str, Any]) -> str:
+    return f"{space['dtype']}{list(space['shape'])}"
+
+
+def _rows(space: Mapping[str, Any]) -> Iterator[str]:
+    entries = zip(space["names"], space["units"], space["low"], space["high"], strict=True)
+    for index, (name, unit, low, high) in enumerate(entries):
+        if index == LISTED:
+            yield f"| ... | {len(space['names']) - LISTED} more | | | |"
+            return
+        yield f"| {index} | {name} | {unit} | {'' if low is None else low} | {'' if high is None else high} |"

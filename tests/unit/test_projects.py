@@ -1,0 +1,47 @@
+"""Projects of models: what `windtunnel new` writes, for every kind and every dataset."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from datasets.catalogue import datasets
+from windtunnel import WindtunnelError
+from windtunnel.gym import DATASETS
+from windtunnel.projects import KINDS, Project
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_file_is_complete_and_every_program_can_be_read(kind: str, dataset: str, tmp_path: Path) -> None:
+    written = Project(kind, "my model", datasets()[dataset].definition).write(tmp_path / "my model")
+    texts = {path.name: path.read_text() for path in written}
+    assert {"README.md", "test_model.py", ".gitignore"} < set(texts)
+    for name, text in texts.items():
+        assert not re.search(r"\$[a-z_]", text), f"{name} has a name that stands for nothing"
+        if name.endswith(".py"):
+            ast.parse(text)
+    assert f"windtunnel check {KINDS[kind]['file']} {dataset}" in texts["README.md"]
+    for name in datasets()[dataset].definition["interface"]["action"]["names"]:
+        assert f"| {name} |" in texts["README.md"]
+
+
+def test_the_header_is_that_of_the_native_runtime() -> None:
+    template = ROOT / "cli" / "windtunnel" / "templates" / "c" / "windtunnel_model.h.in"
+    assert template.read_text() == (ROOT / "runtimes" / "native" / "windtunnel_model.h").read_text()
+
+
+def test_a_folder_that_has_files_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(WindtunnelError, match="not empty"):
+        Project("python", "mine", datasets()["cartpole"].definition).write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_dataset_of_programs_has_no_project(tmp_path: Path) -> None:
+    with pytest.raises(WindtunnelError, match="no action"):
+        Project("c", "mine", datasets()["program"].definition).write(tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
