@@ -173,7 +173,7 @@ def build(
     store_health = StoreHealth(store)
     cache = cache or NodeCache(home / "cache", store, options.connections)
     files = ModelFiles(cache, largest=options.max_unpacked)
-    installer = Installer(home / "packages", options.installer)
+    installer = Installer((home / "packages").resolve(), options.installer)  # a sandbox has its real path only
     return Platform(
         database=database,
         store=store,

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -177,6 +178,26 @@ def test_without_server_and_uv_the_error_has_the_next_step(wheels: list[Path], t
     )
     assert finished.returncode == 2
     assert "pip install windtunnel-server==" in finished.stderr and "pip install uv" in finished.stderr
+
+
+def test_a_project_is_begun_checked_and_played_without_a_checkout(
+    wheels: list[Path], tmp_path: Path, home: Path
+) -> None:
+    programs = new_environment(tmp_path / "with blank")
+    install(programs, *wheels)
+    folder = tmp_path / "my projects"
+    folder.mkdir()
+    for name in SHADOWS:
+        (folder / name).write_text("raise SystemExit('this is not the module that was meant')\n")
+    options: dict[str, Any] = {"cwd": folder, "env": environ_of(home), "capture_output": True, "text": True}
+    begun = subprocess.run([programs / "windtunnel", "new", "python", "mine"], **options)
+    assert begun.returncode == 0, begun.stderr
+    checked = subprocess.run([programs / "windtunnel", "check", "mine/model.py", "car_street"], **options)
+    assert checked.returncode == 0 and "yes" in checked.stdout, checked.stderr
+    program = "from windtunnel import local; assert local.play('mine/model.py', 'car_street', scenarios=[0]).ok"
+    played = subprocess.run([programs / "python", "-P", "-c", program], **options)
+    assert played.returncode == 0, played.stderr
+    assert (home / ".local/share/windtunnel/local").is_dir()
 
 
 def test_a_server_of_another_version_is_not_started(wheels: list[Path], tmp_path: Path, home: Path) -> None:

@@ -108,4 +108,6 @@ def _remote(model: str, dataset: str, url: str | None, context: str | None, **op
 
 
 def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:,.3g} ms"
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
