@@ -34,6 +34,7 @@ from benchmarks import (
     ring,
     scs,
     staging,
+    stepping,
     summaries,
     uploads,
 )
@@ -65,6 +66,7 @@ BENCHMARKS = (
     Benchmark("client_start", "Start of the command line", client_start.measure, client_start.section),
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("distributions", "Distributions of a million results", distributions.measure, distributions.section),
+    Benchmark("stepping", "Steps of Gymnasium environments", stepping.measure, stepping.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
     Benchmark("episodes", "Episodes beside other tools", episodes.measure, episodes.section),
     Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
