@@ -438,7 +438,7 @@ def test_a_table_fits_a_narrow_terminal(environ: dict[str, str], street: str) ->
     [
         ("simulatons", "Did you mean simulations?"),
         ("frobnicate", "`windtunnel --help` lists them"),
-        ("models frobnicate", "there are: list, get, upload, download, delete"),
+        ("models frobnicate", "there are: list, get, upload, tag, untag, download, delete"),
         ("simulations get zzz", "There is no simulation 'zzz'. `windtunnel simulations list` lists them."),
         ("simulations list --state asleep", "'queued'"),
         ("events 00000000000000000000000000", "no simulation"),

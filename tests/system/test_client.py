@@ -294,8 +294,8 @@ def test_everything_is_there_with_await_too(platform: PlatformProcess, tmp_path:
 def test_an_upload_goes_on_where_it_broke(proxied: Client, proxy: BreakingProxy, large_model: Path) -> None:
     proxy.break_after_sending(LARGE // 4, times=3)
     model = proxied.models.upload(large_model)
-    assert proxy.breaks == 3
-    assert LARGE < proxy.sent < 1.5 * LARGE
+    assert proxy.breaks == 3 and proxy.count("POST /v1/uploads") == 1
+    assert LARGE < proxy.sent < 1.9 * LARGE, "a reset loses what the kernel holds, a quarter of the file each"
     assert model.size >= LARGE
     assert proxied.run(f"{model.name}@{model.digest}", "noop", scenarios=[0], progress=False).ok
 

@@ -11,8 +11,8 @@ from tests.breaking_proxy import BreakingProxy
 from tests.system.platform_process import PlatformProcess
 from windtunnel import Client, Refused, WindtunnelError
 
-#: Bytes of the large file of a folder.
-LARGE = 4 << 20
+#: Bytes of the large file of a folder: more than two buffers of the kernel, which a reset of a connection empties unread.
+LARGE = 24 << 20
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_folder_is_sent_and_then_only_what_changed(
     name = name_of(tmp_path)
     first = client.datasets.push(folder, name, tags=["gold"])
     assert (first.version, first.tags, first.registered) == ("1", ["gold"], True)
-    assert LARGE < proxy.sent < LARGE * 1.2
+    assert LARGE < proxy.sent < LARGE * 1.1
     (folder / "new.csv").write_text("time,speed\n0,2\n")
     (folder / "empty").unlink()
     before = proxy.sent
@@ -82,16 +82,17 @@ def test_a_folder_comes_back_as_it_was_and_files_that_are_there_are_not_read_aga
     assert contents(copy) == contents(folder) and proxy.received - before < 20_000
 
 
-def test_a_push_over_connections_that_break_sends_little_twice(
+def test_a_push_over_a_connection_that_breaks_goes_on_where_it_broke(
     client: Client, proxy: BreakingProxy, folder: Path, tmp_path: Path
 ) -> None:
-    proxy.break_after_sending(LARGE // 3, times=3)
+    proxy.break_after_sending(LARGE * 3 // 4)
     version = client.datasets.push(folder, name_of(tmp_path))
-    assert version.state == "ready" and proxy.breaks == 3 and proxy.sent < LARGE * 1.5
+    assert version.state == "ready" and proxy.breaks == 1 and proxy.count("POST /v1/uploads") == 1
+    assert proxy.sent < LARGE * 1.7
     copy = tmp_path / "copy"
     proxy.break_after_receiving(LARGE // 2)
     client.datasets.pull(version.name, copy)
-    assert contents(copy) == contents(folder) and proxy.breaks == 4
+    assert contents(copy) == contents(folder) and proxy.breaks == 2
 
 
 def test_a_push_that_was_interrupted_goes_on_in_another_process(
@@ -108,7 +109,7 @@ def test_a_push_that_was_interrupted_goes_on_in_another_process(
         client.datasets.push(folder, name_of(tmp_path), sent=interrupt)
     with Client(proxy.url) as later:
         assert later.datasets.push(folder, name_of(tmp_path)).state == "ready"
-    assert proxy.sent < LARGE * 1.5
+    assert proxy.sent < LARGE * 1.7
 
 
 def test_a_folder_with_a_description_is_a_set_of_scenarios(client: Client, tmp_path: Path) -> None:

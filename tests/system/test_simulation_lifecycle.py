@@ -255,14 +255,14 @@ def test_a_sweep_with_repetitions_has_a_task_for_each_combination(platform: Plat
 
 def test_a_registered_model_is_found_by_name_version_and_digest(platform: PlatformProcess) -> None:
     first, second = ((MODELS / name).read_bytes() for name in ("echo.py", "raises_sometimes.py"))
-    first_response = platform.http.post("/v1/models", data={"name": "policy"}, files={"file": ("policy.py", first)})
+    first_response = platform.http.post("/v1/models", data={"name": "numbered"}, files={"file": ("policy.py", first)})
     assert first_response.status_code == 201, first_response.text
-    second_response = platform.http.put("/v1/models/policy", content=second, params={"filename": "policy.py"})
+    second_response = platform.http.put("/v1/models/numbered", content=second, params={"filename": "policy.py"})
     assert second_response.status_code == 201, second_response.text
     assert [first_response.json()["version"], second_response.json()["version"]] == [1, 2]
     submission = {"dataset": "noop", "scenarios": {"range": [0, 30]}}
-    by_name = platform.run(model="policy", **submission)
-    by_version = platform.run(model="policy@1", **submission)
+    by_name = platform.run(model="numbered", **submission)
+    by_version = platform.run(model="numbered@1", **submission)
     by_digest = platform.run(model=first_response.json()["digest"], **submission)
     assert by_name["model"]["digest"] == second_response.json()["digest"]
     assert by_version["model"]["digest"] == by_digest["model"]["digest"] == first_response.json()["digest"]
