@@ -11,7 +11,7 @@ from tests.breaking_proxy import BreakingProxy
 from tests.system.platform_process import PlatformProcess
 from windtunnel import Client, Refused, WindtunnelError
 
-#: Bytes of the large file of a folder: more than two buffers of the kernel, which a reset of a connection empties unread.
+#: Bytes of the large file of a folder: more than buffers of the kernel, which a reset of a connection empties unread.
 LARGE = 24 << 20
 
 
