@@ -49,9 +49,8 @@ class Bars:
             note = f"{percent(done, total)}, {number(float(event['rate'] or 0))} tasks/s, {seconds(event['eta'])} left"
             self._view.show("tasks", done, total, note)
         elif event.type == "state":
-            ended = event["state"] in {"succeeded", "failed", "errored", "cancelled"}
             done = self._total if event["state"] == "succeeded" else None
-            self._view.show("tasks", done, self._total, event["state"], ended=ended)
+            self._view.show("tasks", done, self._total, event["state"])
 
 
 class _TerminalView:
@@ -69,7 +68,7 @@ class _TerminalView:
         self._progress.start()
         self._bars: dict[str, Any] = {}
 
-    def show(self, name: str, done: int | None, total: int, note: str, ended: bool = False) -> None:
+    def show(self, name: str, done: int | None, total: int, note: str) -> None:
         from rich.markup import escape as escape_markup
 
         title = "tasks" if name != "upload" else name
@@ -91,7 +90,7 @@ class _NotebookView:
         self._handle = display(HTML(""), display_id=True)
         self._done = 0
 
-    def show(self, name: str, done: int | None, total: int, note: str, ended: bool = False) -> None:
+    def show(self, name: str, done: int | None, total: int, note: str) -> None:
         self._done = self._done if done is None else done
         bar = f'<progress value="{self._done}" max="{total or 1}" style="width:20em"></progress>'
         title = "tasks" if name != "upload" else name

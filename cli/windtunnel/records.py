@@ -246,6 +246,11 @@ class Dataset(Record, frozen=True, kw_only=True):
         """Name of the metric that is the score; None for a dataset without a score."""
         return (self.score or {}).get("metric")
 
+    @property
+    def score_first(self) -> list[Metric]:
+        """The metrics, the score before the others, which keep their order."""
+        return sorted(self.metrics, key=lambda metric: metric.name != self.score_metric)
+
 
 class Runtime(Record, frozen=True, kw_only=True):
     """A runtime and the formats of models that it loads."""

@@ -105,10 +105,12 @@ class AsyncDatasets:
         for dataset in (name, *like):
             known |= await self._digests(dataset, missing_is_error=dataset != name)
         archive = FolderArchive(source, files, {file.digest for file in files} - known)
-        body: dict[str, Any] = {"manifest": manifest(files)}
+        body: dict[str, Any] = {}
         if len(files) > MOST_LINES:
-            upload = await self._uploads.send(BytesContent(f"{name}.ndjson", manifest_lines(files)))
-            body = {"manifest_upload": upload}
+            lines = BytesContent(f"{name}.ndjson", manifest_lines(files))
+            body["manifest_upload"] = await self._uploads.send(lines)
+        else:
+            body["manifest"] = manifest(files)
         if archive.contents:
             body["upload"] = await self._uploads.send(archive, progress=sent)
         return await self.register(name, body, tags=tags)

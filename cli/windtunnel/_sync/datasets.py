@@ -106,10 +106,12 @@ class Datasets:
         for dataset in (name, *like):
             known |= self._digests(dataset, missing_is_error=dataset != name)
         archive = FolderArchive(source, files, {file.digest for file in files} - known)
-        body: dict[str, Any] = {"manifest": manifest(files)}
+        body: dict[str, Any] = {}
         if len(files) > MOST_LINES:
-            upload = self._uploads.send(BytesContent(f"{name}.ndjson", manifest_lines(files)))
-            body = {"manifest_upload": upload}
+            lines = BytesContent(f"{name}.ndjson", manifest_lines(files))
+            body["manifest_upload"] = self._uploads.send(lines)
+        else:
+            body["manifest"] = manifest(files)
         if archive.contents:
             body["upload"] = self._uploads.send(archive, progress=sent)
         return self.register(name, body, tags=tags)

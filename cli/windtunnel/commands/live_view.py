@@ -36,8 +36,7 @@ class LiveView:
         self._terminal = show and sys.stderr.isatty()
         if self._terminal:
             dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
-            score = dataset.score_metric
-            self._metrics = sorted(dataset.metrics, key=lambda metric: metric.name != score)
+            self._metrics = dataset.score_first
 
     def __enter__(self) -> "LiveView":
         if self._terminal:

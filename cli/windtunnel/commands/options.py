@@ -45,12 +45,12 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def output_option(*more: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def output_option() -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Give a command the option of the format that it prints."""
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(["table", "json", "yaml", "name", *more]),
+        type=click.Choice(["table", "json", "yaml", "name"]),
         default="table",
         show_default=True,
         help="Format of the output; `name`: an id or a name per line.",

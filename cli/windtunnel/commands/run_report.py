@@ -54,10 +54,9 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
 
 def _metrics(simulation: "Simulation", dataset: "Dataset") -> str:
     """Return the table of a simulation's metrics: the score first, then in the order of the dataset."""
-    ordered = sorted(dataset.metrics, key=lambda metric: metric.name != dataset.score_metric)
     rows = [
         {**simulation.raw["metrics"][metric.name], "metric": metric}
-        for metric in ordered
+        for metric in dataset.score_first
         if metric.name in simulation.metrics
     ]
     return outputs.table(
