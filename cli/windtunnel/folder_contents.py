@@ -6,7 +6,6 @@ terabytes needs no second copy, and an upload that broke continues at any offset
 
 import hashlib
 import json
-import os
 import tarfile
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windtunnel.errors import WindtunnelError
-from windtunnel.model_sources import SKIPPED
+from windtunnel.folder_files import folder_files
 
 BLOCK = 512
 
@@ -31,26 +30,11 @@ class FolderFile:
 def scan(folder: Path, progress: Callable[[int, int], None] | None = None) -> list[FolderFile]:
     """Read the files of a folder, in the order of their paths; ``progress``: called with the bytes read and the total.
 
-    Links are followed as long as they stay in the folder. Folders of tools, such as `.git`, are left out.
+    See `folder_files` for what belongs to a folder.
     """
-    root = folder.resolve()
-    if not root.is_dir():
-        raise WindtunnelError(f"There is no folder {folder}.")
-    paths = []
-    for parent, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        paths += [Path(parent) / name for name in names]
-    if not paths:
-        raise WindtunnelError(f"The folder {folder} has no files.")
-    total, done, files = sum(path.stat().st_size for path in paths), 0, []
-    for path in sorted(paths, key=lambda path: path.relative_to(root).as_posix().encode(errors="surrogateescape")):
-        if not path.resolve().is_relative_to(root):
-            raise WindtunnelError(f"{path} is a link to a file outside of {folder}; copy the file there.")
-        name = path.relative_to(root).as_posix()
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise WindtunnelError(f"The name {name!r} is not UTF-8; rename the file.") from None
+    paths = folder_files(folder)
+    total, done, files = sum(path.stat().st_size for path in paths.values()), 0, []
+    for name, path in paths.items():
         content, size = hashlib.sha256(), 0
         with open(path, "rb") as file:
             while piece := file.read(1 << 20):

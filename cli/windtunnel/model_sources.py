@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.folder_files import folder_files
 
 #: References that the platform itself reads: `s3://bucket/key`, `models:/name/1` of MLflow, an address.
 _REFERENCE = re.compile(r"(s3|gs|https?|models|runs|mlflow)(\+\w+)?:/", re.IGNORECASE)
-#: Names of folders that belong to tools, not to a model.
-SKIPPED = frozenset(
-    {".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
-)
 #: The time of every entry of an archive, so that equal folders have equal digests: the earliest that zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -74,42 +71,14 @@ def content_digest(content: IO[bytes]) -> str:
 def pack(folder: Path, target: Path) -> Path:
     """Write the files of a folder as a zip archive; the same files give the same bytes.
 
-    Links to folders, and links out of the folder, are refused; folders of tools, such as `.git`, are left out.
+    See `folder_files` for what belongs to a folder.
     """
-    root = folder.resolve()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(_files(root)):
-            if not file.resolve().is_relative_to(root):
-                raise WindtunnelError(f"{file} is a link to a file outside of {folder}; copy the file there.")
-            name = file.relative_to(root).as_posix()
-            if not file.is_file() or not _is_text(name):
-                raise WindtunnelError(
-                    f"{file!r} is not a regular file with a name in UTF-8; remove it from the folder."
-                )
+        for name, file in folder_files(folder).items():
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.file_size = file.stat().st_size  # decides whether the entry needs the format for large files
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             with open(file, "rb") as content, archive.open(entry, "w") as packed:
                 while piece := content.read(1 << 20):
                     packed.write(piece)
-        if not archive.namelist():
-            raise WindtunnelError(f"The folder {folder} has no files.")
     return target
-
-
-def _is_text(name: str) -> bool:
-    try:
-        return bool(name.encode())
-    except UnicodeEncodeError:  # a name in another encoding
-        return False
-
-
-def _files(root: Path) -> list[Path]:
-    found = []
-    for parent, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED]
-        for name in folders:
-            if (Path(parent) / name).is_symlink():  # it would be left out
-                raise WindtunnelError(f"{Path(parent) / name} is a link to a folder; copy the folder there.")
-        found += [Path(parent) / name for name in names]
-    return found

@@ -20,16 +20,6 @@ from windtunnel.model_sources import (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A model of several files."""
-    root = tmp_path / "model"
-    (root / "sub").mkdir(parents=True)
-    (root / "model.py").write_text("class Model: pass\n")
-    (root / "sub" / "weights.bin").write_bytes(bytes(range(256)) * 40)
-    return root
-
-
 def test_a_file_that_exists_is_local_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("idm").write_text("")
@@ -88,52 +78,6 @@ def test_equal_folders_give_equal_archives(contents: dict[str, bytes]) -> None:
         assert archives[0].read_bytes() == archives[1].read_bytes()
         with zipfile.ZipFile(archives[0]) as archive:
             assert {name: archive.read(name) for name in archive.namelist()} == contents
-
-
-def test_folders_of_tools_are_left_out(folder: Path, tmp_path: Path) -> None:
-    for name in (".git", "__pycache__", "sub/__pycache__", ".venv", "node_modules"):
-        (folder / name).mkdir()
-        (folder / name / "big.bin").write_bytes(b"x")
-    with zipfile.ZipFile(pack(folder, tmp_path / "model.zip")) as archive:
-        assert archive.namelist() == ["model.py", "sub/weights.bin"]
-
-
-def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("key")
-    (folder / "link").symlink_to(secret)
-    with pytest.raises(WindtunnelError, match="link to a file outside"):
-        pack(folder, tmp_path / "model.zip")
-
-
-def test_a_link_within_the_folder_is_packed_as_its_file(folder: Path, tmp_path: Path) -> None:
-    (folder / "link.py").symlink_to("model.py")
-    with zipfile.ZipFile(pack(folder, tmp_path / "model.zip")) as archive:
-        assert archive.read("link.py") == b"class Model: pass\n"
-
-
-def test_a_link_to_a_folder_is_refused_rather_than_left_out(folder: Path, tmp_path: Path) -> None:
-    (folder / "linked").symlink_to("sub")
-    with pytest.raises(WindtunnelError, match="link to a folder; copy the folder there"):
-        pack(folder, tmp_path / "model.zip")
-
-
-def test_a_pipe_is_refused_rather_than_waited_for(folder: Path, tmp_path: Path) -> None:
-    os.mkfifo(folder / "pipe")
-    with pytest.raises(WindtunnelError, match="not a regular file"):
-        pack(folder, tmp_path / "model.zip")
-
-
-def test_a_name_in_another_encoding_is_refused(folder: Path, tmp_path: Path) -> None:
-    Path(os.fsdecode(bytes(folder) + b"/caf\xe9.py")).write_text("")
-    with pytest.raises(WindtunnelError, match="UTF-8"):
-        pack(folder, tmp_path / "model.zip")
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(WindtunnelError, match="has no files"):
-        pack(tmp_path / "empty", tmp_path / "model.zip")
 
 
 def test_a_digest_is_written_as_the_platform_writes_it(tmp_path: Path) -> None:
