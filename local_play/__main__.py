@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from core.settings import Settings
 from errors import PlatformError
 from local_play import messages
-from local_play.worlds import CannotServe, find, parameter
+from local_play.worlds import CannotServe, find
 from runtimes.environments import CannotPrepare
+from windtunnel import WindtunnelError
 
 #: Exit codes: the conversation came to its end; it ended with an error message.
 ENDED, REFUSED = 0, 2
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m local
             messages.send("dataset", dict(find(options.dataset, options.server, settings).definition))
     except PlatformError as error:
         messages.refuse(str(error.detail), error.slug)
-    except (CannotServe, CannotPrepare, ValueError) as error:
+    except (CannotServe, CannotPrepare, WindtunnelError, ValueError) as error:
         messages.refuse(str(error))
     except OSError as error:
         messages.refuse(
@@ -80,7 +81,6 @@ def parser(program: str) -> argparse.ArgumentParser:
     for command in (play, session):
         command.add_argument(
             "--param",
-            type=parameter,
             action="append",
             default=[],
             metavar="NAME=VALUE",

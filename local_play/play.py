@@ -64,7 +64,7 @@ def _submission(options: argparse.Namespace) -> dict[str, Any]:
     if options.scenarios is not None:
         document["scenarios"] = submissions.scenarios(options.scenarios)
     if options.param:
-        document["params"] = {**document.get("params", {}), **dict(options.param)}
+        document["params"] = {**document.get("params", {}), **submissions.parameters(options.param)}
     given = {name: getattr(options, name) for name in ("seed", "runtime", "workers")}
     return document | {name: value for name, value in given.items() if value is not None}
 

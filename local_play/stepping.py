@@ -20,6 +20,7 @@ from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice
 from local_play.served_world import ServedWorld
 from local_play.session_process import ScenarioFailed, SessionEnded, SessionProcess, StepRefused
 from runtimes.harness.session.session_messages import Observed
+from windtunnel.submissions import parameters
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,7 +36,7 @@ _decoder = msgspec.json.Decoder(Order)
 def step_through(options: argparse.Namespace, settings: Settings) -> None:
     """Execute orders until standard input ends. Raise what makes that impossible."""
     dataset = worlds.find(options.dataset, options.server, settings)
-    params = checked_params(dataset.definition.get("params", {}), dict(options.param), dataset.name)
+    params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
     world = worlds.served(dataset, params, settings, lambda message: messages.send("progress", {"message": message}))
     interface = dataset.definition["interface"]
     messages.send(

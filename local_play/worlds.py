@@ -1,6 +1,5 @@
 """Worlds of this machine: datasets by their names, and the environments of their simulators, prepared on first use."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -19,17 +18,6 @@ from windtunnel import Client, Refused, WindtunnelError
 
 class CannotServe(Exception):
     """The options name nothing that can be served; the text is for the user."""
-
-
-def parameter(text: str) -> tuple[str, Any]:
-    """Return the name and the value of a parameter; the value is JSON, or else a word. Raise ValueError."""
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise ValueError
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def find(name: str, server: str | None, settings: Settings) -> Dataset:

@@ -16,9 +16,11 @@ from core.domain.selection import checked_params
 from core.settings import LOOPBACK, Settings
 from datasets.catalogue import datasets
 from errors import PlatformError
-from local_play.worlds import CannotServe, find, parameter, prepared, served
+from local_play.worlds import CannotServe, find, prepared, served
 from runtimes import catalogue, environments
 from runtimes.harness.python_process import FLAGS
+from windtunnel import WindtunnelError
+from windtunnel.submissions import parameters
 
 ROOT = Path(__file__).parents[1]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.
@@ -33,11 +35,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m opene
     try:
         settings = Settings.from_env(os.environ)
         dataset = find(options.dataset, options.server, settings)
-        params = checked_params(dataset.definition.get("params", {}), dict(options.param), dataset.name)
+        params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
         token = read_token(options.host, options.token_file)
         world = served(dataset, params, settings, sessions=options.sessions, idle=options.idle)
         site = prepared(catalogue.servers()["openenv_server"], settings.environments)
-    except (CannotServe, PlatformError, ValueError, environments.CannotPrepare) as error:
+    except (CannotServe, PlatformError, WindtunnelError, ValueError, environments.CannotPrepare) as error:
         print((error.detail if isinstance(error, PlatformError) else None) or error, file=sys.stderr)
         return 2
     serve({"world": world.describe(), "host": options.host, "port": options.port, "token": token}, site)
@@ -55,9 +57,7 @@ def parser(program: str) -> argparse.ArgumentParser:
     add("--port", type=port, default=8000)
     add("--sessions", type=positive, default=4, help="most clients at a time, each with a process of its own")
     add("--idle", type=positive, default=3600, help="seconds without a request after which a session is ended")
-    add(
-        "--param", type=parameter, action="append", default=[], metavar="NAME=VALUE", help="as `params` of a simulation"
-    )
+    add("--param", action="append", default=[], metavar="NAME=VALUE", help="as `params` of a simulation")
     add("--token-file", type=Path, help="a file with the token that clients send as `Authorization: Bearer <token>`")
     return described
 

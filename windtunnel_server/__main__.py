@@ -11,8 +11,6 @@ import click
 from windtunnel_server import code_folder
 
 DISTRIBUTION = "windtunnel-server"
-#: Variables of the client, which the server's settings would refuse as misspelt.
-OF_THE_CLIENT = ("WINDTUNNEL_URL", "WINDTUNNEL_CONTEXT", "WINDTUNNEL_CONFIG")
 
 
 def version() -> str:
@@ -123,8 +121,6 @@ def commands() -> click.Group:
 
 def main() -> None:
     """Run the command line."""
-    for name in OF_THE_CLIENT:
-        os.environ.pop(name, None)
     code_folder.activate()
     commands()(prog_name=DISTRIBUTION)
 

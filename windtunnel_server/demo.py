@@ -20,7 +20,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from windtunnel import Client, WindtunnelError, report
+from windtunnel import Client, WindtunnelError
+from windtunnel.descriptions import event_text
+from windtunnel.visible_text import terminal_text
+from windtunnel_server import demo_report
 from windtunnel_server.code_folder import IN_CHECKOUT
 from windtunnel_server.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 
@@ -48,7 +51,7 @@ def main(*, further: int = FURTHER_PORTS) -> int:
         console.print(f"[red]There is no platform:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     except WindtunnelError as error:
-        console.print(f"[red]The demo has failed:[/] {report.terminal_text(str(error))}")
+        console.print(f"[red]The demo has failed:[/] {terminal_text(str(error))}")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -93,7 +96,7 @@ def _decoded(answer: bytes) -> dict[str, Any]:
 def _show(platform: Platform, client: Client, folder: Path, began: float) -> int:
     response = documented_request(platform)
     if "id" not in response:
-        console.print(f"[red]No simulation was created:[/] {report.terminal_text(json.dumps(response))}")
+        console.print(f"[red]No simulation was created:[/] {terminal_text(json.dumps(response))}")
         return 1
     page = f"{platform.url}/simulations/{response['id']}"
     console.print(f"Its page: [bold]{page}[/]\n", soft_wrap=True)
@@ -103,16 +106,14 @@ def _show(platform: Platform, client: Client, folder: Path, began: float) -> int
     baseline = _watch(client, submitted.raw, f"the baseline, {dataset['yardstick']}")
     if {model["state"], baseline["state"]} != {"succeeded"}:
         for simulation in (model, baseline):
-            console.print(
-                f"{simulation['id']}: {simulation['state']} {report.terminal_text(simulation.get('reason') or '')}"
-            )
+            console.print(f"{simulation['id']}: {simulation['state']} {terminal_text(simulation.get('reason') or '')}")
         return 1
     comparison = client.simulations.compare(model["id"], baseline["id"])
     summaries = [client.simulations.summary(simulation["id"]) for simulation in (model, baseline)]
-    console.print(f"\n[bold]{escape(report.sentence(model, comparison))}[/]\n")
-    console.print(report.table(model, summaries[0], summaries[1], comparison))
+    console.print(f"\n[bold]{escape(demo_report.sentence(model, comparison))}[/]\n")
+    console.print(demo_report.table(model, summaries[0], summaries[1], comparison))
     worst = [result.raw for result in client.simulations.worst(model["id"])]
-    console.print(report.worst_table(worst))
+    console.print(demo_report.worst_table(worst))
     _save(client, model, worst[0], folder)
     if platform.token:
         console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
@@ -149,7 +150,7 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
                 score = event["metrics"].get("score", {}).get("mean")
                 progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
             elif event.type == "staging":
-                progress.update(bar, note=report.preparation(event.raw))
+                progress.update(bar, note=terminal_text(event_text(event)))
             elif event.type == "state":
                 progress.update(bar, note=event["state"])
         ended = client.simulations.get(simulation["id"]).raw

@@ -5,7 +5,8 @@ from html import escape
 from types import TracebackType
 from typing import Any
 
-from windtunnel.figures import number, percent, seconds, size
+from windtunnel.descriptions import event_text
+from windtunnel.figures import size
 from windtunnel.records import Event, Simulation
 
 
@@ -45,12 +46,10 @@ class Bars:
         if self._view is None:
             return
         if event.type == "progress":
-            done, total = event["done"], event["total"]
-            note = f"{percent(done, total)}, {number(float(event['rate'] or 0))} tasks/s, {seconds(event['eta'])} left"
-            self._view.show("tasks", done, total, note)
+            self._view.show("tasks", event["done"], event["total"], event_text(event))
         elif event.type == "state":
             done = self._total if event["state"] == "succeeded" else None
-            self._view.show("tasks", done, self._total, event["state"])
+            self._view.show("tasks", done, self._total, event_text(event))
 
 
 class _TerminalView:

@@ -90,6 +90,11 @@ class DatasetRef(Record, frozen=True, kw_only=True):
     version: str | None = None
     digest: str | None = None
 
+    @property
+    def reference(self) -> str:
+        """``name@version``, by which the platform finds this version."""
+        return f"{self.name}@{self.version}"
+
 
 class RuntimeRef(Record, frozen=True, kw_only=True):
     """A runtime as a simulation refers to it; without a name until a model that is imported has been recognised."""

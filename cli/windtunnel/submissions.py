@@ -85,6 +85,11 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return result
 
 
+def parameters(texts: Sequence[str]) -> dict[str, Any]:
+    """Return `--param NAME=VALUE` options as the parameters of a dataset."""
+    return {name: value_of(text) for name, text in pairs(texts, "--param").items()}
+
+
 def swept(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Return a sweep of `name=value,value` options; a JSON array is taken as it is."""
     sweep = {}

@@ -24,6 +24,13 @@ def visible_json(text: str) -> str:
     return _ACTIVE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
+def terminal_text(text: str) -> str:
+    """Return untrusted text for a terminal that Rich writes to: visible, and without Rich's markup."""
+    from rich.markup import escape  # Rich is loaded only by what needs it
+
+    return escape(visible(text))
+
+
 def is_visible(text: str) -> bool:
     """Return whether a text has no active character."""
     return _ACTIVE.search(text) is None

@@ -16,7 +16,8 @@ from api.tabular import as_csv
 from runtimes.harness.evaluator.result_batch import unworldly
 from runtimes.harness.visible_text import visible
 from server.logs import JsonFormatter
-from windtunnel import report, visible_text
+from windtunnel import visible_text
+from windtunnel_server import demo_report
 
 TEXT = st.text(
     st.characters(codec=None) | st.sampled_from("\x1b\x9b\u202e\u200b\u2028\ufeff\t\r\n=+-@;\"'\uff1d\u3000")
@@ -78,7 +79,7 @@ def test_the_words_of_a_model_are_inert_in_errors_csv_report_and_logs() -> None:
     table = b"".join(as_csv(lambda: [json.dumps(line).encode()])).decode()
     assert shown in table
     console = Console(file=io.StringIO(), width=300, force_terminal=False)
-    console.print(report.worst_table([line]))
+    console.print(demo_report.worst_table([line]))
     assert shown in console.file.getvalue()  # type: ignore[attr-defined]
     record = logging.LogRecord("x", logging.WARNING, "", 0, "the model says %s", (HOSTILE,), None)
     assert json.loads(JsonFormatter("api").format(record))["message"] == f"the model says {shown}"

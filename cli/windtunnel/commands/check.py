@@ -8,7 +8,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.options import dataset_names, models_and_files, runtime_names
-from windtunnel.submissions import pairs, value_of
+from windtunnel.submissions import parameters
 
 if TYPE_CHECKING:
     from windtunnel import Check
@@ -68,7 +68,7 @@ def command(
 
     Exit codes: 0 it fits; 1 it does not, and the reason is printed; 2 it cannot be checked.
     """
-    values = {name: value_of(text) for name, text in pairs(params, "--param").items()}
+    values = parameters(params)
     if remote:
         if server is not None:
             raise click.UsageError("--server is of a check on this machine; with --remote, name the platform by --url.")

@@ -1,12 +1,12 @@
 """`windtunnel events`: follow the events of a simulation."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel import figures
 from windtunnel.commands.options import simulation_ids, with_client
+from windtunnel.descriptions import event_text
 from windtunnel.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
@@ -29,25 +29,4 @@ def command(client: "Client", id: str, output: str, after: int) -> None:
 def line(event: "Event") -> str:
     """Return an event as a line of text: its time in UTC, its type, and what happened."""
     moment = event.at.strftime("%H:%M:%S") if event.at else ""
-    return visible(f"{moment}  {event.type:<9}  {told(event.type, event.raw)}")
-
-
-def told(type: str, members: dict[str, Any]) -> str:
-    """Return in words what an event tells."""
-    match type:
-        case "state":
-            reason = f": {members['reason']}" if members.get("reason") else ""
-            return f"{members['state']}{reason}"
-        case "progress":
-            failed = f", {members['failed']} not ok" if members.get("failed") else ""
-            rate = f", {figures.number(float(members['rate']))} tasks/s" if members.get("rate") else ""
-            left = f", {figures.seconds(members['eta'])} left" if members.get("eta") is not None else ""
-            return f"{members['done']} of {members['total']} tasks{failed}{rate}{left}"
-        case "staging":
-            return ": ".join(str(members[key]) for key in ("name", "message") if members.get(key))
-        case "launch" if members.get("message"):
-            return str(members["message"])
-        case "batch" | "model" if members.get("sentence"):
-            return str(members["sentence"])
-    rest = {key: value for key, value in members.items() if key not in {"number", "type", "at"} and value is not None}
-    return ", ".join(f"{key} {value}" for key, value in rest.items())
+    return visible(f"{moment}  {event.type:<9}  {event_text(event)}")

@@ -2,21 +2,18 @@
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from windtunnel import figures
-from windtunnel.commands.events import line, told
-from windtunnel.records import Event, Metric, Simulation
-from windtunnel.visible_text import visible
-
-if TYPE_CHECKING:
-    from windtunnel import Client
+from windtunnel.commands.events import line
+from windtunnel.descriptions import event_text
+from windtunnel.records import Dataset, Event, Simulation
+from windtunnel.visible_text import terminal_text
 
 #: Metrics that are shown; a terminal has few lines.
 MOST_METRICS = 8
@@ -25,18 +22,16 @@ MOST_METRICS = 8
 class LiveView:
     """View of one simulation on stderr: live on a terminal, a line for each change of state elsewhere."""
 
-    def __init__(self, client: "Client", simulation: Simulation, *, show: bool) -> None:
-        self._show = show
+    def __init__(self, simulation: Simulation, dataset: Dataset | None) -> None:
+        """``dataset``: that of the simulation, whose metrics are shown; None: nothing is shown."""
+        self._show = dataset is not None
         self._simulation = simulation
         self._done, self._total, self._failed = 0, simulation.tasks.total, 0
         self._state, self._note = simulation.state, simulation.reason or ""
         self._means: dict[str, Any] = {}
         self._live: Live | None = None
-        self._metrics: list[Metric] = []
-        self._terminal = show and sys.stderr.isatty()
-        if self._terminal:
-            dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
-            self._metrics = dataset.score_first
+        self._metrics = dataset.score_first if dataset is not None else []
+        self._terminal = self._show and sys.stderr.isatty()
 
     def __enter__(self) -> "LiveView":
         if self._terminal:
@@ -59,11 +54,11 @@ class LiveView:
         if event.type == "progress":
             self._done, self._total, self._failed = members["done"], members["total"], members["failed"]
             self._means = members.get("metrics") or {}
-            self._note = told("progress", members)
+            self._note = event_text(event)
         elif event.type == "state":
             self._state, self._note = members["state"], members.get("reason") or ""
         else:
-            self._note = told(event.type, members)
+            self._note = event_text(event)
         if self._show and not self._terminal and event.type != "progress":
             print(line(event), file=sys.stderr, flush=True)
 
@@ -72,16 +67,14 @@ class LiveView:
         title = f"{simulation.model.name} on {simulation.dataset.name}"
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(self._total, 1), completed=self._done, width=40)
-        head.add_row(f"[bold]{_text(title)}[/]", self._state, bar, figures.percent(self._done, self._total))
+        head.add_row(f"[bold]{terminal_text(title)}[/]", self._state, bar, figures.percent(self._done, self._total))
         metrics = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("metric", "mean so far", "min", "max", "unit", "better"):
             metrics.add_column(name, justify="right" if name in {"mean so far", "min", "max"} else "left")
         for metric in [metric for metric in self._metrics if metric.name in self._means][:MOST_METRICS]:
             values = self._means[metric.name]
             numbers = (figures.number(values.get(key)) for key in ("mean", "min", "max"))
-            metrics.add_row(_text(metric.title or metric.name), *numbers, _text(metric.unit), metric.better or "")
-        return Group(head, _text(self._note), metrics if metrics.row_count else "")
-
-
-def _text(text: str) -> str:
-    return escape(visible(text))
+            metrics.add_row(
+                terminal_text(metric.title or metric.name), *numbers, terminal_text(metric.unit), metric.better or ""
+            )
+        return Group(head, terminal_text(self._note), metrics if metrics.row_count else "")

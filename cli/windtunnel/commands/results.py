@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel import figures, report, tables
+from windtunnel import figures, tables
 from windtunnel import output as outputs
 from windtunnel.commands.options import simulation_ids, with_client
 from windtunnel.commands.transfer_bar import transfer_bar
+from windtunnel.descriptions import result_text
 from windtunnel.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def columns(score: str | None) -> Sequence[outputs.Column]:
         ("status", lambda result: result["status"]),
         ("score", lambda result: figures.number(result["metrics"].get(score)) if score else ""),
         ("scenario", lambda result: result["scenario"].get("name", result["scenario"].get("index"))),
-        ("remark", lambda result: report.reason(result) if result["status"] == "ok" else result["error"]),
+        ("remark", lambda result: result_text(result) if result["status"] == "ok" else result["error"]),
     )
 
 

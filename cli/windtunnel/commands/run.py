@@ -19,11 +19,11 @@ from windtunnel.commands.options import (
 )
 from windtunnel.errors import WindtunnelError
 from windtunnel.output import serialised
-from windtunnel.submissions import pairs, swept, value_of
+from windtunnel.submissions import pairs, parameters, swept
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
-    from windtunnel import Client, Simulation
+    from windtunnel import Client, Dataset, Simulation
 
 #: Seconds between two looks at the file of a model that is watched.
 LOOK_INTERVAL = 0.3
@@ -113,7 +113,7 @@ def _submission(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `simulations.submit` for the options."""
     return {
         **{name: value for name, value in options.items() if name not in {"params", "sweeps", "labels"}},
-        "params": {name: value_of(text) for name, text in pairs(options["params"], "--param").items()},
+        "params": parameters(options["params"]),
         "sweep": swept(options["sweeps"]),
         "labels": pairs(options["labels"], "--label"),
     }
@@ -147,31 +147,35 @@ def _run_once(
     """Run a simulation to its end and report it; return the exit code and the id."""
     silent = style != "report"
     simulation = _submitted(client, model, dataset, submission, silent)
+    described = None if silent else client.datasets.get(simulation.dataset.reference)
     if style == "quiet":
         click.echo(simulation.id)
     elif style == "report":
         click.echo(f"{client.server.url}/simulations/{simulation.id}", err=True)
-    simulation = _followed(client, simulation, silent)
+    simulation = _followed(client, simulation, described)
     for file in files:
         client.simulations.results(simulation.id).save(file)
     if style == "json":
         click.echo(serialised(simulation.raw, "json"))
-    elif style == "report":
+    elif described is not None:
         from windtunnel.commands.run_report import show_report
 
-        show_report(client, simulation, files, previous)
+        show_report(client, simulation, described, files, previous)
     if simulation.ok:
         return 0, simulation.id
     model_failed = simulation.state == "failed" or (simulation.state == "succeeded" and simulation.tasks.failed > 0)
     return FAILED if model_failed else NOT_RUN, simulation.id
 
 
-def _followed(client: "Client", simulation: "Simulation", silent: bool) -> "Simulation":
-    """Follow a simulation to its end; on Ctrl-C ask whether to cancel it, to leave it, or to go on watching."""
+def _followed(client: "Client", simulation: "Simulation", dataset: "Dataset | None") -> "Simulation":
+    """Follow a simulation to its end; on Ctrl-C ask whether to cancel it, to leave it, or to go on watching.
+
+    ``dataset``: that of the simulation, to show its progress; None: silently.
+    """
     from windtunnel.commands.live_view import LiveView
 
     after, cancelled = 0, False
-    view = LiveView(client, simulation, show=not silent)
+    view = LiveView(simulation, dataset)
     while True:
         try:
             with view:

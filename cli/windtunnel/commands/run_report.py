@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 MOST_WORST = 5
 
 
-def show_report(client: "Client", simulation: "Simulation", files: Sequence[str], previous: str | None) -> None:
-    """Print how a simulation did; ``previous`` is the id of a run to compare it with."""
+def show_report(
+    client: "Client", simulation: "Simulation", dataset: "Dataset", files: Sequence[str], previous: str | None
+) -> None:
+    """Print how a simulation on a dataset did; ``previous`` is the id of a run to compare it with."""
     tasks, took = simulation.tasks, ""
     if simulation.started_at and simulation.ended_at:
         took = f" in {figures.seconds((simulation.ended_at - simulation.started_at).total_seconds())}"
@@ -31,7 +33,6 @@ def show_report(client: "Client", simulation: "Simulation", files: Sequence[str]
     if simulation.reason:
         click.echo(visible(simulation.reason))
     if any(metric.count for metric in simulation.metrics.values()):
-        dataset = client.datasets.get(f"{simulation.dataset.name}@{simulation.dataset.version}")
         click.echo()
         click.echo(_metrics(simulation, dataset), nl=False)
     worst = client.simulations.worst(simulation.id, limit=MOST_WORST) if tasks.done else []

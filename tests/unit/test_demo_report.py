@@ -1,11 +1,11 @@
-"""Terminal report of a simulation: the sentence, the tables and the reasons."""
+"""Report of the demo: the sentence and the tables."""
 
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from windtunnel import report
+from windtunnel_server import demo_report
 
 SIMULATION: dict[str, Any] = {
     "model": {"name": "mine"},
@@ -30,7 +30,7 @@ def comparison_of(difference: float, low: float | None, high: float | None) -> d
     ],
 )
 def test_the_sentence_states_whether_the_difference_is_significant(comparison: dict[str, Any], text: str) -> None:
-    sentence = report.sentence(SIMULATION, comparison)
+    sentence = demo_report.sentence(SIMULATION, comparison)
     assert text in sentence and "scored 71.2 of 100" in sentence and sentence.endswith(".")
 
 
@@ -44,44 +44,17 @@ def line(task: int, score: float | None, status: str = "ok", **metrics: Any) -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        (line(0, 1.0, outcome="collision", at_fault=1, impact_speed=7.25), "collision at fault, impact at 7.2 m/s"),
-        (line(0, 1.0, outcome="collision", at_fault=0), "collision not at fault"),
-        (line(0, 1.0, outcome="timeout", route_completion=42.0), "did not arrive in time, 42 % of the route"),
-        (line(0, 1.0, red_lights=2), "arrived, ran 2 red lights"),
-        (line(0, 0.0, "timed_out"), "timed_out: the model raised"),
-    ],
-)
-def test_every_bad_result_has_a_reason(result: dict[str, Any], text: str) -> None:
-    assert report.reason(result) == text
-
-
 def test_markup_in_the_name_of_a_scenario_is_escaped() -> None:
     console = Console(record=True, width=100)
     result = line(7, 0.0)
     result["scenario"]["name"] = "[red]not markup[/red]"
-    console.print(report.worst_table([result]))
+    console.print(demo_report.worst_table([result]))
     assert "[red]not markup[/red]" in console.export_text()
 
 
 def test_the_table_has_the_model_the_baseline_and_their_difference() -> None:
     console = Console(record=True, width=120)
     timing = {"timing": {"inference_p50": {"mean": 0.00021}, "inference_p99": {"mean": 0.0009}}}
-    console.print(report.table(SIMULATION, timing, timing, comparison_of(3.0, 1.0, 5.0)))
+    console.print(demo_report.table(SIMULATION, timing, timing, comparison_of(3.0, 1.0, 5.0)))
     text = console.export_text()
     assert "+3.0  (+1.0 .. +5.0)" in text and "0.210" in text
-
-
-@pytest.mark.parametrize(
-    ("event", "text"),
-    [
-        ({"what": "missing", "message": "packages are installed: python"}, "packages are installed: python"),
-        ({"what": "environment", "name": "python", "message": "downloading", "fraction": 0.0}, "python: downloading"),
-        ({"what": "dataset", "bytes": 1, "total_bytes": 2, "fraction": 0.5}, ""),
-        ({"what": "environment", "name": "x", "message": "[red]\x1b[0m"}, "x: \\[red]\\x1b[0m"),
-    ],
-)
-def test_every_staging_event_has_a_text_for_the_terminal(event: dict[str, object], text: str) -> None:
-    assert report.preparation(event) == text

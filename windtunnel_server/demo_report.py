@@ -1,12 +1,12 @@
-"""Report of a simulation on a terminal: a sentence, a comparison with the baseline, and the worst results."""
+"""Report of the demo on a terminal: a sentence, a comparison with the baseline, and the worst results."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
-from windtunnel.visible_text import visible
+from windtunnel.descriptions import result_text
+from windtunnel.visible_text import terminal_text, visible
 
 #: Rows of the table: metric, title, display factor, decimals, unit.
 ROWS = [
@@ -18,16 +18,6 @@ ROWS = [
     ("route_completion", "progress", 1.0, 1, "%"),
     ("co2", "CO2", 1.0, 0, "g/km"),
 ]
-
-
-def terminal_text(text: str) -> str:
-    """Return untrusted text for the terminal: without control characters and without Rich's markup."""
-    return escape(visible(text))
-
-
-def preparation(event: Mapping[str, Any]) -> str:
-    """Return what a `staging` event tells, for the terminal; not every such event has a name or a message."""
-    return terminal_text(": ".join(str(event[key]) for key in ("name", "message") if event.get(key)))
 
 
 def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None) -> str:
@@ -87,30 +77,6 @@ def _latency(summary: Mapping[str, Any], quantile: str) -> str:
     return "" if seconds is None else f"{seconds * 1000:.3f}"
 
 
-def reason(line: Mapping[str, Any]) -> str:
-    """Describe in words why a result is bad."""
-    metrics = line["metrics"]
-    if line["status"] != "ok":
-        return f"{line['status']}: {line['error']}"
-    parts = []
-    match metrics.get("outcome"):
-        case "collision":
-            blame = "at fault" if metrics.get("at_fault") else "not at fault"
-            speed = metrics.get("impact_speed")
-            parts.append(f"collision {blame}" + (f", impact at {speed:.1f} m/s" if speed is not None else ""))
-        case "timeout":
-            parts.append("did not arrive in time")
-        case "stranded":
-            parts.append("stranded at the end of a lane")
-        case str(other):
-            parts.append(other)
-    if metrics.get("red_lights"):
-        parts.append(f"ran {int(metrics['red_lights'])} red light{'s' if metrics['red_lights'] > 1 else ''}")
-    if (done := metrics.get("route_completion")) is not None and done < 100:
-        parts.append(f"{done:.0f} % of the route")
-    return ", ".join(parts)
-
-
 def worst_table(lines: list[dict[str, Any]]) -> Table:
     """Return a table of the worst results, a row each."""
     report = Table(title="Worst results", title_justify="left", header_style="bold")
@@ -123,6 +89,6 @@ def worst_table(lines: list[dict[str, Any]]) -> Table:
             str(line["task"]),
             terminal_text(scenario),
             "" if score is None else f"{score:.1f}",
-            terminal_text(reason(line)),
+            terminal_text(result_text(line)),
         )
     return report
