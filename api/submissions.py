@@ -25,7 +25,7 @@ from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
 from core.services.simulations.dry_runs import LONGEST_DRY_RUN, check_of, checked
-from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
+from errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 _SCHEMA = AcceptedSubmission(exclude=("upload",))
@@ -190,14 +190,9 @@ def submit(
         submission, model=model, key=key, request_digest=digest, submitted_by=caller()
     )
     headers = {"Idempotency-Replayed": "true"} if replayed else {}
-    try:
-        if format != "json":
-            return follow(id, format, headers)
-        simulation = services().simulations.get(id)
-    except UnknownSimulation:
-        raise Gone(
-            "The simulation of this Idempotency-Key has been deleted. Use a new key for a new request."
-        ) from None
+    simulation = services().simulations.of_key(id)
+    if format != "json":
+        return follow(id, format, headers)
     wait = seconds_to_wait(prefer)
     if wait is None:
         return created(first_answer(simulation), headers)

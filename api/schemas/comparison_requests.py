@@ -4,7 +4,7 @@ from marshmallow import fields, validate
 
 from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Real, Strict, Text
 from api.schemas.pages import PageQuery
-from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
+from api.schemas.submissions import SubmissionSchema
 from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
 from core.domain.sequential_test import Design
 
@@ -98,13 +98,6 @@ class JoiningModelsSchema(Strict):
 
     models = _model_names(1, MOST_MODELS - 1, "Models: each a name, `name@version`, `name@tag`, id or digest.")
     runtimes = _runtimes()
-
-
-class ComparisonHeaders(SubmissionHeaders):
-    """Headers of a request of a comparison."""
-
-    class Meta(SubmissionHeaders.Meta):
-        exclude = ("prefer",)
 
 
 class ComparisonListQuery(PageQuery):

@@ -313,8 +313,8 @@ class RerunSchema(Open):
     provenance = fields.Dict(required=True, metadata={"description": "`provenance` of the earlier simulation."})
 
 
-class SubmissionHeaders(Headers):
-    """Headers of a submission."""
+class IdempotencyHeaders(Headers):
+    """Header of a request that creates something once, however often it is sent."""
 
     idempotency_key = Text(
         r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
@@ -322,6 +322,11 @@ class SubmissionHeaders(Headers):
         data_key="Idempotency-Key",
         metadata={"description": "A request with the same key and body gets the first answer again, for a day."},
     )
+
+
+class SubmissionHeaders(IdempotencyHeaders):
+    """Headers of a submission."""
+
     prefer = fields.String(
         data_key="Prefer",
         metadata={

@@ -12,13 +12,13 @@ from api.body import json_body, validated
 from api.context import caller, services
 from api.paging import LINK, page
 from api.schemas.comparison_requests import (
-    ComparisonHeaders,
     ComparisonListQuery,
     ComparisonRequestSchema,
     JoiningModelsSchema,
 )
 from api.schemas.model_comparisons import ComparisonPageSchema, ModelComparisonSchema
 from api.schemas.results import EventsHeaders, EventsQuery
+from api.schemas.submissions import IdempotencyHeaders
 from api.streams import SSE, stream_events
 from core.domain.comparison_requests import ComparisonRequest
 from errors import (
@@ -84,7 +84,7 @@ class ComparisonsView(MethodView):
         states = query.pop("state", ())
         return page(*services().comparisons.list(states=states, **query))
 
-    @blueprint.takes(ComparisonHeaders, location="headers")
+    @blueprint.takes(IdempotencyHeaders, location="headers")
     @blueprint.operation(
         "create_comparison",
         Success(

@@ -20,7 +20,7 @@ from api.schemas.simulations import (
     SimulationSchema,
     WorkersSchema,
 )
-from api.schemas.submissions import SubmissionHeaders, SubmissionSchema
+from api.schemas.submissions import IdempotencyHeaders, SubmissionHeaders, SubmissionSchema
 from api.simulation_filters import listing_of
 from api.streams import SSE, encode_changes, require_free_stream, stream
 from api.submissions import created, receive, submit
@@ -242,17 +242,23 @@ class CancellationView(MethodView):
 class RetryView(MethodView):
     """The retry of a simulation."""
 
+    @blueprint.takes(IdempotencyHeaders, location="headers")
     @blueprint.operation(
         "retry_simulation",
         Success(
             schema=SimulationSchema,
             status=201,
             description="A new simulation.",
-            headers={"Location": CREATED["Location"]},
+            headers={
+                "Location": CREATED["Location"],
+                "Idempotency-Replayed": header("`true` if an earlier request with the key has created it."),
+            },
         ),
         body={"application/json": RetrySchema},
         body_required=False,
         errors=[
+            Gone,
+            IdempotencyMismatch,
             Invalid,
             NotAllowed,
             NotFinished,
@@ -264,14 +270,17 @@ class RetryView(MethodView):
             UnsupportedMedia,
         ],
     )
-    def post(self, id: str) -> Response:
+    def post(self, headers: dict[str, Any], id: str) -> Response:
         """Repeat the tasks that did not succeed, or all tasks, as a new simulation
 
         With `only_failed`, which is the default, the new simulation has the results of the tasks that are `ok` and
         plays the others again.
         """
         options = validated(RetrySchema(), json_body(optional=True))
-        return created(services().simulations.retry(id, **options, submitted_by=caller()))
+        simulation, replayed = services().simulations.retry(
+            id, **options, key=headers.get("idempotency_key"), submitted_by=caller()
+        )
+        return created(simulation, {"Idempotency-Replayed": "true"} if replayed else {})
 
 
 @blueprint.at("/<id:id>/summary")

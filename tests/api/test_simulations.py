@@ -216,6 +216,41 @@ def test_concurrent_requests_with_one_key_create_one_simulation(application: Any
     assert sum("Idempotency-Replayed" not in response.headers for response in responses) == 1
 
 
+def test_a_retry_with_a_repeated_key_is_one_simulation(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
+    id = submit().json["id"]
+    worker.run_to_end(id)
+
+    def retry(key: str, **body: Any) -> Any:
+        return client.post(f"/v1/simulations/{id}/retry", json=body, headers={"Idempotency-Key": key})
+
+    first = retry("again", only_failed=False)
+    assert first.status_code == 201 and "Idempotency-Replayed" not in first.headers
+    second = retry("again", only_failed=False)
+    assert second.status_code == 201 and second.headers["Idempotency-Replayed"] == "true"
+    assert second.json["id"] == first.json["id"] and second.headers["Location"] == first.headers["Location"]
+    problem(retry("again", only_failed=True), 422, "idempotency-mismatch")
+    problem(submit(headers={"Idempotency-Key": "again"}), 422, "idempotency-mismatch")
+    assert retry("another", only_failed=False).json["id"] != first.json["id"]
+    client.post(f"/v1/simulations/{first.json['id']}/cancel")
+    client.delete(f"/v1/simulations/{id}")
+    assert retry("again", only_failed=False).json["id"] == first.json["id"]  # although its origin is deleted
+
+
+def test_a_key_of_a_deleted_retry_is_gone(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Any
+) -> None:
+    id = submit().json["id"]
+    worker.run_to_end(id)
+    key = {"Idempotency-Key": "again"}
+    retried = client.post(f"/v1/simulations/{id}/retry", headers=key).json["id"]
+    client.post(f"/v1/simulations/{retried}/cancel")
+    platform.finalization.collect(retried)
+    assert client.delete(f"/v1/simulations/{retried}").status_code == 204
+    problem(client.post(f"/v1/simulations/{id}/retry", headers=key), 410, "gone")
+
+
 # -- Prefer: wait
 
 

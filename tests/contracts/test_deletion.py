@@ -112,7 +112,7 @@ def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: Dispa
 
 def test_results_that_a_retry_inherited_stay_with_it(rig: DispatcherRig, ended: str) -> None:
     before = rig.results(ended)
-    retry = rig.platform.simulations.retry(ended)
+    retry, _ = rig.platform.simulations.retry(ended)
     rig.platform.simulations.delete(ended)
     rig.platform.deletion.remove(ended)
     rig.play(rig.launch(retry.id)[1])  # nothing is left to do

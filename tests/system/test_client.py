@@ -370,12 +370,12 @@ def test_an_upload_whose_model_is_made_but_not_answered_is_no_error(
     assert proxy.count("POST /v1/models") >= 1
 
 
-def test_a_request_that_cannot_be_repeated_is_not_sent_twice(proxied: Client, proxy: BreakingProxy) -> None:
+def test_a_retry_whose_response_is_lost_makes_one_simulation(proxied: Client, proxy: BreakingProxy) -> None:
     simulation = proxied.run(MODELS / "raises_always.py", "noop", scenarios=[0], progress=False)
     proxy.lose_response(f"POST /v1/simulations/{simulation.id}/retry")
-    with pytest.raises(Interrupted, match="whether the request was served is not known"):
-        proxied.simulations.retry(simulation.id)
-    assert proxy.count(f"POST /v1/simulations/{simulation.id}/retry") == 1
+    retried = proxied.simulations.retry(simulation.id)
+    assert proxy.count(f"POST /v1/simulations/{simulation.id}/retry") == 2
+    assert [item.id for item in proxied.simulations.list(limit=5) if item.retry_of == simulation.id] == [retried.id]
 
 
 def test_a_cancellation_whose_response_is_lost_is_repeated(proxied: Client, proxy: BreakingProxy) -> None:

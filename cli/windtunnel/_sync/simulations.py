@@ -164,9 +164,13 @@ class Simulations:
         return read(Simulation, self._transport.json("POST", path("simulations", id, "cancel"), repeatable=True))
 
     def retry(self, id: str, *, all_tasks: bool = False) -> Simulation:
-        """Start another simulation of the tasks that are not `ok`, or of all tasks, with the same digests."""
-        body = {"only_failed": not all_tasks}
-        return read(Simulation, self._transport.json("POST", path("simulations", id, "retry"), json=body))
+        """Start another simulation of the tasks that are not `ok`, or of all tasks, with the same digests.
+
+        The request is repeated under an idempotency key: there is one simulation.
+        """
+        body, headers = {"only_failed": not all_tasks}, {"Idempotency-Key": str(uuid.uuid4())}
+        document = self._transport.json("POST", path("simulations", id, "retry"), json=body, headers=headers)
+        return read(Simulation, document)
 
     def delete(self, id: str) -> None:
         """Delete a simulation that has ended, with its results."""

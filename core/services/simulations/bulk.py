@@ -104,7 +104,7 @@ class Bulk:
             if only_failed and done == total and not failed:
                 reason = "all its tasks are ok; with `only_failed` false, all are repeated"
                 return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
-            new = self._simulations.retry(id, only_failed, submitted_by=submitted_by)
+            new, _ = self._simulations.retry(id, only_failed, submitted_by=submitted_by)
         return Outcome(id=id, status=Status.DONE, result=new.id)
 
 

@@ -33,7 +33,17 @@ from core.store import comparisons, executors, leases, run_logs
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import Conflict, IdempotencyMismatch, IllegalTransition, InUse, Invalid, NotFinished, Unsupported
+from errors import (
+    Conflict,
+    Gone,
+    IdempotencyMismatch,
+    IllegalTransition,
+    InUse,
+    Invalid,
+    NotFinished,
+    UnknownSimulation,
+    Unsupported,
+)
 from runtimes.harness.evaluator.tasks import count
 
 #: Seconds for which an Idempotency-Key is valid.
@@ -185,6 +195,15 @@ class Simulations:
             return None
         options = {"format": submission.format, "runtime": submission.runtime}
         return self._imports.row(submission.model_reference, submission.connection, **options)
+
+    def of_key(self, id: str) -> Simulation:
+        """Return the simulation that the first request with an Idempotency-Key has created; raise Gone."""
+        try:
+            return self.get(id)
+        except UnknownSimulation:
+            raise Gone(
+                "The simulation of this Idempotency-Key has been deleted. Use a new key for a new request."
+            ) from None
 
     def _replayed(self, key: str, digest: str) -> str | None:
         with self._database.read() as c:
@@ -392,22 +411,33 @@ class Simulations:
         self._notifier.publish(id)
         return self.get(id)
 
-    def retry(self, id: str, only_failed: bool = True, *, submitted_by: str = "") -> Simulation:
-        """Submit a new simulation for the tasks that failed, or for all.
+    def retry(
+        self, id: str, only_failed: bool = True, *, key: str | None = None, submitted_by: str = ""
+    ) -> tuple[Simulation, bool]:
+        """Submit a new simulation for the tasks that failed, or for all; return it as ``accept`` does.
 
         Successful results are inherited by reference, so the new simulation has a result for every task.
         """
+        digest = f"retry:{id}:{only_failed}"
+        if key is not None and (replayed := self._replayed(key, digest)) is not None:  # also if ``id`` is deleted
+            return self.of_key(replayed), True
         with self._database.read() as c:
             row = store.find(c, id)
         if State(row.state) not in FINAL:
             raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
         submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
+        options: dict[str, Any] = {
+            "key": key,
+            "request_digest": digest,
+            "retry_of": id,
+            "submitted_by": submitted_by,
+        }
         if not only_failed:
-            return self.submit(submission, retry_of=id, submitted_by=submitted_by)[0]
+            return self.submit(submission, **options)
         for last_try in (False, False, True):
             try:
                 inheritance = self._results.inheritable(id)
-                return self.submit(submission, within=inheritance.apply, retry_of=id, submitted_by=submitted_by)[0]
+                return self.submit(submission, within=inheritance.apply, **options)
             except Conflict:  # its results were being compacted at this moment
                 if last_try:
                     raise
