@@ -183,7 +183,10 @@ def disk_problem(home: Path) -> str | None:
     """Return the problem if the disk of ``home`` is too full for new objects and rows, else None."""
     from datasets.objectstore.filesystem import reserve_of
 
-    disk = os.statvfs(home)
+    try:
+        disk = os.statvfs(home)
+    except OSError as error:
+        return f"the folder {home} (HOME) cannot be used: {error.strerror}"
     free, reserve = disk.f_bavail * disk.f_frsize, reserve_of(disk)
     if free >= reserve:
         return None

@@ -21,6 +21,7 @@ class PseudoTerminal:
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
             try:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job inherits that it is ignored
                 os.execvpe(command[0], list(command), dict(environ))
             finally:
                 os._exit(127)

@@ -50,6 +50,13 @@ def test_a_full_disk_is_named_by_the_readiness_check(client: FlaskClient, monkey
     assert "(HOME) is full" in response.json["checks"]["disk"] and "MiB are free" in response.json["checks"]["disk"]
 
 
+def test_a_lost_data_folder_is_named_by_the_readiness_check(client: FlaskClient, settings: Settings) -> None:
+    settings.home.rename(settings.home.with_name("elsewhere"))
+    response = client.get("/readyz")
+    assert f"{settings.home} (HOME) cannot be used: No such file or directory" in response.json["checks"]["disk"]
+    assert samples(client, "windtunnel_check_ok")["disk"] == 0
+
+
 def test_metrics_are_labelled_by_route_and_not_by_id(client: FlaskClient, submit: Submit) -> None:
     for _ in range(3):
         client.get(f"/v1/simulations/{submit().json['id']}")
