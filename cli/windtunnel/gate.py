@@ -10,7 +10,12 @@ from windtunnel.visible_text import visible
 
 #: What the verdict must be: that the candidate is better, or that it was not shown to be worse.
 Requirement = Literal["better", "not-worse"]
-Outcome = Literal["passed", "failed", "skipped"]
+#: `errored`: the gate could not decide.
+Outcome = Literal["passed", "failed", "skipped", "errored"]
+
+
+#: Element of a JUnit report for each outcome but `passed`.
+TAGS: Mapping[Outcome, str] = {"failed": "failure", "skipped": "skipped", "errored": "error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,15 @@ def task_check(failed: int, played: int, *, allowed: int, error: str | None) -> 
     return Check("tasks", "every task is ok", "failed", f"{message}: {error}" if error else f"{message}.")
 
 
-def same_model() -> Check:
-    """Return the check of a candidate that has the same bytes as the reference: there is nothing to play."""
-    return Check("verdict", "candidate", "passed", "The candidate and the reference are the same bytes.")
+def same_model(requirement: Requirement) -> Check:
+    """Return the check of a candidate that has the same bytes as the reference: it is as good as that."""
+    outcome: Outcome = "failed" if requirement == "better" else "passed"
+    return Check("verdict", "candidate", outcome, "The candidate and the reference are the same bytes.")
+
+
+def undecided(reason: str) -> Check:
+    """Return the check of a gate that could not decide."""
+    return Check("verdict", "candidate", "errored", f"The gate could not decide: {reason}")
 
 
 def group_checks(model: Mapping[str, Any]) -> list[Check]:
@@ -68,14 +79,14 @@ def group_checks(model: Mapping[str, Any]) -> list[Check]:
 
 
 def passes(checks: Sequence[Check]) -> bool:
-    """Return whether no check has failed."""
-    return all(check.outcome != "failed" for check in checks)
+    """Return whether no check has failed, and the gate could decide."""
+    return all(check.outcome in {"passed", "skipped"} for check in checks)
 
 
 def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> bytes:
-    """Return the checks as a JUnit report, a test case each; ``url`` is the page of the comparison."""
+    """Return the checks as a JUnit report, a test case each; ``url`` is the page of what was played."""
     suites = ElementTree.Element("testsuites", name="windtunnel gate")
-    counts = {outcome: str(sum(check.outcome == outcome for check in checks)) for outcome in ("failed", "skipped")}
+    counts = {outcome: str(sum(check.outcome == outcome for check in checks)) for outcome in TAGS}
     suite = ElementTree.SubElement(
         suites,
         "testsuite",
@@ -83,7 +94,7 @@ def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> by
         tests=str(len(checks)),
         failures=counts["failed"],
         skipped=counts["skipped"],
-        errors="0",
+        errors=counts["errored"],
         time=f"{seconds:.3f}",
     )
     properties = ElementTree.SubElement(suite, "properties")
@@ -93,8 +104,7 @@ def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> by
             suite, "testcase", classname=visible(f"windtunnel.{check.suite}"), name=visible(check.name), time="0"
         )
         if check.outcome != "passed":
-            tag = "failure" if check.outcome == "failed" else "skipped"
-            ElementTree.SubElement(case, tag, message=visible(check.message)).text = url
+            ElementTree.SubElement(case, TAGS[check.outcome], message=visible(check.message)).text = url
         else:
             ElementTree.SubElement(case, "system-out").text = visible(check.message)
     ElementTree.indent(suites)

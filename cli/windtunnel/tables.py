@@ -21,6 +21,10 @@ FORMATS = {
 }
 
 
+#: Names of drafts begin and end so; one that a killed process has left belongs to nothing.
+DRAFT_PREFIX, DRAFT_SUFFIX = ".windtunnel-", ".draft"
+
+
 def format_of(file: Path) -> str:
     """Return the format of results by a file's suffix; raise WindtunnelError for another one."""
     try:
@@ -29,12 +33,26 @@ def format_of(file: Path) -> str:
         raise WindtunnelError(f"{file}: write results to a file that ends in {', '.join(FORMATS)}.") from None
 
 
+def checked_target(file: Path) -> Path:
+    """Return the file that is written for a path, which may be a link; raise WindtunnelError if it cannot be.
+
+    Only a regular file is replaced by another: a device or a pipe would be removed.
+    """
+    target = file.resolve()
+    if not target.parent.is_dir():
+        raise WindtunnelError(f"There is no folder {file.parent}; make it, or name another file.")
+    if target.exists() and not target.is_file():
+        raise WindtunnelError(f"{file} is not a regular file; name another file.")
+    if not os.access(target.parent, os.W_OK):
+        raise WindtunnelError(f"Nothing can be written in {target.parent}; name a file in another folder.")
+    return target
+
+
 @contextmanager
 def draft_of(file: Path) -> Iterator[IO[bytes]]:
     """Open a draft that replaces the file when the block ends without an error, and is deleted otherwise."""
-    if not file.parent.is_dir():
-        raise WindtunnelError(f"There is no folder {file.parent}.")
-    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    file = checked_target(file)
+    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=DRAFT_PREFIX, suffix=DRAFT_SUFFIX)
     try:
         with os.fdopen(descriptor, "w+b") as content:
             yield content

@@ -67,9 +67,29 @@ def test_a_candidate_that_crashes_fails_although_its_reference_is_as_bad(gate: G
     assert "16 of 16 tasks of the candidate are not ok" in finished.stdout and "no idea" in finished.stdout
 
 
-def test_the_same_bytes_pass_without_a_simulation(gate: Gate) -> None:
-    finished = gate("cartpole", "--against", "cartpole", "--dataset", "cartpole")
+SAME = ("--against", "cartpole", "--dataset", "cartpole", "--scenarios", "0-9")
+
+
+def test_the_same_bytes_pass_if_they_play_without_a_fault(gate: Gate, tmp_path: Path) -> None:
+    finished = gate("cartpole", *SAME, "--junit", "gate.xml", "--html", "report.html")
     assert finished.returncode == 0 and "same bytes" in finished.stdout, finished.stderr
+    assert "report.html is not written: nothing was compared" in finished.stderr
+    suite = ElementTree.parse(tmp_path / "gate.xml").find("testsuite")
+    assert suite is not None and "10 of 10 tasks are ok" in "".join(suite.itertext())
+    (tmp_path / "fails.py").write_text(f"# every task of this one fails\n{CRASHING}")
+    finished = gate("fails.py", "--against", "fails.py", "--dataset", "cartpole", "--scenarios", "0-9")
+    assert finished.returncode == 1 and "10 of 10 tasks of the candidate are not ok" in finished.stdout
+
+
+def test_the_same_bytes_are_not_better(gate: Gate) -> None:
+    finished = gate("cartpole", *SAME, "--require", "better")
+    assert finished.returncode == 1 and "same bytes" in finished.stdout, finished.stderr
+
+
+def test_a_report_that_cannot_be_written_is_an_error_before_anything_is_played(gate: Gate) -> None:
+    finished = gate("zero", "--against", "cartpole", "--dataset", "cartpole", "--junit", "nowhere/gate.xml")
+    assert finished.returncode == 2 and "There is no folder nowhere" in finished.stderr, finished.stderr
+    assert "/comparisons/" not in finished.stderr
 
 
 @pytest.mark.parametrize(
@@ -78,13 +98,17 @@ def test_the_same_bytes_pass_without_a_simulation(gate: Gate) -> None:
         (("nobody", "--against", "cartpole", "--dataset", "cartpole"), "There is no model 'nobody'"),
         (("cartpole", "--against", "zero", "--dataset", "nowhere"), "There is no dataset 'nowhere'"),
         (("missing/file.py", "--against", "zero", "--dataset", "cartpole"), "There is no file missing/file.py"),
+        (("zero", "--against", "zero", "--dataset", "nowhere"), "There is no dataset 'nowhere'"),
     ],
 )
 def test_what_cannot_be_compared_is_neither_passed_nor_failed(
-    gate: Gate, arguments: tuple[str, ...], message: str
+    gate: Gate, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    finished = gate(*arguments)
+    finished = gate(*arguments, "--junit", "gate.xml", "--markdown", "summary.md")
     assert finished.returncode == 2 and message in finished.stderr, finished.stderr
+    suite = ElementTree.parse(tmp_path / "gate.xml").find("testsuite")
+    assert suite is not None and (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    assert "The gate could not decide" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_example_of_a_workflow_works_as_it_stands(gate: Gate, environ: dict[str, str], tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
 """`windtunnel gate`: let a candidate through, or not, by a sequential comparison with a reference; for CI."""
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windtunnel import gate
+from windtunnel import gate, tables
 from windtunnel import output as outputs
 from windtunnel.commands.options import dataset_names, models_and_files, with_client
+from windtunnel.descriptions import event_text
+from windtunnel.errors import WindtunnelError
 from windtunnel.submissions import pairs
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
-    from windtunnel import Client, ModelComparison
+    from windtunnel import Client, Event, Simulation
 
 #: Seconds between two requests for a report whose replays are being made, and for how long it is waited for.
 REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
@@ -60,7 +65,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare CANDIDATE with a reference and exit 0 if it passes, 1 if it does not, 2 if that cannot be said.
+    """Compare CANDIDATE with a reference and exit 0 if it passes, 1 if it does not, 2 if nothing could be compared.
 
     Both play the same scenarios, in batches, until the verdict holds at the error rate, or all are played. CANDIDATE
     and the reference are files, names (`prod`, `prod@3`, `prod@gold`) or references. A candidate that fails in a task
@@ -70,58 +75,104 @@ def command(
     windtunnel gate candidate.onnx --against prod@gold --dataset car_street --junit gate.xml --html report.html
     """
     began = time.monotonic()
-    models = [client.models.stored(model) for model in (candidate, against)]
-    names = [client.models.get(model) for model in models]
-    title = f"{names[0].name} against {names[1].name} on {dataset}"
-    if names[0].digest == names[1].digest:
-        document, url, checks = {"name": names[0].name}, client.server.url, [gate.same_model()]
-    else:
-        comparison = client.comparisons.create(
-            models,
-            dataset,
-            reference=models[1],
-            play_all=groups or None,
-            labels=pairs(labels, "--label"),
-            **{name: value for name, value in options.items() if value is not None},
-        )
-        url = f"{client.server.url}/comparisons/{comparison.id}"
-        click.echo(url, err=True)
-        comparison = _followed(client, comparison)
-        document = comparison.raw["models"][0]
-        checks = _checks(client, comparison, require, max_failures, groups)
-        if html:
-            _write_report(client, comparison.id, Path(html))
-    if junit:
-        Path(junit).write_bytes(gate.junit(checks, name=title, url=url, seconds=time.monotonic() - began))
-    if markdown:
-        text = gate.markdown(checks, document, title=title, url=url, server=client.server.url)
-        click.echo(text) if markdown == "-" else Path(markdown).write_text(text, encoding="utf-8")
+    files = [Path(file) for file in (junit, html, markdown) if file and file != "-"]
+    for file in files:
+        tables.checked_target(file)  # now, not after the comparison
+    title = f"{Path(candidate).stem} against {Path(against).stem} on {dataset}"
+
+    def report(judgement: Judgement) -> None:
+        checks, url = judgement.checks, judgement.url
+        if junit:
+            Path(junit).write_bytes(gate.junit(checks, name=title, url=url, seconds=time.monotonic() - began))
+        if markdown:
+            text = gate.markdown(checks, judgement.model, title=title, url=url, server=client.server.url)
+            click.echo(text) if markdown == "-" else Path(markdown).write_text(text, encoding="utf-8")
+
+    options["labels"] = pairs(labels, "--label")
+    try:
+        judgement = _judged(client, (candidate, against), dataset, require, max_failures, groups, options)
+    except (WindtunnelError, click.ClickException) as error:  # the next step of a CI may read the reports
+        report(Judgement({"name": candidate}, client.server.url, [gate.undecided(str(error))]))
+        raise
+    if html and judgement.comparison is not None:
+        _write_report(client, judgement.comparison, Path(html))
+    elif html:
+        click.echo(f"{html} is not written: nothing was compared.", err=True)
+    report(judgement)
+    passed = gate.passes(judgement.checks)
     if as_json:
-        click.echo(outputs.serialised({"passed": gate.passes(checks), "url": url, "model": document}, "json"))
+        document = {"passed": passed, "url": judgement.url, "model": judgement.model}
+        click.echo(outputs.serialised(document, "json"))
     elif markdown != "-":
-        _print(checks)
-    raise click.exceptions.Exit(PASSED if gate.passes(checks) else FAILED)
+        _print(judgement.checks)
+    raise click.exceptions.Exit(PASSED if passed else FAILED)
 
 
-def _checks(
-    client: "Client", comparison: "ModelComparison", require: gate.Requirement, max_failures: int, groups: bool
-) -> list[gate.Check]:
-    """Return the checks of a comparison that has ended; raise ClickException if it says nothing of the candidate."""
+@dataclass(frozen=True)
+class Judgement:
+    """What the gate has found: the document of the candidate, the page of what was played, and the checks.
+
+    ``comparison``: the id of the comparison, if there was one.
+    """
+
+    model: dict[str, Any]
+    url: str
+    checks: list[gate.Check]
+    comparison: str | None = None
+
+
+def _judged(
+    client: "Client",
+    models: tuple[str, str],
+    dataset: str,
+    require: gate.Requirement,
+    max_failures: int,
+    groups: bool,
+    options: dict[str, Any],
+) -> Judgement:
+    """Compare a candidate with a reference; of the same bytes, play the candidate alone."""
+    known = [client.models.get(client.models.stored(model)) for model in models]
+    given = {name: value for name, value in options.items() if value is not None}
+    references = [f"{model.name}@{model.digest}" for model in known]
+    if known[0].digest == known[1].digest:
+        chosen = {name: given[name] for name in ("scenarios", "labels") if name in given}
+        simulation = client.submit(references[0], dataset, **chosen)
+        url = f"{client.server.url}/simulations/{simulation.id}"
+        click.echo(url, err=True)
+        with _cancelled_by_ctrl_c(client.simulations, simulation.id):
+            simulation = client.simulations.wait(simulation.id)
+        tasks = _tasks(client, [simulation], max_failures, f"The simulation {simulation.id}")
+        return Judgement({"name": known[0].name}, url, [gate.same_model(require), tasks])
+    comparison = client.comparisons.create(
+        references, dataset, reference=references[1], play_all=groups or None, **given
+    )
+    url = f"{client.server.url}/comparisons/{comparison.id}"
+    click.echo(url, err=True)
+    with _cancelled_by_ctrl_c(client.comparisons, comparison.id):
+        comparison = client.comparisons.wait(comparison.id, _tell)
     model = comparison.raw["models"][0]
     played = [client.simulations.get(simulation["id"]) for simulation in model["simulations"]]
     if comparison.state != "finished" and not (played and played[-1].state == "failed"):
         raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")
+    checks = [gate.verdict_check(model, require), _tasks(client, played, max_failures)]
+    return Judgement(model, url, checks + (gate.group_checks(model) if groups else []), comparison.id)
+
+
+def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int, what: str = "") -> gate.Check:
+    """Return the check of the candidate's tasks; ``what``: raise ClickException if this was not played to its end."""
+    for simulation in played:
+        if what and simulation.state not in {"succeeded", "failed"}:
+            raise click.ClickException(f"{what} is {simulation.state}: {simulation.reason}")
     failed = [simulation for simulation in played if simulation.tasks.failed]
-    error = None
-    if failed:
-        error = next(iter(client.simulations.worst(failed[0].id, limit=1))).error
-    tasks = gate.task_check(
+    error = next(iter(client.simulations.worst(failed[0].id, limit=1))).error if failed else None
+    if not failed and (stopped := [simulation for simulation in played if simulation.state == "failed"]):
+        return gate.Check("tasks", "every task is ok", "failed", f"The candidate cannot be played: {stopped[0].reason}")
+    return gate.task_check(
         sum(simulation.tasks.failed for simulation in played),
         sum(simulation.tasks.done for simulation in played),
-        allowed=max_failures,
+        allowed=allowed,
         error=error,
     )
-    return [gate.verdict_check(model, require), tasks, *(gate.group_checks(model) if groups else [])]
 
 
 def _print(checks: list[gate.Check]) -> None:
@@ -134,17 +185,18 @@ def _print(checks: list[gate.Check]) -> None:
         click.echo(f"{skipped} groups have too few pairs for a verdict of their own.")
 
 
-def _followed(client: "Client", comparison: "ModelComparison") -> "ModelComparison":
-    """Follow a comparison to its end; on Ctrl-C, which ends jobs of a CI, cancel it."""
+def _tell(event: "Event") -> None:
+    if event.type == "batch":
+        click.echo(visible(event_text(event)), err=True)
 
-    def tell(event: Any) -> None:
-        if event.type == "batch":
-            click.echo(visible(event.raw["sentence"]), err=True)
 
+@contextmanager
+def _cancelled_by_ctrl_c(kind: Any, id: str) -> Iterator[None]:
+    """Cancel a simulation or a comparison on Ctrl-C, which ends jobs of a CI."""
     try:
-        return client.comparisons.wait(comparison.id, tell)
+        yield
     except KeyboardInterrupt:
-        client.comparisons.cancel(comparison.id)
+        kind.cancel(id)
         raise
 
 
