@@ -33,7 +33,8 @@ def translate(error: HTTPException) -> PlatformError:
         allowed = ", ".join(sorted(error.valid_methods or ()))
         return WrongMethod(f"{request.method} is not allowed for {request.path}; use one of {allowed}.")
     if isinstance(error, NoRoute):
-        return NotFound(f"There is no resource at {request.path[:200]}. /docs lists every address.")
+        hint = "is a name or an id in it misspelt? /docs lists every address."
+        return NotFound(f"There is no resource at {request.path[:200]}; {hint}")
     if isinstance(error, RequestEntityTooLarge):
         return TooLarge()
     if error.code == HTTPStatus.BAD_REQUEST:

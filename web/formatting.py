@@ -126,7 +126,7 @@ WORDINGS = (
     (re.compile(r"`POST /v1/comparisons/[^`]*/retry` tries again"), "“Go on” tries again"),
     (re.compile(r"`GET /v1/(simulations|comparisons|models|runtimes)[^`]*` lists them"), r"The page /\1 lists them"),
     (re.compile(r"`GET /v1/datasets[^`]*` lists them"), "The page /data lists them"),
-    (re.compile(r"There is no resource at /v1(/\S*)\. /docs lists every address\."), r"There is nothing at \1."),
+    (re.compile(r"There is no resource at /v1(/\S*); is .* /docs lists every address\."), r"There is nothing at \1."),
 )
 
 

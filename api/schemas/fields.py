@@ -23,6 +23,16 @@ CONNECTION = f"^{connections.NAME}$"
 LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
+#: What is written for a pattern.
+WORDS = {
+    NAME: "Write letters (a to z), digits, '.', '_' and '-': 1 to 100, the first a letter or a digit.",
+    REFERENCE: "Write a name, name@version, name@tag, an id or a digest: letters, digits and . _ @ : - only.",
+    DIGEST: "Write sha256: and 64 hexadecimal digits (0 to 9, a to f).",
+    CONNECTION: "Write the name of a connection of the operator.",
+    LINE: "Write one line of text without control characters.",
+}
+
+
 #: Most errors that are collected of one list, and most unknown members of one object that are reported.
 MOST_ERRORS = 20
 
@@ -122,7 +132,7 @@ class PatternValidator(validate.Validator):
 
     def __call__(self, value: str) -> str:
         if not self._compiled.match(value):
-            raise ValidationError(f"Does not match {self._pattern}")
+            raise ValidationError(WORDS.get(self._pattern, f"Does not match {self._pattern}"))
         return value
 
 

@@ -7,6 +7,14 @@ from errors import Invalid, ScenarioOutOfRange, TooManyTasks
 
 #: Maximum of tasks per simulation; more are refused before any list is built.
 LARGEST = 10_000_000
+#: What a parameter of each type takes.
+WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "a text",
+    "any": "a number, a truth value or a text of at most 1,000 characters",
+}
 
 
 def checked_params(
@@ -39,7 +47,7 @@ def checked_value(name: str, spec: Mapping[str, Any], value: Any) -> Any:
         "any": isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 1000),
     }.get(kind, True)
     if not fits:
-        raise Invalid(f"The parameter {name!r} takes a value of type {kind}, not {value!r:.80}.")
+        raise Invalid(f"The parameter {name!r} takes {WORDS.get(kind, kind)}, not {value!r:.80}.")
     low, high, choices = spec.get("low"), spec.get("high"), spec.get("choices")
     if (low is not None and value < low) or (high is not None and value > high):
         raise Invalid(f"The parameter {name!r} lies in {low}..{high}; {value!r:.80} does not.")
@@ -79,7 +87,10 @@ def checked_selection(
             raise Invalid("`scenarios.range` is [first, end], two whole numbers; the end is not included.")
         first, end = bounds
         if not 0 <= first < end <= limit:
-            raise ScenarioOutOfRange(f"The range [{first}, {end}) does not lie in [0, {limit}) of dataset {dataset}.")
+            raise ScenarioOutOfRange(
+                f"The range [{first}, {end}] is not possible: {dataset} has the scenarios 0 to {limit - 1}; the end is"
+                " larger than the beginning, and not included."
+            )
         return {"range": [first, end]}
     if "tasks" in scenarios:
         tasks = scenarios["tasks"]
@@ -88,7 +99,7 @@ def checked_selection(
         if len(tasks) > 100_000:
             raise TooManyTasks("`scenarios.tasks` lists at most 100,000 scenarios; use a range or a sample.")
         if wrong := [task for task in tasks if not 0 <= task < limit]:
-            raise ScenarioOutOfRange(f"Scenario {wrong[0]} does not lie in [0, {limit}) of dataset {dataset}.")
+            raise ScenarioOutOfRange(f"{dataset} has the scenarios 0 to {limit - 1}; {wrong[0]} is not one of them.")
         return {"tasks": tasks}
     size, seed = scenarios["sample"], scenarios.get("seed", 0)
     if not _whole(size) or not _whole(seed):

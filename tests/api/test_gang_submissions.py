@@ -88,7 +88,7 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
             "No executor has capacity for a gang of 6 replicas; the maximum is 4",
         ),
         ({"placement": {"executor": "laptop"}}, "No executor here starts gangs"),
-        ({"params": {"mesh": [1, 2]}}, "takes a value of type any"),
+        ({"params": {"mesh": [1, 2]}}, "takes a number, a truth value or a text"),
     ],
 )
 def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(

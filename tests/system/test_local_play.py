@@ -110,7 +110,7 @@ def test_a_model_that_prints_without_end_does_not_fill_the_memory(tmp_path: Path
     [
         ("idm", "car_strete", {}, "Did you mean car_street?"),
         ("idm", "program", {}, "no scenarios to step through"),
-        ("idm", "car_street", {"scenarios": [10_000_000]}, "does not lie in"),
+        ("idm", "car_street", {"scenarios": [10_000_000]}, "is not one of them"),
         ("idm", "car_street", {"params": {"speed": 3}}, "speed"),
         ("idm", "car_street", {"runtime": "nothing"}, "nothing"),
         ("idmm", "car_street", {}, "Did you mean idm"),
