@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 VERIFY: Mapping[str, Mapping[str, str]] = {
+    "tests/system/test_documented_exports.py": {"*": "needs PyTorch, TensorFlow, JAX and others"},
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},

@@ -140,7 +140,7 @@ def checked_url(url: str) -> str:
         raise BadConfiguration(f"{url!r} is not the address of a platform. An example is {DEFAULT_URL}.")
     if parts.username is not None or parts.password is not None:
         raise BadConfiguration("A name or a password in the address would be shown; use a token instead.")
-    return text.rstrip("/")
+    return text.rstrip("/").removesuffix("/v1")  # the client adds it
 
 
 def server(

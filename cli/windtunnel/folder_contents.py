@@ -107,9 +107,12 @@ class FolderArchive:
 def safe_target(folder: Path, name: str) -> Path:
     """Return where a file of a dataset belongs in a folder; raise WindtunnelError if that is outside of it."""
     target = folder / name
-    parts = Path(name).parts
-    if Path(name).is_absolute() or ".." in parts or not target.resolve().is_relative_to(folder.resolve()):
+    if Path(name).is_absolute() or ".." in Path(name).parts:
         raise WindtunnelError(
             f"The dataset has a file {name!r}, which leads out of the folder; nothing more is written."
+        )
+    if not target.resolve().is_relative_to(folder.resolve()):
+        raise WindtunnelError(
+            f"{target} leads out of {folder} by a link; remove the link, or pull into another folder."
         )
     return target

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.tables import DRAFT_PREFIX, DRAFT_SUFFIX
 
 #: Names of folders, or of the files in their place, that belong to tools; they are not sent.
 TOOLS = frozenset(
@@ -26,7 +27,7 @@ def folder_files(folder: Path) -> dict[str, Path]:
         for path in (Path(parent, name) for name in folders):
             if path.is_symlink():
                 raise WindtunnelError(f"{path} is a link to a folder; copy the folder there.")
-        for path in (Path(parent, name) for name in names if name not in TOOLS):
+        for path in (Path(parent, name) for name in names if name not in TOOLS and not _is_draft(name)):
             files[_name(path, root)] = path
     if not files:
         raise WindtunnelError(f"The folder {folder} has no files.")
@@ -39,11 +40,18 @@ def _name(path: Path, root: Path) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise WindtunnelError(f"The name {name!r} is not UTF-8; rename the file.") from None
+    if not name.isprintable() and any(ord(character) < 32 or ord(character) == 127 for character in name):
+        raise WindtunnelError(f"The name {name!r} has control characters; rename the file.")
     if not path.is_file():
         raise WindtunnelError(f"{path} is not a regular file; remove it from the folder.")
     if not path.resolve().is_relative_to(root):
         raise WindtunnelError(f"{path} is a link to a file outside of {root}; copy the file there.")
     return name
+
+
+def _is_draft(name: str) -> bool:
+    """Return whether a file is what a killed `windtunnel datasets pull` has left."""
+    return name.startswith(DRAFT_PREFIX) and name.endswith(DRAFT_SUFFIX)
 
 
 def _unreadable(error: OSError) -> None:

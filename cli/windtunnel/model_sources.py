@@ -46,6 +46,8 @@ def source_of(model: str | os.PathLike[str]) -> Source:
     text = os.fspath(model)
     path = Path(text).expanduser()
     if text and os.path.exists(path):
+        if not (path.is_file() or path.is_dir()):
+            raise WindtunnelError(f"{text} is neither a file nor a folder.")
         return LocalModel(path)
     if _REFERENCE.match(text):
         return ReferencedModel(text)

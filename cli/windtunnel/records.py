@@ -31,6 +31,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         )
         return f"{type(self).__name__}({members})"
 
+    def __hash__(self) -> int:
+        return hash((type(self), getattr(self, "id", None), getattr(self, "name", None)))
+
     def _repr_html_(self) -> str:
         from windtunnel.displays import record_html
 

@@ -3,14 +3,36 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from windtunnel.errors import WindtunnelError
 
 #: What selects scenarios: `"0-99,120"`, numbers, a `range`, or the document of the API.
-Scenarios = str | Iterable[int] | Mapping[str, Any]
+Scenarios = str | int | Iterable[int] | Mapping[str, Any]
 #: Most scenarios that are listed one by one; a single range may be longer.
 MOST_LISTED = 1_000_000
+
+
+class Options(TypedDict, total=False):
+    """Options of a submission, as `simulations.submit` takes them."""
+
+    runtime: str | None
+    format: str | None
+    scenarios: Scenarios | None
+    sample: int | None
+    sample_seed: int | None
+    params: Mapping[str, Any] | None
+    sweep: Mapping[str, Sequence[Any]] | None
+    repeat: int | None
+    seed: int | None
+    workers: int | None
+    timeout: float | None
+    max_failures: int | None
+    record: str | None
+    labels: Mapping[str, str] | None
+    executor: str | None
+    connection: str | None
+    idempotency_key: str | None
 
 
 def scenarios(selection: Scenarios | None) -> dict[str, Any] | None:
@@ -25,6 +47,8 @@ def scenarios(selection: Scenarios | None) -> dict[str, Any] | None:
         return dict(selection)
     if isinstance(selection, str):
         return _parsed(selection)
+    if isinstance(selection, int):
+        return {"tasks": [selection]}
     if isinstance(selection, range) and selection.step == 1 and len(selection):
         return {"range": [selection.start, selection.stop]}
     return {"tasks": list(selection)}
@@ -34,14 +58,22 @@ def _parsed(text: str) -> dict[str, Any]:
     spans = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+        if (
+            not (first + last).isascii()
+            or not first.isdecimal()
+            or (dash and not last.isdecimal())
+            or (dash and int(last) < int(first))
+        ):
             raise WindtunnelError(f"Scenarios {text!r}: write numbers and ranges, such as 0-99 or 3,5,20-29.")
         spans.append(range(int(first), int(last if dash else first) + 1))
     if len(spans) == 1 and len(spans[0]) > 1:
         return {"range": [spans[0].start, spans[0].stop]}
     if sum(map(len, spans)) > MOST_LISTED:
         raise WindtunnelError(f"Scenarios {text!r}: these are more than {MOST_LISTED:,} numbers; write a single range.")
-    return {"tasks": [number for span in spans for number in span]}
+    numbers = [number for span in spans for number in span]
+    if len(set(numbers)) < len(numbers):  # equal tasks would count as if they were independent
+        raise WindtunnelError(f"Scenarios {text!r}: a number is there twice; `repeat` plays one with other seeds.")
+    return {"tasks": numbers}
 
 
 def document(
@@ -59,7 +91,25 @@ def document(
             raise WindtunnelError("Scenarios are selected by numbers or by a sample, not by both.")
         selection = {"sample": sample} | ({} if sample_seed is None else {"seed": sample_seed})
     body = {"dataset": dataset, "scenarios": selection, **members}
-    return {name: value for name, value in body.items() if value is not None and value != {}}
+    return {name: plain(value) for name, value in body.items() if value is not None and value != {}}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: arrays and scalars of numpy, pandas and others as lists and numbers.
+
+    Raise WindtunnelError for what JSON cannot express, such as NaN.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(member) for name, member in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WindtunnelError(f"A submission cannot have the number {value}; leave it out, or write another.")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if callable(convert := getattr(value, "tolist", None)):
+        return plain(convert())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    raise WindtunnelError(f"{value!r:.200} cannot be a part of a submission; give its name, or a number.")
 
 
 def value_of(text: str) -> Any:
@@ -72,13 +122,13 @@ def value_of(text: str) -> Any:
     return text if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return `name=value` options by name."""
+def pairs(texts: Sequence[str], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Return `name=value` options by name. ``form``: how the option is written, for the error."""
     result: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise WindtunnelError(f"{option} {text!r}: write NAME=VALUE.")
+            raise WindtunnelError(f"{option} {text!r}: write {form}.")
         if name in result:
             raise WindtunnelError(f"{option} {name} is given twice.")
         result[name] = value
@@ -93,7 +143,10 @@ def parameters(texts: Sequence[str]) -> dict[str, Any]:
 def swept(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Return a sweep of `name=value,value` options; a JSON array is taken as it is."""
     sweep = {}
-    for name, text in pairs(texts, "--sweep").items():
+    for name, text in pairs(texts, "--sweep", "NAME=VALUE,VALUE").items():
         whole = value_of(text)
-        sweep[name] = whole if isinstance(whole, list) else [value_of(part) for part in text.split(",")]
+        values = whole if isinstance(whole, list) else [value_of(part) for part in text.split(",")]
+        if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):
+            raise WindtunnelError(f"--sweep {name}: a value is there twice; `repeat` plays with other seeds.")
+        sweep[name] = values
     return sweep

@@ -177,14 +177,23 @@ def test_a_model_is_uploaded_downloaded_and_deleted(windtunnel: Run, tmp_path: P
     assert (tmp_path / downloaded.stdout.strip()).read_text() == (tmp_path / "original").read_text()
     unanswered = windtunnel("models", "delete", name)
     assert unanswered.returncode == 2 and "--yes" in unanswered.stderr
-    assert windtunnel("models", "delete", name, "-y").stdout == f"{name}\n"
+    assert windtunnel("models", "delete", name, "-y").stdout == f"{name}@1\n"
+
+
+def test_a_format_that_was_named_once_does_not_stay_with_a_file(windtunnel: Run, tmp_path: Path) -> None:
+    (tmp_path / "renamed.py").write_text(Path(ECHO).read_text() + "# its format is named once\n")
+    run = ("run", "renamed.py", "noop", "--scenarios", "0")
+    assert windtunnel(*run).returncode == 0
+    assert windtunnel(*run, "--format", "onnx").returncode != 0
+    again = windtunnel(*run)
+    assert again.returncode == 0, again.stdout + again.stderr
 
 
 def test_contexts_are_added_used_and_removed_without_showing_a_token(
     windtunnel: Run, platform: PlatformProcess, tmp_path: Path
 ) -> None:
-    def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return windtunnel(*arguments, stdin=stdin, WINDTUNNEL_URL="")
+    def run(*arguments: str, stdin: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
+        return windtunnel(*arguments, stdin=stdin, WINDTUNNEL_URL="", **variables)
 
     added = run("context", "add", "lab", platform.url, "--token", stdin="secret-of-lab\n")
     assert added.returncode == 0 and "only you can read" in added.stdout
@@ -196,7 +205,9 @@ def test_contexts_are_added_used_and_removed_without_showing_a_token(
     assert run("executors", "-o", "name").stdout == "local\n"
     assert run("--context", "other", "executors").returncode == 2
     assert run("executors", "--context", "other", "--url", platform.url).returncode == 0
-    assert run("context", "use", "other").returncode == 0 and run("executors").returncode == 2
+    used = run("context", "use", "other", WINDTUNNEL_CONTEXT="lab")
+    assert used.returncode == 0 and "But WINDTUNNEL_CONTEXT is set" in used.stderr
+    assert run("executors").returncode == 2
     assert run("context", "remove", "other").returncode == 0
     assert "there are: lab" in run("context", "use", "other").stderr
     everything = [run(*words.split()) for words in ("context", "context show -o yaml", "context list -o json")]
@@ -221,6 +232,18 @@ def test_contexts_are_added_used_and_removed_without_showing_a_token(
         ((ECHO, "noop", "--label", "x"), 2, "write NAME=VALUE"),
         ((ECHO, "noop", "-o", "results.xlsx"), 2, "ends in .ndjson"),
         ((ECHO, "car_street", "--param", "latency=3"), 2, "it has: lane_guard, latency_steps"),
+        ((ECHO, "noop", "--param", "sleep_ms=1", "--sweep", "sleep_ms=1,2"), 2, "in --param and in --sweep"),
+        ((ECHO, "noop", "--sweep", "sleep_ms"), 2, "write NAME=VALUE,VALUE"),
+        ((ECHO, "noop", "--scenarios", "0-2,1"), 2, "a number is there twice"),
+        ((ECHO, "noop", "--sweep", "sleep_ms=1,1"), 2, "a value is there twice"),
+        (("idm", "car_street", "--format", "onnx"), 2, "idm is stored with its format"),
+        ((ECHO, "noop", "--timeout", "nan"), 2, "not a number of seconds above 0"),
+        ((ECHO, "noop", "--label", "ünï=x"), 2, "Write letters (a to z), digits"),
+        ((ECHO, "noop", "--scenarios", "٣"), 2, "write numbers and ranges"),
+        ((ECHO, "car_street", "--scenarios", "999"), 2, "has the scenarios 0 to 287; 999 is not one of them"),
+        ((ECHO, "noop", "-o", "nowhere/x.csv"), 2, "There is no folder nowhere"),
+        ((ECHO, "noop", "-o", "results.csv", "--detach"), 2, "--detach submits only"),
+        (("/dev/null", "noop"), 2, "/dev/null is neither a file nor a folder"),
         ((ECHO,), 2, "Missing argument 'DATASET'"),
         ((ECHO, "noop", "--json", "--quiet"), 2, "exclude each other"),
     ],
@@ -442,16 +465,49 @@ def test_a_table_fits_a_narrow_terminal(environ: dict[str, str], street: str) ->
         ("simulations get zzz", "There is no simulation 'zzz'. `windtunnel simulations list` lists them."),
         ("simulations list --state asleep", "'queued'"),
         ("events 00000000000000000000000000", "no simulation"),
-        ("replay last 99999999", ""),
+        ("replay STREET 99999999", "has the tasks 0 to 3"),
+        ("retry STREET", "are ok; --all repeats them"),
+        ("simulations get ../models", "is not the id of a simulation"),
+        ("models get .", "'.' is not a name or an id"),
+        ("models get ünï", "is a name or an id in it misspelt?"),
+        ("compare idm zero", "To compare models, add --dataset."),
+        ("datasets delete car_street -y", "Name a version, such as car_street@"),
         ("executors --url ftp://host", "is not the address of a platform"),
         ("executors --context nowhere", "context add nowhere URL"),
         ("context add x http://user:secret@host", "use a token instead"),
     ],
 )
 def test_a_mistake_is_answered_with_the_next_step(windtunnel: Run, street: str, arguments: str, text: str) -> None:
-    process = windtunnel(*arguments.split())
+    process = windtunnel(*arguments.replace("STREET", street).split())
     assert process.returncode == 2 and process.stdout == ""
     assert text in process.stderr and "Traceback" not in process.stderr and "secret" not in process.stderr
+
+
+def test_a_defect_of_the_command_line_is_not_taken_for_a_failed_model(environ: dict[str, str]) -> None:
+    break_it = "import windtunnel.commands as c; c.cli.main = lambda *a, **k: 1 / 0"
+    script = f"{break_it}; from windtunnel.__main__ import main; main()"
+    process = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60)
+    assert process.returncode == 2 and "this is a defect of windtunnel" in process.stderr
+
+
+@pytest.mark.parametrize("command", ["windtunnel datasets >&-", "windtunnel models get $'\\xff'"])
+def test_a_closed_output_and_an_argument_in_another_encoding_are_no_defects(
+    environ: dict[str, str], command: str
+) -> None:
+    process = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, timeout=60)
+    assert process.returncode in {0, 2} and b"Traceback" not in process.stderr, process.stderr
+
+
+def test_the_user_is_told_while_requests_are_repeated(windtunnel: Run, platform: PlatformProcess) -> None:
+    busy = iter(range(3))
+
+    def send(handler: Any) -> None:
+        answer(503 if next(busy, None) is not None else 200, '{"items": []}')(handler)
+
+    with serving(send) as url:
+        process = windtunnel("executors", "--url", url)
+    assert process.returncode == 0, process.stderr
+    assert "cannot serve this now" in process.stderr and "trying for up to 60 s" in process.stderr
 
 
 def test_an_address_at_which_nobody_listens_is_an_error_at_once(windtunnel: Run) -> None:

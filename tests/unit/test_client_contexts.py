@@ -103,6 +103,11 @@ def test_precedence_of_arguments_variables_and_contexts(
     assert (server.url, server.token) == expected
 
 
+@pytest.mark.parametrize("text", ["lab:5000", "http://lab:5000/", "http://lab:5000/v1", "http://lab:5000/v1/"])
+def test_an_address_has_one_form(text: str) -> None:
+    assert contexts.checked_url(text) == "http://lab:5000"
+
+
 @given(
     st.sampled_from([None, LAB, PROD, "http://other", LAB + ":8443", "http://lab.example.com"]),
     st.sampled_from([None, "lab", "prod"]),

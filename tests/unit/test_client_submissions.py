@@ -1,14 +1,17 @@
 """Submissions of the Python client: what people write, as the API takes it."""
 
+import inspect
 import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel import submissions
+from windtunnel._sync.simulations import Simulations
 from windtunnel.errors import WindtunnelError
 
 SPANS = st.lists(
@@ -17,12 +20,17 @@ SPANS = st.lists(
     max_size=6,
 )
 NAMES = st.text(min_size=1, max_size=8).filter(lambda name: "=" not in name)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
 def written(span: range) -> str:
     """Return a range as people write it: with its last number."""
     return f"{span.start}-{span.stop - 1}" if len(span) > 1 else f"{span.start}"
+
+
+def apart(spans: list[range]) -> bool:
+    return len({number for span in spans for number in span}) == sum(map(len, spans))
 
 
 def numbers(selection: dict[str, Any]) -> list[int]:
@@ -32,11 +40,20 @@ def numbers(selection: dict[str, Any]) -> list[int]:
     return list(selection["tasks"])
 
 
-@given(SPANS, st.sampled_from([",", ", ", " , "]))
+@given(SPANS.filter(apart), st.sampled_from([",", ", ", " , "]))
 def test_scenarios_that_are_written_read_back(spans: list[range], comma: str) -> None:
     selection = submissions.scenarios(comma.join(map(written, spans)))
     assert selection is not None
     assert numbers(selection) == [number for span in spans for number in span]
+
+
+def test_equal_tasks_are_refused_because_they_would_count_as_independent() -> None:
+    for text in ("1,1", "0-3,2"):
+        with pytest.raises(WindtunnelError, match="a number is there twice; `repeat`"):
+            submissions.scenarios(text)
+    with pytest.raises(WindtunnelError, match="a value is there twice; `repeat`"):
+        submissions.swept(["speed=1,2,1"])
+    assert submissions.swept(["speed=1,true,1.0"]) == {"speed": [1, True, 1.0]}
 
 
 @given(st.integers(0, 500), st.integers(1, 50), st.integers(1, 3))
@@ -106,13 +123,38 @@ def test_pairs_that_cannot_be_read_are_refused_with_the_form_to_write(texts: lis
         submissions.pairs(texts, "--param")
 
 
-@given(st.dictionaries(NAMES, st.lists(VALUES, min_size=1, max_size=4), max_size=3))
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    values = {"scenarios_": np.arange(2), "params": {"gain": np.float32(0.5)}, "sweep": {"gain": np.array([0.5, 1.0])}}
+    document = submissions.document("car_street", seed=np.int64(3), **values)
+    assert json.loads(json.dumps(document)) == {
+        "dataset": "car_street",
+        "scenarios": {"tasks": [0, 1]},
+        "seed": 3,
+        "params": {"gain": 0.5},
+        "sweep": {"gain": [0.5, 1.0]},
+    }
+    assert submissions.scenarios(3) == {"tasks": [3]}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, np.float64("nan"), object()])
+def test_what_a_submission_cannot_have_is_refused_by_its_name(value: object) -> None:
+    with pytest.raises(WindtunnelError, match="cannot"):
+        submissions.document("car_street", timeout=value)
+
+
+@given(st.dictionaries(NAMES, st.lists(VALUES, min_size=1, max_size=4, unique_by=json.dumps), max_size=3))
 def test_a_sweep_of_json_arrays_reads_back(sweep: dict[str, list[object]]) -> None:
     assert submissions.swept([f"{name}={json.dumps(values)}" for name, values in sweep.items()]) == sweep
 
 
-@given(st.lists(st.integers() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5))
+@given(st.lists(NUMBERS, min_size=1, max_size=5, unique_by=json.dumps))
 def test_a_sweep_of_numbers_reads_back(values: list[float]) -> None:
     read = submissions.swept([f"speed={','.join(json.dumps(value) for value in values)}"])["speed"]
     assert all(math.isclose(one, other) for one, other in zip(read, values, strict=True))
     assert submissions.swept(["street=grid,ring"]) == {"street": ["grid", "ring"]}
+
+
+def test_the_options_that_are_typed_are_those_of_a_submission() -> None:
+    signature = inspect.signature(Simulations.submit)
+    taken = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    assert set(submissions.Options.__annotations__) - {"sample_seed"} == taken - {"progress"}

@@ -11,6 +11,7 @@ import pytest
 from windtunnel.errors import WindtunnelError
 from windtunnel.folder_contents import scan
 from windtunnel.model_sources import pack
+from windtunnel.tables import draft_of
 
 Sender = Callable[[Path], list[str]]
 
@@ -51,6 +52,22 @@ def test_folders_of_tools_are_left_out(folder: Path, sent: Sender) -> None:
         (folder / name / "big.bin").write_bytes(b"x")
     (folder / "sub" / ".git").symlink_to("/nowhere")
     assert sent(folder) == ["model.py", "sub-a.txt", "sub/weights.bin"]
+
+
+def test_a_draft_that_a_killed_pull_has_left_is_not_sent(folder: Path, sent: Sender) -> None:
+    with pytest.raises(KeyError), draft_of(folder / "sub" / "a.csv") as draft:
+        draft.write(b"half")
+        draft.flush()
+        [left] = [path for path in (folder / "sub").iterdir() if path.name != "weights.bin"]
+        (folder / left.name).write_bytes(left.read_bytes())  # the draft itself goes with the error
+        raise KeyError
+    assert (folder / left.name).exists() and sent(folder) == ["model.py", "sub-a.txt", "sub/weights.bin"]
+
+
+def test_a_name_with_control_characters_is_refused(folder: Path, sent: Sender) -> None:
+    (folder / "a\nb").write_text("")
+    with pytest.raises(WindtunnelError, match="control characters; rename the file"):
+        sent(folder)
 
 
 def test_a_link_to_a_file_of_the_folder_is_sent_as_that_file(folder: Path, sent: Sender) -> None:

@@ -1,7 +1,8 @@
 """The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from windtunnel import contexts
 from windtunnel._async.comparisons import AsyncComparisons
@@ -9,9 +10,10 @@ from windtunnel._async.datasets import AsyncDatasets
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
-from windtunnel._async.uploads import AsyncUploads
+from windtunnel._async.uploads import AsyncUploads, Progress
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
+from windtunnel.submissions import Options
 from windtunnel.upload_records import UploadRecords
 
 
@@ -20,7 +22,8 @@ class AsyncClient:
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
-    ``timeout``: seconds without a byte after which a connection counts as broken.
+    ``timeout``: seconds without a byte after which a connection counts as broken. ``on_wait``: called with a text while
+    requests are repeated.
 
     >>> with Client() as client:
     ...     simulation = client.run("policy.onnx", "car_street")
@@ -35,9 +38,10 @@ class AsyncClient:
         context: str | None = None,
         patience: float = 60.0,
         timeout: float = 60.0,
+        on_wait: Callable[[str], object] | None = None,
     ) -> None:
         self.server = contexts.server(url, token, context)
-        self._transport = AsyncTransport(self.server, patience=patience, timeout=timeout)
+        self._transport = AsyncTransport(self.server, patience=patience, timeout=timeout, on_wait=on_wait)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
         uploads = AsyncUploads(self._transport, records)
         self.models = AsyncModels(self._transport, uploads)
@@ -59,7 +63,12 @@ class AsyncClient:
         await self._transport.close()
 
     async def run(
-        self, model: str | os.PathLike[str] | None, dataset: str, *, progress: bool | None = None, **options: Any
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        progress: bool | None = None,
+        **options: Unpack[Options],
     ) -> Simulation:
         """Submit a simulation, follow it to its end and return it; ``options`` are those of ``simulations.submit``.
 
@@ -70,9 +79,16 @@ class AsyncClient:
             bars.begin(simulation)
             return await self.simulations.wait(simulation.id, bars.event)
 
-    async def submit(self, model: str | os.PathLike[str] | None, dataset: str, **options: Any) -> Simulation:
-        """Submit a simulation and return it at once: ``simulations.submit``."""
-        return await self.simulations.submit(model, dataset, **options)
+    async def submit(
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> Simulation:
+        """Submit a simulation and return it at once: ``simulations.submit``, which takes more members."""
+        return await self.simulations.submit(model, dataset, progress=progress, **options)
 
     async def runtimes(self) -> list[Runtime]:
         """Return the runtimes, with the formats of models that they load."""

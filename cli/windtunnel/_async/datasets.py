@@ -122,7 +122,7 @@ class AsyncDatasets:
                 return set()
             return {file["digest"] async for file in self.files(dataset)}
         except Refused as error:
-            if missing_is_error or error.type not in {"unknown-dataset", "not-ready"}:
+            if missing_is_error or error.type not in {"unknown-dataset", "not-ready", "not-found"}:
                 raise
             return set()
 

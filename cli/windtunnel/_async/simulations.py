@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from windtunnel._async.results import AsyncResults
 from windtunnel._async.transport import AsyncTransport, lines_of, path
 from windtunnel._async.uploads import Progress
 from windtunnel.errors import Interrupted, WindtunnelError
-from windtunnel.model_sources import ReferencedModel, source_of
+from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
 
@@ -111,6 +112,8 @@ class AsyncSimulations:
     ) -> dict[str, Any]:
         """Return the members of a submission that name a model; a reference is read by the platform, when it runs."""
         source = source_of(model)
+        if isinstance(source, StoredModel) and format is not None:
+            raise WindtunnelError(f"{source.name} is stored with its format; name a format for a file only.")
         if isinstance(source, ReferencedModel):
             return {"model_reference": source.reference} | ({"format": format} if format else {})
         return {"model": await self._models.stored(model, format=format, progress=progress)}
@@ -246,6 +249,11 @@ class AsyncSimulations:
 
     async def find(self, reference: str) -> str:
         """Return the id of a simulation: of the newest one for `last`, or of the only one whose id begins so."""
+        if not re.fullmatch(r"[0-9A-Za-z]{1,26}", reference):
+            raise WindtunnelError(
+                f"{reference!r:.200} is not the id of a simulation, the beginning of one, or `last`."
+                " `windtunnel simulations list` lists them."
+            )
         if len(reference) == 26:
             return reference.lower()
         query = None if reference == "last" else reference.lower()

@@ -2,7 +2,8 @@
 """The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from windtunnel import contexts
 from windtunnel._sync.comparisons import Comparisons
@@ -10,9 +11,10 @@ from windtunnel._sync.datasets import Datasets
 from windtunnel._sync.models import Models
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
-from windtunnel._sync.uploads import Uploads
+from windtunnel._sync.uploads import Progress, Uploads
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
+from windtunnel.submissions import Options
 from windtunnel.upload_records import UploadRecords
 
 
@@ -21,7 +23,8 @@ class Client:
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
-    ``timeout``: seconds without a byte after which a connection counts as broken.
+    ``timeout``: seconds without a byte after which a connection counts as broken. ``on_wait``: called with a text while
+    requests are repeated.
 
     >>> with Client() as client:
     ...     simulation = client.run("policy.onnx", "car_street")
@@ -36,9 +39,10 @@ class Client:
         context: str | None = None,
         patience: float = 60.0,
         timeout: float = 60.0,
+        on_wait: Callable[[str], object] | None = None,
     ) -> None:
         self.server = contexts.server(url, token, context)
-        self._transport = Transport(self.server, patience=patience, timeout=timeout)
+        self._transport = Transport(self.server, patience=patience, timeout=timeout, on_wait=on_wait)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
         uploads = Uploads(self._transport, records)
         self.models = Models(self._transport, uploads)
@@ -60,7 +64,12 @@ class Client:
         self._transport.close()
 
     def run(
-        self, model: str | os.PathLike[str] | None, dataset: str, *, progress: bool | None = None, **options: Any
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        progress: bool | None = None,
+        **options: Unpack[Options],
     ) -> Simulation:
         """Submit a simulation, follow it to its end and return it; ``options`` are those of ``simulations.submit``.
 
@@ -71,9 +80,16 @@ class Client:
             bars.begin(simulation)
             return self.simulations.wait(simulation.id, bars.event)
 
-    def submit(self, model: str | os.PathLike[str] | None, dataset: str, **options: Any) -> Simulation:
-        """Submit a simulation and return it at once: ``simulations.submit``."""
-        return self.simulations.submit(model, dataset, **options)
+    def submit(
+        self,
+        model: str | os.PathLike[str] | None,
+        dataset: str,
+        *,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> Simulation:
+        """Submit a simulation and return it at once: ``simulations.submit``, which takes more members."""
+        return self.simulations.submit(model, dataset, progress=progress, **options)
 
     def runtimes(self) -> list[Runtime]:
         """Return the runtimes, with the formats of models that they load."""

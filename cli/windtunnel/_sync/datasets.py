@@ -123,7 +123,7 @@ class Datasets:
                 return set()
             return {file["digest"] for file in self.files(dataset)}
         except Refused as error:
-            if missing_is_error or error.type not in {"unknown-dataset", "not-ready"}:
+            if missing_is_error or error.type not in {"unknown-dataset", "not-ready", "not-found"}:
                 raise
             return set()
 

@@ -119,11 +119,19 @@ class Models:
         return self.get(document["model"])
 
     def _known(self, name: str, digest: str) -> Model | None:
+        """Return the model of this name with these bytes; None if the platform has none.
+
+        Also None if it has them in several formats, of which a user has named one: then the bytes are sent again, and
+        the platform detects the format.
+        """
         try:
             model = self.get(f"{name}@{digest}")
+            if (model.name, model.digest) != (name, digest):
+                return None
+            formats = {other.format for other in self.list(name=name) if other.digest == digest}
         except Refused:  # unknown, or not a name that a model can have
             return None
-        return model if (model.name, model.digest) == (name, digest) else None
+        return model if len(formats) == 1 else None
 
     def check(self, model: str, datasets: Sequence[str] = ()) -> Sequence[Check]:
         """Load a stored model and act for a few real steps of each dataset, or of all that there are."""

@@ -2,6 +2,7 @@
 """Simulations of a platform: submission, progress, results, replays."""
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from windtunnel._sync.results import Results
 from windtunnel._sync.transport import Transport, lines_of, path
 from windtunnel._sync.uploads import Progress
 from windtunnel.errors import Interrupted, WindtunnelError
-from windtunnel.model_sources import ReferencedModel, source_of
+from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
 
@@ -109,6 +110,8 @@ class Simulations:
     def _model(self, model: str | os.PathLike[str], format: str | None, progress: Progress | None) -> dict[str, Any]:
         """Return the members of a submission that name a model; a reference is read by the platform, when it runs."""
         source = source_of(model)
+        if isinstance(source, StoredModel) and format is not None:
+            raise WindtunnelError(f"{source.name} is stored with its format; name a format for a file only.")
         if isinstance(source, ReferencedModel):
             return {"model_reference": source.reference} | ({"format": format} if format else {})
         return {"model": self._models.stored(model, format=format, progress=progress)}
@@ -242,6 +245,11 @@ class Simulations:
 
     def find(self, reference: str) -> str:
         """Return the id of a simulation: of the newest one for `last`, or of the only one whose id begins so."""
+        if not re.fullmatch(r"[0-9A-Za-z]{1,26}", reference):
+            raise WindtunnelError(
+                f"{reference!r:.200} is not the id of a simulation, the beginning of one, or `last`."
+                " `windtunnel simulations list` lists them."
+            )
         if len(reference) == 26:
             return reference.lower()
         query = None if reference == "last" else reference.lower()

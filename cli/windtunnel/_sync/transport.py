@@ -18,6 +18,8 @@ from windtunnel.errors import CannotConnect, Interrupted, Refused, WindtunnelErr
 #: Seconds without a byte after which a connection counts as broken; streams send heartbeats more often.
 READ_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
+#: Failed attempts in a row after which the user is told; a single failure passes unnoticed.
+TOLD_AFTER = 2
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -26,13 +28,22 @@ class Transport:
 
     ``patience``: seconds for which a request is repeated while the platform does not answer. It counts once the
     platform has answered; until then, an address at which nobody listens is an error at once. ``timeout``: seconds
-    without a byte after which a connection counts as broken.
+    without a byte after which a connection counts as broken. ``on_wait`` is called with a text while requests are
+    repeated.
     """
 
-    def __init__(self, server: Server, *, patience: float = 60.0, timeout: float = READ_TIMEOUT) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        patience: float = 60.0,
+        timeout: float = READ_TIMEOUT,
+        on_wait: Callable[[str], object] | None = None,
+    ) -> None:
         self.server = server
         self.patience = patience
         self.timeout = timeout
+        self.on_wait = on_wait
         self.answered = False
         headers = {"User-Agent": f"windtunnel/{_version()}"}
         if server.token:
@@ -76,6 +87,8 @@ class Transport:
 
         ``timeout``: seconds without a byte of the response, for a request that takes long to serve.
         """
+        if not path.startswith("/"):  # httpx would send the token to the host of an address
+            raise WindtunnelError(f"{path!r:.200} is not a path of the platform, such as /v1/datasets.")
         if repeatable is None:
             repeatable = method in retries.REPEATABLE_METHODS or "Idempotency-Key" in (headers or {})
         limits = self._http.timeout if timeout is None else httpx.Timeout(timeout, connect=self._http.timeout.connect)
@@ -189,8 +202,7 @@ class Attempts:
                 raise error
         if isinstance(error, httpx.TransportError) and not self._transport.answered:
             raise CannotConnect(
-                f"No platform answers at {server} ({error or type(error).__name__}). Start one with"
-                " `windtunnel up`, or name another: --url, WINDTUNNEL_URL, `windtunnel context add`."
+                f"No platform answers at {server} ({error or type(error).__name__}). {_next_step(str(error))}"
             ) from None
         if self._failures == 0:
             self._since = time.monotonic()
@@ -203,6 +215,11 @@ class Attempts:
             retry_after=error.retry_after if isinstance(error, Refused) else None,
         )
         if delay is not None:
+            if self._failures == TOLD_AFTER and self._transport.on_wait is not None:
+                reason = error or type(error).__name__
+                self._transport.on_wait(
+                    f"{server} cannot serve this now ({reason}); trying for up to {patience:.0f} s."
+                )
             time.sleep(delay)
         elif isinstance(error, Refused):
             raise error
@@ -211,6 +228,15 @@ class Attempts:
                 f"{server} has not answered for {patience:.0f} s ({error or type(error).__name__})."
                 " What is submitted goes on there; try again when it is back."
             ) from None
+
+
+def _next_step(reason: str) -> str:
+    """Return what to do about a platform that cannot be reached, by the text of the error."""
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return "SSL_CERT_FILE=FILE names the certificate of an authority that this machine does not trust yet."
+    if "SSL" in reason:
+        return "Does it serve http, not https?"
+    return "Start one with `windtunnel up`, or name another: --url, WINDTUNNEL_URL, `windtunnel context add`."
 
 
 def lines_of(response: httpx.Response) -> Iterator[str]:
@@ -234,7 +260,12 @@ def query(params: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def path(*segments: object) -> str:
-    """Return a path below `/v1`, with each segment escaped."""
+    """Return a path below `/v1`, with each segment escaped; raise WindtunnelError for one that is not a name."""
+    for segment in segments:
+        if not isinstance(segment, str | int):
+            raise WindtunnelError(f"{segment!r:.200} is not a name or an id; give its `id` or its `name`.")
+        if segment in {"", ".", ".."}:  # a client or a server would resolve dots to another address
+            raise WindtunnelError(f"{segment!r} is not a name or an id.")
     return "/v1/" + "/".join(quote(str(segment), safe="@:") for segment in segments)
 
 

@@ -8,6 +8,8 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.options import dataset_names, simulation_ids, with_client
+from windtunnel.descriptions import event_text
+from windtunnel.errors import WindtunnelError
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
@@ -53,7 +55,10 @@ def command(
     else:
         if scenarios is not None:
             raise click.UsageError("--scenarios is for models, with --dataset; simulations have played theirs.")
-        ids = [client.simulations.find(id) for id in (first, second)]
+        try:
+            ids = [client.simulations.find(id) for id in (first, second)]
+        except WindtunnelError as error:
+            raise WindtunnelError(f"{error} To compare models, add --dataset.") from None
         document = client.simulations.compare(*ids, metric=metric)
         verdicts = [document["verdict"]]
     if output != "table":
@@ -83,7 +88,7 @@ def _played(
 
     def follow(event: Any) -> None:
         if event.type == "batch":
-            click.echo(visible(event.raw["sentence"]), err=True)
+            click.echo(visible(event_text(event)), err=True)
 
     comparison = client.comparisons.wait(comparison.id, follow)
     if comparison.state != "finished":

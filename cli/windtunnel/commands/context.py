@@ -1,5 +1,6 @@
 """`windtunnel context`: name platforms, and choose the one to talk to."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -81,6 +82,8 @@ def add(name: str, url: str, asks: bool, use: bool) -> None:
     contexts.save(path, known.with_context(name, context, use=use))
     where = "in the keyring" if context.keyring else f"in {path}, which only you can read"
     click.echo(f"{name} is {address}" + (f"; its token is {where}." if token else "."))
+    if contexts.load(path).current == name:
+        _say_current(name)
 
 
 def _token() -> str:
@@ -99,6 +102,16 @@ def use(name: str) -> None:
     known = contexts.load(path).using(name)
     contexts.save(path, known)
     click.echo(f"{name} is {known.get(name).url}")
+    _say_current(name)
+
+
+def _say_current(name: str) -> None:
+    """Say that commands use a context from now on, or why they do not."""
+    click.echo(f"Commands use {name} now.", err=True)
+    for variable in ("WINDTUNNEL_URL", "WINDTUNNEL_CONTEXT"):
+        if os.environ.get(variable):
+            click.echo(f"But {variable} is set, and counts more: unset it.", err=True)
+            break
 
 
 @command.command()

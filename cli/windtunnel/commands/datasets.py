@@ -180,10 +180,16 @@ def tag(client: "Client", name: str, tag: str, version: str) -> None:
 
 @command.command()
 @click.argument("dataset", shell_complete=dataset_names)
+@click.option("--all-versions", is_flag=True, help="Delete every version of the name.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_client
-def delete(client: "Client", dataset: str, yes: bool) -> None:
-    """Delete a version of a registered dataset: `name@version`."""
-    confirm(f"Delete {dataset}?", yes=yes)
+def delete(client: "Client", dataset: str, all_versions: bool, yes: bool) -> None:
+    """Delete a version of a registered dataset, `name@version`, or all versions of a name."""
+    found = client.datasets.get(dataset)
+    if all_versions != (found.name == dataset):
+        raise click.UsageError(
+            f"Name a version, such as {found.name}@{found.version}; or the name, and --all-versions."
+        )
+    confirm(f"Delete {'all versions of ' * all_versions}{dataset}?", yes=yes)
     client.datasets.delete(dataset)
     click.echo(dataset)

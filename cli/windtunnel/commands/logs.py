@@ -18,5 +18,9 @@ def command(client: "Client", id: str, follow: bool) -> None:
     """Show what models and simulators have written. Control characters are shown as escapes."""
     from windtunnel.visible_text import visible
 
+    empty = True
     for line in client.simulations.logs(client.simulations.find(id), follow=follow):
         click.echo(visible(line))
+        empty = False
+    if empty:
+        click.echo("Neither the model nor the simulator has written anything.", err=True)

@@ -126,7 +126,9 @@ def download(client: "Client", model: str, output: str | None) -> None:
 @with_client
 def delete(client: "Client", models: Sequence[str], yes: bool) -> None:
     """Delete models. Simulations that have played a model keep its bytes."""
-    confirm(f"Delete {', '.join(models)}?", yes=yes)
-    for model in models:
-        client.models.delete(model)
-        click.echo(model)
+    found = [client.models.get(model) for model in models]  # a name is its newest version
+    names = [f"{model.name}@{model.version}" for model in found]
+    confirm(f"Delete {', '.join(names)}?", yes=yes)
+    for model, name in zip(found, names, strict=True):
+        client.models.delete(model.id)
+        click.echo(name)

@@ -1,6 +1,7 @@
 """Options that commands share: which platform, which format of the output; completion of names from the platform."""
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterable
 from glob import escape, glob
@@ -30,10 +31,34 @@ def with_client(function: Callable[..., T]) -> Callable[..., T]:
         from windtunnel import Client
 
         root = click.get_current_context().find_root().params
-        with Client(url or root.get("url"), context=context or root.get("context")) as client:
+        name = context or root.get("context")
+        with Client(url or root.get("url"), context=name, on_wait=_say_waiting) as client:
             return function(client, *args, **options)
 
     return command
+
+
+def _say_waiting(text: str) -> None:
+    """Say on stderr that a request is repeated."""
+    from windtunnel.visible_text import visible
+
+    click.echo(visible(text), err=True)
+
+
+class Seconds(click.ParamType[float]):
+    """Option of a duration in seconds: a finite number above 0."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; fail for another value."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not (math.isfinite(seconds) and seconds > 0):
+            self.fail(f"{value!r} is not a number of seconds above 0.", param, ctx)
+        return seconds
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -25,6 +25,8 @@ def command(client: "Client", id: str, task: int | None, output: str | None, ope
         if not worst and not client.simulations.get(id).tasks.done:
             raise click.ClickException(f"{id} has no results yet.")
         task = worst[0].task if worst else 0
+    elif task >= (total := client.simulations.get(id).tasks.total):
+        raise click.ClickException(f"{id} has the tasks 0 to {total - 1}.")
     file = client.simulations.replay(id, task).save(output or f"{id}-{task}.svg")
     click.echo(file)
     if open_:

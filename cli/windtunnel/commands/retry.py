@@ -17,5 +17,9 @@ if TYPE_CHECKING:
 @with_client
 def command(client: "Client", ids: Sequence[str], all_tasks: bool) -> None:
     """Repeat the tasks of simulations that are not ok, in new simulations with the same digests. Prints their ids."""
-    for id in [client.simulations.find(id) for id in ids]:
+    found = [client.simulations.find(id) for id in ids]
+    for id in found:
+        if client.simulations.get(id).ok and not all_tasks:
+            raise click.ClickException(f"All tasks of {id} are ok; --all repeats them.")
+    for id in found:
         click.echo(client.simulations.retry(id, all_tasks=all_tasks).id)

@@ -11,6 +11,7 @@ import click
 
 from windtunnel import tables
 from windtunnel.commands.options import (
+    Seconds,
     dataset_names,
     executor_names,
     models_and_files,
@@ -48,7 +49,7 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, to find the simulation by.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers; by the platform if left out.")
 @click.option("--executor", shell_complete=executor_names, help="Executor; by the platform if left out.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit, from the first task on.")
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Time limit, from the first task on.")
 @click.option("--max-failures", type=click.IntRange(0), metavar="N", help="Stop when more than N tasks have failed.")
 @click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
 @click.option("-o", "--output", "outputs", metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson.")
@@ -80,9 +81,12 @@ def command(
     Ctrl-C asks whether to cancel the simulation or to leave it running.
     """
     for file in outputs:
-        tables.format_of(Path(file))  # a wrong suffix is an error now, not after the simulation
+        tables.format_of(Path(file))  # what cannot be written is an error now, not after the simulation
+        tables.checked_target(Path(file))
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other.")
+    if detach and outputs:
+        raise click.UsageError("--detach submits only; `windtunnel results ID -o FILE` saves the results later.")
     if watch and (detach or not Path(model).exists()):
         raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
     submission = _submission(options)
@@ -111,10 +115,13 @@ def command(
 
 def _submission(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `simulations.submit` for the options."""
+    params, sweep = parameters(options["params"]), swept(options["sweeps"])
+    if both := sorted(params.keys() & sweep.keys()):
+        raise click.UsageError(f"{both[0]} is in --param and in --sweep; leave one of them out.")
     return {
         **{name: value for name, value in options.items() if name not in {"params", "sweeps", "labels"}},
-        "params": parameters(options["params"]),
-        "sweep": swept(options["sweeps"]),
+        "params": params,
+        "sweep": sweep,
         "labels": pairs(options["labels"], "--label"),
     }
 
@@ -131,8 +138,13 @@ def _changed(path: Path) -> int | None:
 def _submitted(client: "Client", model: str, dataset: str, submission: dict[str, Any], silent: bool) -> "Simulation":
     from windtunnel.commands.transfer_bar import transfer_bar
 
-    with transfer_bar("upload", show=not silent) as progress:
-        return client.submit(model, dataset, progress=progress, **submission)
+    try:
+        with transfer_bar("upload", show=not silent) as progress:
+            return client.submit(model, dataset, progress=progress, **submission)
+    except KeyboardInterrupt:
+        hint = "`windtunnel simulations list` shows whether it was accepted already."
+        click.echo(f"Interrupted while the simulation was submitted; {hint}", err=True)
+        raise
 
 
 def _run_once(
