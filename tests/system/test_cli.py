@@ -180,6 +180,24 @@ def test_a_model_is_uploaded_downloaded_and_deleted(windtunnel: Run, tmp_path: P
     assert windtunnel("models", "delete", name, "-y").stdout == f"{name}@1\n"
 
 
+def test_versions_of_a_dataset_are_tagged_and_deleted_one_by_one(windtunnel: Run, tmp_path: Path) -> None:
+    name, folder = f"cli-{time.time_ns()}", tmp_path / "drives"
+    folder.mkdir()
+    for content in ("a", "b", "c"):
+        (folder / "drive.csv").write_text(content)
+        assert windtunnel("datasets", "push", "drives", name).returncode == 0
+    assert windtunnel("datasets", "tag", name, "gold", "2").returncode == 0
+    assert windtunnel("datasets", "get", f"{name}@gold", "-o", "json").returncode == 0
+    assert windtunnel("datasets", "untag", name, "gold").stdout == f"{name}@gold\n"
+    assert windtunnel("datasets", "get", f"{name}@gold").returncode == 2
+    assert windtunnel("datasets", "delete", f"{name}@3", "-y").returncode == 0
+    refused = windtunnel("datasets", "delete", name, "-y")
+    assert refused.returncode == 2 and f"such as {name}@2; or the name, and --all-versions" in refused.stderr
+    assert windtunnel("datasets", "delete", f"{name}@2", "--all-versions", "-y").returncode == 2
+    assert windtunnel("datasets", "delete", name, "--all-versions", "-y").returncode == 0
+    assert windtunnel("datasets", "versions", name).returncode == 2
+
+
 def test_a_format_that_was_named_once_does_not_stay_with_a_file(windtunnel: Run, tmp_path: Path) -> None:
     (tmp_path / "renamed.py").write_text(Path(ECHO).read_text() + "# its format is named once\n")
     run = ("run", "renamed.py", "noop", "--scenarios", "0")

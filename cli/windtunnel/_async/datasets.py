@@ -157,9 +157,13 @@ class AsyncDatasets:
                 raise WindtunnelError(f"The bytes of {file['path']} do not have its digest; pull the dataset again.")
 
     async def delete(self, dataset: str) -> None:
-        """Delete a version of a registered dataset."""
+        """Delete a version of a registered dataset, ``name@version``; of a name alone, all versions."""
         await self._transport.request("DELETE", path("datasets", dataset))
 
     async def tag(self, name: str, tag: str, version: str) -> None:
         """Let a tag refer to a version."""
         await self._transport.request("PUT", path("datasets", name, "tags", tag), json={"version": version})
+
+    async def untag(self, name: str, tag: str) -> None:
+        """Delete a tag; the version that it refers to stays."""
+        await self._transport.request("DELETE", path("datasets", name, "tags", tag))

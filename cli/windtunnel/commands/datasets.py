@@ -179,6 +179,16 @@ def tag(client: "Client", name: str, tag: str, version: str) -> None:
 
 
 @command.command()
+@click.argument("name", shell_complete=dataset_names)
+@click.argument("tag")
+@with_client
+def untag(client: "Client", name: str, tag: str) -> None:
+    """Delete a tag; the version that it refers to stays."""
+    client.datasets.untag(name, tag)
+    click.echo(f"{name}@{tag}")
+
+
+@command.command()
 @click.argument("dataset", shell_complete=dataset_names)
 @click.option("--all-versions", is_flag=True, help="Delete every version of the name.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
