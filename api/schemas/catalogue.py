@@ -151,7 +151,13 @@ class ExecutorSchema(Open):
         required=True,
         metadata={"description": "Most workers at the same time; a worker is one evaluator with its model server."},
     )
-    in_use = fields.Integer(required=True, metadata={"description": "Number of workers in use now."})
+    in_use = fields.Integer(
+        required=True,
+        metadata={
+            "description": "Number of workers in use now. For moments it is above `workers`, while workers of an ended "
+            "simulation end."
+        },
+    )
     allowed = fields.Dict(
         required=True,
         keys=fields.String(),

@@ -209,7 +209,7 @@ def _cancels(id: str) -> bool:
         return False
     with suppress(click.Abort, KeyboardInterrupt):
         answer = click.prompt(
-            f"\n{id} is running. Leave it running (detach), or cancel it?",
+            f"\n{id} has not ended. Leave it running (detach), or cancel it?",
             type=click.Choice(["detach", "cancel"]),
             default="detach",
             err=True,
