@@ -129,7 +129,7 @@ EXPORTS = (
     ),
     Export(
         "skl2onnx import",
-        with_packages("skl2onnx==1.20.0", "scikit-learn==1.7.2"),
+        with_packages("skl2onnx==1.20.0", "scikit-learn==1.9.1"),
         ("policy.onnx",),
         ("onnx",),
         DATA + "from sklearn.linear_model import LogisticRegression\n"
@@ -163,7 +163,7 @@ EXPORTS = (
         after=SAVED_MODEL,
     ),
     Export("skops.io.dump", of_format("scikit_learn"), ("policy.skops",), ("scikit_learn",), DATA),
-    Export("XGBRegressor", of_format("xgboost"), ("policy.json",), ("xgboost",), DATA),
+    Export("xgboost.train", of_format("xgboost"), ("policy.json",), ("xgboost",), DATA),
     Export("lightgbm.train", of_format("lightgbm"), ("policy.txt",), ("lightgbm",), DATA),
 )
 
@@ -224,7 +224,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def run(interpreter: Callable[[], Interpreter], script: str, folder: Path) -> None:
     command, variables = interpreter()
     (folder / "block").write_text(script)
-    environ = {"PATH": PATH, "HOME": os.environ["HOME"], "OMP_NUM_THREADS": "1", **variables}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "WINDTUNNEL_"))}
+    environ = {**own, "OMP_NUM_THREADS": "1", **variables}
     ended = subprocess.run([*command, "block"], cwd=folder, env=environ, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
 
