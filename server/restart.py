@@ -2,6 +2,8 @@
 
 from core.domain.backoff import pause
 
+#: Exit status of a process that cannot start as it is configured: after a restart it would end in the same way.
+REFUSED = 2
 #: Seconds before a process is started again: first pause, longest pause, and the uptime after which the pause is reset.
 FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME = 0.1, 15.0, 10.0
 

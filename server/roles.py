@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
 from server.migration_record import record_migration
+from server.restart import REFUSED
 
 if TYPE_CHECKING:
     from server.request_bodies import BodyLimits
     from server.wsgi_gateway import Gateway
+
+logger = logging.getLogger(__name__)
 
 #: Runtime, format and dataset of the warm runner that the agent starts before the first submission: those of the 1.0
 #: path's documented example.
@@ -23,10 +26,14 @@ INITIAL_WARM_KIND = ("tensorflow", "tflite", "car_street")
 RUNNER_API_THREADS = 64
 
 
+class CannotStart(Exception):
+    """A role cannot start, whenever it is tried; the text says why, with the next step."""
+
+
 def migrate(settings: Settings) -> int:
     """Migrate the database's schema to this version, once, before the other roles start."""
     from core.store.database import Database
-    from core.store.migrate import migrate
+    from core.store.migrate import LaterSchema, migrate
     from errors import StoreUnavailable
 
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,8 +41,10 @@ def migrate(settings: Settings) -> int:
     try:
         migrate(database)
     except StoreUnavailable as error:  # the installer needs the message; a traceback would hide it
-        logging.getLogger(__name__).error(error.detail)
+        logger.error(error.detail)
         return 1
+    except LaterSchema as error:
+        raise CannotStart(str(error)) from None
     finally:
         database.close()
     record_migration(settings)
@@ -281,8 +290,12 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
 
 
 def run_role(name: str, settings: Settings) -> int:
-    """Run a role in this process until its end; return the exit status."""
+    """Run a role in this process until its end; return the exit status, REFUSED if it cannot start."""
     from server.logs import configure
 
     configure(name, settings.log_level)
-    return ROLES[name](settings)
+    try:
+        return ROLES[name](settings)
+    except CannotStart as error:  # one line, which the supervisor repeats on the terminal
+        logger.error(str(error))
+        return REFUSED

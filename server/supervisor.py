@@ -23,7 +23,7 @@ from pathlib import Path
 from server import probes
 from server.logs import LogFile, terminal_text
 from server.probes import Exchange, Health, Probe
-from server.restart import decide_restart
+from server.restart import REFUSED, decide_restart
 from server.role_processes import ForkedProcess, RoleProcess, execute, may_fork
 
 #: Seconds between SIGTERM and SIGKILL.
@@ -41,6 +41,8 @@ class AlreadyRunning(Exception):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
     """Process to keep running, or to run ``once``; started when ``after()`` is true, stopped by ascending ``order``.
+
+    A role that is run once and ends with REFUSED ends the platform: others wait for it, and it would end so again.
 
     It is a fork that runs ``main``, if there is one and this process has one thread; else it executes ``command``. It
     is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included.
@@ -89,6 +91,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._children: list[SupervisedProcess] = []
         self._signals = 0
+        self._refused = False  # a role that runs once cannot start
 
     def _acquire_lock(self) -> int:
         """Lock this home folder for the life of this process; the kernel releases the lock however the process ends."""
@@ -110,8 +113,10 @@ class Supervisor:
         ready: Callable[[], bool],
         on_ready: Callable[[], None],
         steps: Iterable[object] = (),
-    ) -> None:
+    ) -> int:
         """Keep the roles running until SIGINT or SIGTERM; call ``on_ready`` once, when ``ready`` first returns true.
+
+        Return the exit status: 0, or REFUSED if a role that is run once cannot start.
 
         ``steps`` is work to be done by this process, in steps between which it watches the roles.
         """
@@ -127,7 +132,7 @@ class Supervisor:
         remaining = iter(steps)
         announced = working = False
         try:
-            while not self._signals:
+            while not self._signals and not self._refused:
                 self._start_due(time.monotonic())
                 working = next(remaining, None) is not None
                 if not announced and ready():
@@ -141,6 +146,7 @@ class Supervisor:
         finally:
             self._stop()
             os.close(self._lock)
+        return REFUSED if self._refused else 0
 
     def _count_signal(self, number: int, frame: object) -> None:
         self._signals += 1
@@ -223,7 +229,10 @@ class Supervisor:
         os.close(child.pidfd)
         os.close(child.output)
         child.process = None
-        if self._signals:
+        if self._signals or self._refused:
+            return
+        if child.role.once and code == REFUSED:
+            self._refused = True
             return
         if child.role.once and code == 0:
             self._children.remove(child)

@@ -99,8 +99,7 @@ def run(settings: Settings) -> int:
                 print_line(f"  missing: {layer}")
         print_line("Ctrl-C stops it.")
 
-    supervisor.run(roles, environ, ready, print_summary, steps)
-    return 0
+    return supervisor.run(roles, environ, ready, print_summary, steps)
 
 
 def _role(

@@ -22,6 +22,7 @@ import msgspec
 
 from core.settings import Settings
 from server.ports import free
+from server.restart import REFUSED
 from server.role_processes import die_with
 
 #: Further ports that are tried if the configured port is in use.
@@ -30,8 +31,6 @@ FURTHER_PORTS = 200
 STARTS = 3
 #: Seconds until a started platform must be ready.
 START_TIMEOUT = 120.0
-#: Exit status of `python -m server run` for settings that it cannot start with, such as a port in use.
-REFUSED = 2
 POLL_INTERVAL = 0.1
 #: Signals that end this process, and with it the platform.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -225,7 +224,7 @@ def open_platform(
         return
     server, url = _start(settings, environ, tell, further)
     try:
-        _wait_until_ready(server, url)
+        _wait_until_ready(server, url, settings)
         yield Platform(url, settings.token, server)
     finally:
         _stop(server)
@@ -275,7 +274,15 @@ def _start(
             return server, url
         if server.returncode != REFUSED or free(settings.host, ports.api):
             break
-    raise NotStarted(f"The platform did not start. Its logs are in {settings.home / 'logs'}.")
+    raise NotStarted(_not_started("The platform did not start", server, settings))
+
+
+def _not_started(what: str, server: "subprocess.Popen[bytes]", settings: Settings) -> str:
+    """Return what did not happen, and where the reason is: on the terminal, or in logs if there are any."""
+    if server.poll() == REFUSED:
+        return f"{what}, for the reason above."
+    logs = settings.home.resolve() / "logs"
+    return f"{what}. Its logs are in {logs}." if logs.is_dir() else f"{what}."
 
 
 def _begin(parent: int, mask: set[int | signal.Signals]) -> None:
@@ -293,9 +300,9 @@ def _other_family_answers(port: int) -> bool:
         return client.connect_ex(("::1", port)) == 0
 
 
-def _wait_until_ready(server: "subprocess.Popen[bytes]", url: str) -> None:
+def _wait_until_ready(server: "subprocess.Popen[bytes]", url: str, settings: Settings) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while not ready(url):
         if server.poll() is not None or time.monotonic() > deadline:
-            raise NotStarted("The platform did not become ready. Its logs are in the folder `logs` of its home.")
+            raise NotStarted(_not_started("The platform did not become ready", server, settings))
         time.sleep(POLL_INTERVAL)

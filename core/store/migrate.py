@@ -4,7 +4,9 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import make_url, text
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from core.store.database import Database
@@ -15,8 +17,16 @@ _FOLDER = Path(__file__).parent / "migrations"
 _LOCK = text("SELECT pg_advisory_xact_lock(7406133)")
 
 
+class LaterSchema(Exception):
+    """The schema is that of a later version: it cannot be migrated here. The text has the next step."""
+
+
 def migrate(database: Database, revision: str = "head") -> None:
-    """Apply the missing revisions; safe to repeat and to run concurrently."""
+    """Apply the missing revisions; safe to repeat and to run concurrently.
+
+    Raise LaterSchema if the database has revisions that this version does not know, StoreUnavailable if it does not
+    answer.
+    """
     config = Config()
     config.set_main_option("script_location", str(_FOLDER))
     try:
@@ -24,10 +34,21 @@ def migrate(database: Database, revision: str = "head") -> None:
             config.attributes["connection"] = connection
             if not database.embedded:
                 connection.execute(_LOCK)
+            if later := _unknown_revisions(connection, ScriptDirectory.from_config(config)):
+                raise LaterSchema(
+                    f"{'This home' if database.embedded else _named(database.url)} was written by a later version of"
+                    f" Windtunnel (schema {', '.join(later)}); start that version, or restore a backup."
+                )
             command.upgrade(config, revision)
             connection.commit()
     except OperationalError as error:
         raise StoreUnavailable(f"{_named(database.url)} cannot be used: {' '.join(str(error.orig).split())}") from error
+
+
+def _unknown_revisions(connection: Connection, revisions: ScriptDirectory) -> list[str]:
+    """Return the revisions of the database that are not among those of this version."""
+    known = {script.revision for script in revisions.walk_revisions()}
+    return sorted(set(MigrationContext.configure(connection).get_current_heads()) - known)
 
 
 def _named(url: str) -> str:

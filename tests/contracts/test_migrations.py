@@ -50,15 +50,15 @@ def silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def failed_migration_message(url: str, home: Path) -> str:
-    """Start a migration that must fail; return its message."""
+def failed_migration_message(url: str, home: Path, code: int = 1) -> str:
+    """Start a migration that must fail with an exit code; return its message."""
     environment = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
     completed = subprocess.run(
         [sys.executable, "-m", "server", "migrate"], env=environment, capture_output=True, text=True, timeout=120
     )
-    assert completed.returncode == 1 and "secret" not in completed.stderr
-    [line] = completed.stderr.splitlines()
-    message: str = json.loads(line)["message"]
+    assert completed.returncode == code and "secret" not in completed.stderr
+    [line] = [line for line in map(json.loads, completed.stderr.splitlines()) if line["level"] != "INFO"]
+    message: str = line["message"]
     return message
 
 
@@ -95,6 +95,19 @@ def test_a_postgresql_without_that_database_is_named(
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
     message = failed_migration_message(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
     assert "cannot be used" in message and 'database "nothing" does not exist' in message
+
+
+def test_a_postgresql_of_a_later_version_is_left_as_it_is(
+    postgres: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = postgres_url(postgres, request.node.nodeid)
+    database = Database(url)
+    database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    message = failed_migration_message(url, tmp_path, code=2)
+    assert "was written by a later version of Windtunnel (schema 9999); start that version, or restore" in message
+    with database.read() as c:
+        assert c.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
+    database.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

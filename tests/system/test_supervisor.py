@@ -4,9 +4,11 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -267,6 +269,37 @@ def test_an_error_that_prevents_every_role_is_printed_once(
         command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=60
     )
     assert completed.returncode == 2 and message in completed.stdout + completed.stderr, completed
+
+
+def home_of_a_later_version(folder: Path) -> Path:
+    """Return a home whose database has a revision that this version does not know."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(folder / "windtunnel.db")) as connection, connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    return folder
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_home_of_a_later_version_ends_the_platform_with_the_next_step(tmp_path: Path, command: str) -> None:
+    home = home_of_a_later_version(tmp_path / "home")
+    variables = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_SCS_PORT": "0"}
+    ports = dict(zip(("WINDTUNNEL_PORT", "WINDTUNNEL_RUNNER_API_PORT"), map(str, free_ports(2)), strict=True))
+    completed = subprocess.run(
+        [sys.executable, "-m", "windtunnel_server", command],
+        cwd=ROOT,
+        env=os.environ | variables | ports,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    output = completed.stdout + completed.stderr
+    assert completed.returncode == 2, output
+    sentence = (
+        "This home was written by a later version of Windtunnel (schema 9999); start that version, or restore a backup."
+    )
+    assert output.count(sentence) == 1, output
+    assert "Traceback" not in output and "restarted" not in output and "logs" not in output, output
 
 
 @pytest.mark.parametrize("name", ["run", "migrate", "api", "dispatch", "jobs"])
