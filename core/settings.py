@@ -11,6 +11,7 @@ from core.domain.bearer_tokens import token_fault
 from core.domain.callers import networks
 from core.domain.former_names import refuse_former_names
 from core.domain.job_kinds import JobKind, configured
+from core.domain.near_names import near_names, suggestion
 
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"
@@ -174,8 +175,17 @@ class Settings:
         refuse_former_names(env, {PREFIX + old: PREFIX + new for old, new in RENAMED.items()})
         ignored = {PREFIX + name for name in OF_CLIENTS}
         if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known and key not in ignored):
-            raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+            names = [name.removeprefix(PREFIX) for name in known]
+            near = [PREFIX + name for key in unknown for name in near_names(key.removeprefix(PREFIX), names)]
+            raise ValueError(
+                f"unknown settings: {', '.join(unknown)}. "
+                + suggestion(near, "docs/settings.md lists the settings.")
+            )
         values = {}
+        if env.get(f"{PREFIX}HOME") == "":
+            raise ValueError(
+                f"{PREFIX}HOME: an empty text names no folder; name one, or leave the variable out for the default"
+            )
         for key, name in known.items():
             if key in env:
                 try:

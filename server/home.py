@@ -1,9 +1,13 @@
 """Home folder: closed to other users, with ways to what sandboxed processes of other users read."""
 
+import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
+#: Errors of a disk that is full, for this user.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: umask of every process of the platform: its files are for its own user.
 UMASK = 0o077
 #: Mode of folders that other users may pass, without listing them.
@@ -20,6 +24,28 @@ READ_BY_SANDBOX = (
     "packages",
     "plays",
 )
+
+
+class UnusableHome(Exception):
+    """The home folder cannot be made, or written to; the text has the next step."""
+
+
+def make(home: Path) -> None:
+    """Make a home and its folder of sockets and locks, closed to other users; raise UnusableHome if that fails."""
+    run_dir = home / "run"
+    try:
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Permissions of the folder alone do not tell whether the file system can be written to, least of all to root.
+        descriptor, name = tempfile.mkstemp(dir=run_dir)
+        os.close(descriptor)
+        os.unlink(name)
+    except OSError as error:
+        if error.errno in DISK_FULL:  # the platform runs, and refuses what needs space
+            return
+        raise UnusableHome(
+            f"The home folder {home} cannot be used: {error.strerror}. Set WINDTUNNEL_HOME (--home) to a folder that"
+            " you may write to."
+        ) from None
 
 
 def close(home: Path, *, passable: bool) -> None:

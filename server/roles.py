@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
+from server.home import UnusableHome, make
 from server.migration_record import record_migration
 from server.restart import REFUSED
 
@@ -36,7 +37,7 @@ def migrate(settings: Settings) -> int:
     from core.store.migrate import LaterSchema, migrate
     from errors import StoreUnavailable
 
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_home(settings)
     database = Database(settings.database)
     try:
         migrate(database)
@@ -225,10 +226,11 @@ def agent(settings: Settings) -> int:
     from datasets.catalogue import datasets
     from datasets.nodecache.model_files import ModelFiles
     from runtimes.harness import sandbox
-    from workers.node_agent import Agent
+    from workers.node_agent import Agent, AlreadyRunning
     from workers.warm_runner_pool import WarmRunnerOptions
     from workers.warm_runners import WarmKind
 
+    _make_home(settings)
     level = sandbox.level() if settings.sandbox == "auto" else None
     runtime, format, dataset = INITIAL_WARM_KIND
     initial = None
@@ -252,7 +254,10 @@ def agent(settings: Settings) -> int:
             ),
         ).serve(stop)
 
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    except AlreadyRunning as error:
+        raise CannotStart(str(error)) from None
     return 0
 
 
@@ -261,8 +266,21 @@ def scs(settings: Settings) -> int:
     from datasets.scs import __main__ as service
     from server import cache_service
 
-    config = cache_service.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
-    return service.serve(config)
+    _make_home(settings)
+    try:
+        config = cache_service.configure(
+            settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config
+        )
+        return service.serve(config)
+    except (ValueError, OSError) as error:
+        raise CannotStart(f"{error} (WINDTUNNEL_SCS_PORT, WINDTUNNEL_SCS_CONFIG)") from None
+
+
+def _make_home(settings: Settings) -> None:
+    try:
+        make(settings.home.resolve())
+    except UnusableHome as error:
+        raise CannotStart(str(error)) from None
 
 
 def _level(confinement: Mapping[str, Any]) -> int | None:

@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.settings import Settings
+from server.home import UnusableHome, make
 from server.migration_record import is_migrated
+from server.restart import REFUSED
 from server.roles import run_role
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ def run(settings: Settings) -> int:
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
+        make(home)
+    except UnusableHome as error:
+        print_line(str(error))
+        return REFUSED
+    try:
         supervisor = Supervisor(home=home, run_dir=run_dir)
     except AlreadyRunning as error:
         print_line(str(error))
@@ -51,7 +58,7 @@ def run(settings: Settings) -> int:
         print_line("The platform did not start: its preparation failed with the error above.")
         return 1
     if preparation is None:
-        return 2
+        return REFUSED
     on_agent = preparation.on_agent
     environ |= preparation.environ
     migrated = partial(is_migrated, settings)

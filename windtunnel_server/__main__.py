@@ -25,14 +25,14 @@ def version() -> str:
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port of the API and the web page  [default: 5000 or above]"
 )
-@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="Folder of all data.")
+@click.option("--home", type=click.Path(file_okay=False), help="Folder of all data.")
 @click.option("--demo/--no-demo", help="Run the demo on it: two simulations, compared on the terminal.")
-def up(port: int | None, home: Path | None, demo: bool) -> None:
+def up(port: int | None, home: str | None, demo: bool) -> None:
     """Serve on this machine until Ctrl-C, on free ports, and say how to try it."""
     if port is not None:
         os.environ["WINDTUNNEL_PORT"] = str(port)
     if home is not None:
-        os.environ["WINDTUNNEL_HOME"] = str(home)
+        os.environ["WINDTUNNEL_HOME"] = home
     from windtunnel_server import demo as demonstration
     from windtunnel_server.local_platform import FURTHER_PORTS
     from windtunnel_server.serving import end_as_by_ctrl_c, serve

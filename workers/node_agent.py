@@ -43,6 +43,10 @@ WARM_FIELDS = tuple(field.name for field in fields(WarmKind))
 _CREDENTIALS = struct.Struct("3i")
 
 
+class AlreadyRunning(Exception):
+    """Another node agent serves this home."""
+
+
 @dataclass(slots=True, eq=False)
 class RunningLaunch:
     """A launch on this machine; it has no runner while its model is being downloaded."""
@@ -77,6 +81,7 @@ class Agent:
         self._running: dict[str, RunningLaunch] = {}
         self._inherited: set[str] = set()  # launches of a previous agent process whose runners may still run
         self._remove_at = 0.0
+        self._lock: int | None = None  # descriptor of the locked file; closing it would release the lock
         self._pool = WarmRunnerPool(
             home=home,
             cores=cores,
@@ -88,10 +93,14 @@ class Agent:
     # -- life
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Serve requests until ``stop`` is set; then end every runner and remove the socket."""
+        """Serve requests until ``stop`` is set; then end every runner and remove the socket.
+
+        Raise AlreadyRunning, before anything is changed, if another process is the agent of this home.
+        """
         for folder in (self._launches, self._run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
+        self._lock = self._acquire_lock()
         self._inherited = {folder.name for folder in self._launches.iterdir()}
         self._pool.prepare()
         path = self._run / "agent.sock"
@@ -106,6 +115,22 @@ class Agent:
         await asyncio.gather(*(self._end(warm_runner) for warm_runner in in_use))
         await self._pool.close(self._end)
         path.unlink(missing_ok=True)
+
+    def _acquire_lock(self) -> int:
+        """Lock this home for the life of this process. The lock is the process's: no child of it keeps it."""
+        lock = os.open(self._run / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            pid = os.pread(lock, 20, 0).decode() or "unknown"
+            os.close(lock)
+            raise AlreadyRunning(
+                f"A node agent of this home runs already (process {pid}). Stop it first, or set WINDTUNNEL_HOME to"
+                " another home."
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return lock
 
     @property
     def warm_kinds(self) -> list[WarmKind]:

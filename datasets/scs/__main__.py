@@ -100,7 +100,7 @@ def listen(host: str, port: int, *, share: bool) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"{host}:{port}: {error.strerror}") from None
+        raise OSError(f"{host}:{port} cannot be listened on: {error.strerror}. Choose another port.") from None
     listener.listen(4096)
     return listener
 

@@ -96,6 +96,18 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         agent_process.end()
 
 
+def test_a_second_agent_of_a_home_is_refused_and_the_first_goes_on(agent: Agent) -> None:
+    command = [sys.executable, "-m", "server", "agent"]
+    second = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **agent.environ}, capture_output=True, text=True, timeout=60
+    )
+    assert second.returncode == 2 and "Traceback" not in second.stderr, second.stderr
+    assert f"A node agent of this home runs already (process {agent.process.pid})" in second.stderr
+    assert agent.is_ready()
+    agent.end(signal.SIGKILL)
+    agent.start()
+
+
 def launch_of(url: str, **changes: Any) -> Launch:
     launch = Launch(
         id=LAUNCH,

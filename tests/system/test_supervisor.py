@@ -271,6 +271,18 @@ def test_an_error_that_prevents_every_role_is_printed_once(
     assert completed.returncode == 2 and message in completed.stdout + completed.stderr, completed
 
 
+def run_server(command: str, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of the server that must end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "windtunnel_server", command, *options],
+        cwd=ROOT,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
 def home_of_a_later_version(folder: Path) -> Path:
     """Return a home whose database has a revision that this version does not know."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -285,14 +297,7 @@ def test_a_home_of_a_later_version_ends_the_platform_with_the_next_step(tmp_path
     home = home_of_a_later_version(tmp_path / "home")
     variables = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_SCS_PORT": "0"}
     ports = dict(zip(("WINDTUNNEL_PORT", "WINDTUNNEL_RUNNER_API_PORT"), map(str, free_ports(2)), strict=True))
-    completed = subprocess.run(
-        [sys.executable, "-m", "windtunnel_server", command],
-        cwd=ROOT,
-        env=os.environ | variables | ports,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    completed = run_server(command, **variables, **ports)
     output = completed.stdout + completed.stderr
     assert completed.returncode == 2, output
     sentence = (
@@ -300,6 +305,56 @@ def test_a_home_of_a_later_version_ends_the_platform_with_the_next_step(tmp_path
     )
     assert output.count(sentence) == 1, output
     assert "Traceback" not in output and "restarted" not in output and "logs" not in output, output
+
+
+@pytest.mark.parametrize("command", ["up", "run", "migrate", "agent", "scs"])
+def test_a_home_that_cannot_be_made_is_a_sentence_with_the_next_step(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").touch()
+    home = tmp_path / "file" / "home"
+    completed = run_server(command, WINDTUNNEL_HOME=str(home))
+    output = completed.stdout + completed.stderr
+    assert completed.returncode == 2, output
+    assert "Traceback" not in output and "logs" not in output, output
+    assert str(home) in output and "WINDTUNNEL_HOME (--home)" in output, output
+
+
+def test_a_home_on_a_disk_that_is_read_only_is_a_sentence_with_the_next_step(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.fail("a read-only file system can only be mounted by root")
+    home = tmp_path / "read-only"
+    home.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "home-test", str(home)], check=True)
+    try:
+        completed = run_server("up", WINDTUNNEL_HOME=str(home))
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+    output = completed.stdout + completed.stderr
+    assert completed.returncode == 2 and f"{home} cannot be used: Read-only file system." in output, output
+    assert "Traceback" not in output and "logs" not in output, output
+
+
+@pytest.mark.parametrize("module", ["windtunnel", "windtunnel_server"])
+def test_an_empty_option_home_is_refused_instead_of_the_current_folder(tmp_path: Path, module: str) -> None:
+    completed = subprocess.run(
+        [sys.executable, "-m", module, "up", "--home", ""],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    output = completed.stdout + completed.stderr
+    assert completed.returncode == 2 and "empty" in output and "name " in output, output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_role_scs_on_a_port_in_use_is_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        completed = run_server("scs", WINDTUNNEL_HOME=str(tmp_path), WINDTUNNEL_SCS_PORT=port)
+    assert completed.returncode == 2 and "Traceback" not in completed.stderr
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use." in completed.stderr
+    assert "WINDTUNNEL_SCS_PORT" in completed.stderr
 
 
 @pytest.mark.parametrize("name", ["run", "migrate", "api", "dispatch", "jobs"])

@@ -38,6 +38,18 @@ def test_an_unknown_or_invalid_setting_is_an_error_with_its_name(env: dict[str, 
         Settings.from_env(env)
 
 
+def test_an_unknown_setting_is_answered_with_the_nearest_ones_not_with_all() -> None:
+    with pytest.raises(ValueError, match=r"^unknown settings: WINDTUNNEL_PROT\. Did you mean WINDTUNNEL_PORT\?$"):
+        Settings.from_env({"WINDTUNNEL_PROT": "1"})
+    with pytest.raises(ValueError, match=r"^unknown settings: WINDTUNNEL_XYZZY\. docs/settings.md lists"):
+        Settings.from_env({"WINDTUNNEL_XYZZY": "1"})
+
+
+def test_an_empty_text_is_no_home() -> None:
+    with pytest.raises(ValueError, match="WINDTUNNEL_HOME: an empty text names no folder; name one, or leave"):
+        Settings.from_env({"WINDTUNNEL_HOME": ""})
+
+
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_a_setting_by_its_old_name_is_refused_with_the_new_name(old: str, new: str) -> None:
     with pytest.raises(ValueError, match=f"WINDTUNNEL_{old} is called WINDTUNNEL_{new} now"):

@@ -9,13 +9,21 @@ import click
 from windtunnel.server_command import server_command
 
 
+def folder(context: click.Context, option: click.Parameter, name: str | None) -> Path | None:
+    """Return the path of the folder that an option names; the empty text of an unset variable is refused."""
+    if name == "":
+        raise click.BadParameter("it is empty: name a folder, or leave the option out for the default.")
+    return None if name is None else Path(name)
+
+
 @click.command("up")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port of the API and the web page  [default: 5000 or above]"
 )
 @click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
+    callback=folder,
     help="Folder of all data  [default: ~/.local/share/windtunnel]",
 )
 @click.option("--demo/--no-demo", help="Run the demo on it: two simulations, compared on the terminal.")
