@@ -178,8 +178,7 @@ class Settings:
             names = [name.removeprefix(PREFIX) for name in known]
             near = [PREFIX + name for key in unknown for name in near_names(key.removeprefix(PREFIX), names)]
             raise ValueError(
-                f"unknown settings: {', '.join(unknown)}. "
-                + suggestion(near, "docs/settings.md lists the settings.")
+                f"unknown settings: {', '.join(unknown)}. " + suggestion(near, "docs/settings.md lists the settings.")
             )
         values = {}
         if env.get(f"{PREFIX}HOME") == "":

@@ -7,10 +7,10 @@ from pathlib import Path
 from core.settings import Settings
 from errors import PlatformError
 
-USAGE = "usage: python -m server.backup copy FOLDER | check    (docs/backup.md)"
+USAGE = "copy FOLDER | check    (docs/backup.md)"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], program: str = "python -m server.backup") -> int:
     """Copy this home's database and objects to a folder, or name the objects that rows name and the store lacks."""
     settings = Settings.from_env(os.environ)
     match arguments:
@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
             return copy(settings, Path(folder))
         case ["check"]:
             return check(settings)
-    print(USAGE, file=sys.stderr)
+    print(f"usage: {program} {USAGE}", file=sys.stderr)
     return 2
 
 

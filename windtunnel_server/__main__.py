@@ -1,10 +1,10 @@
 """Command `windtunnel-server`: the platform on this machine, each of its roles, and the servers beside it."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from pathlib import Path
 
 import click
 
@@ -21,7 +21,7 @@ def version() -> str:
         return "of a checkout"
 
 
-@click.command()
+@click.command(short_help="Serve on this machine until Ctrl-C, on free ports, and say how to try it.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port of the API and the web page  [default: 5000 or above]"
 )
@@ -44,7 +44,7 @@ def up(port: int | None, home: str | None, demo: bool) -> None:
     sys.exit(serve(demonstration.tell, further=further))
 
 
-@click.command()
+@click.command(short_help="Run the demo on the platform of this home, or on a new one.")
 def demo() -> None:
     """Run the demo on the platform of this home, or on a new one; on a terminal, serve it until Ctrl-C."""
     from windtunnel_server.demo import main
@@ -52,13 +52,16 @@ def demo() -> None:
     sys.exit(main())
 
 
-def _role(name: str) -> Callable[[Sequence[str]], int]:
-    def run(arguments: Sequence[str]) -> int:
+def _role(name: str, help: str) -> click.Command:
+    """Return a command that runs a role of the server, or all of them (`run`)."""
+
+    @click.command(name, help=help, short_help=help.partition("\n")[0])
+    def command() -> None:
         from server.__main__ import main
 
-        return main([name, *arguments])
+        sys.exit(main([name]))
 
-    return run
+    return command
 
 
 def _openenv(arguments: Sequence[str]) -> int:
@@ -85,13 +88,15 @@ def _cache(arguments: Sequence[str]) -> int:
 def _backup(arguments: Sequence[str]) -> int:
     from server.backup import main
 
-    return main(list(arguments))
+    return main(list(arguments), f"{DISTRIBUTION} backup")
 
 
 def _passing(name: str, help: str, main: Callable[[Sequence[str]], int]) -> click.Command:
     """Return a command whose arguments another parser reads."""
 
-    @click.command(name, help=help, add_help_option=False, context_settings={"ignore_unknown_options": True})
+    settings = {"ignore_unknown_options": True}
+
+    @click.command(name, help=help, short_help=help, add_help_option=False, context_settings=settings)
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: tuple[str, ...]) -> None:
         sys.exit(main(arguments))
@@ -103,13 +108,15 @@ def commands() -> click.Group:
     """Return all commands; the server's modules must be on the path."""
     from server.roles import ROLES
 
-    group = click.Group(DISTRIBUTION, help="Windtunnel's server on this machine. docs/settings.md lists its settings.")
+    group = click.Group(
+        DISTRIBUTION, help="Windtunnel's server on this machine. Its settings are variables, as WINDTUNNEL_PORT=5000."
+    )
     click.version_option(version(), prog_name=DISTRIBUTION)(group)
     group.add_command(up)
     group.add_command(demo)
-    group.add_command(_passing("run", "Every role, until Ctrl-C, on the ports that are configured.", _role("run")))
-    for name in ROLES:
-        group.add_command(_passing(name, f"The role {name} alone.", _role(name)))
+    group.add_command(_role("run", "Every role, until Ctrl-C, on the ports that are configured."))
+    for name, role in ROLES.items():
+        group.add_command(_role(name, inspect.getdoc(role) or ""))
     group.add_command(_passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", _openenv))
     group.add_command(_passing("play", "A model on a dataset, without a server; JSON lines.", _local_play("play")))
     group.add_command(_passing("session", "Scenarios step by step; JSON lines.", _local_play("session")))
@@ -122,7 +129,15 @@ def commands() -> click.Group:
 def main() -> None:
     """Run the command line."""
     code_folder.activate()
-    commands()(prog_name=DISTRIBUTION)
+    try:
+        code = commands().main(prog_name=DISTRIBUTION, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 if __name__ == "__main__":

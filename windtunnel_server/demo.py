@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from server.restart import REFUSED
 from windtunnel import Client, WindtunnelError
 from windtunnel.descriptions import event_text
 from windtunnel.visible_text import terminal_text
@@ -49,7 +50,7 @@ def main(*, further: int = FURTHER_PORTS) -> int:
                 return _show(platform, client, Path(environ.get("WINDTUNNEL_HOME", "var")) / "demo", began)
     except NotStarted as error:
         console.print(f"[red]There is no platform:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
+        return REFUSED
     except WindtunnelError as error:
         console.print(f"[red]The demo has failed:[/] {terminal_text(str(error))}")
         return 1

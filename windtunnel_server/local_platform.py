@@ -32,6 +32,7 @@ STARTS = 3
 #: Seconds until a started platform must be ready.
 START_TIMEOUT = 120.0
 POLL_INTERVAL = 0.1
+STOPPING = "Stopping Windtunnel ..."
 #: Signals that end this process, and with it the platform.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROC = Path("/proc")
@@ -219,15 +220,26 @@ def open_platform(
         raise NotStarted(str(error)) from None
     platform = running(settings)
     if platform is not None:
-        tell(f"Windtunnel runs in this home already, at {platform.url}.")
+        tell(f"Windtunnel runs in this home already, at {platform.url}.{_unused_port(environ, platform)}")
         yield platform
         return
     server, url = _start(settings, environ, tell, further)
     try:
         _wait_until_ready(server, url, settings)
         yield Platform(url, settings.token, server)
+    except KeyboardInterrupt:  # its end takes seconds while simulations run
+        tell(STOPPING)
+        raise
     finally:
         _stop(server)
+
+
+def _unused_port(environ: Mapping[str, str], platform: Platform) -> str:
+    """Return a sentence if another port was asked for than that of the platform that runs already."""
+    port = environ.get("WINDTUNNEL_PORT")
+    if port is None or platform.url.endswith(f":{port}"):
+        return ""
+    return f" --port (WINDTUNNEL_PORT) {port} has no effect."
 
 
 def _stop(server: "subprocess.Popen[bytes]") -> None:
@@ -266,6 +278,7 @@ def _start(
                 while server.poll() is None and not listens(server.pid, ports.api):
                     time.sleep(POLL_INTERVAL)
             except BaseException:
+                tell(STOPPING)
                 _stop(server)
                 raise
         finally:

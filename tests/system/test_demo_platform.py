@@ -131,6 +131,38 @@ def test_the_demo_sends_the_token_of_the_platform_that_runs_whatever_its_own_env
             assert client.get("/v1/simulations")["items"] == []
 
 
+def test_another_port_than_that_of_the_platform_that_runs_is_said_to_have_no_effect(
+    start_platform: StartPlatform,
+) -> None:
+    own = start_platform(scs_port=0)
+    for port, sentence in ((free_ports(1)[0], True), (own.port, False)):
+        command = [sys.executable, "-m", "windtunnel_server", "up", "--port", str(port)]
+        environ = environ_of(own, own.port, own.runner_api_port)
+        finished = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+        assert finished.returncode == 0 and f"at {own.url}." in finished.stdout, finished
+        assert (f"--port (WINDTUNNEL_PORT) {port} has no effect." in finished.stdout) is sentence, finished
+
+
+def test_ctrl_c_before_it_serves_is_said_and_is_130(idle: PlatformProcess) -> None:
+    command = [sys.executable, "-m", "windtunnel_server", "up", "--port", str(idle.port)]
+    environ = environ_of(idle, idle.port, idle.runner_api_port)
+    starting = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lock = idle.home / "run/supervisor.lock"
+    until(lambda: lock.exists() and lock.read_text(), message="it does not start")
+    starting.send_signal(signal.SIGINT)
+    output = starting.communicate(timeout=60)[0]
+    assert starting.returncode == 130 and "Stopping Windtunnel ..." in output and "Aborted" not in output, output
+
+
+def test_ctrl_c_while_the_command_is_read_is_said_and_is_130(idle: PlatformProcess) -> None:
+    program = (
+        "import signal, windtunnel_server.__main__ as program;"
+        " program.commands = lambda: signal.raise_signal(signal.SIGINT); program.main()"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (finished.returncode, finished.stderr) == (130, "Interrupted.\n")
+
+
 @pytest.mark.parametrize("ready", [False, True], ids=["starting", "ready"])
 def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess, ready: bool) -> None:
     command = [sys.executable, "-m", "windtunnel_server", "demo"]
