@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from core.settings import Settings
-from errors import PlatformError
+from errors import PlatformError, StorageFull
 from local_play import messages
 from local_play.worlds import CannotServe, find
 from runtimes.environments import CannotPrepare
@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m local
             step_through(options, settings)
         else:
             messages.send("dataset", dict(find(options.dataset, options.server, settings).definition))
+    except StorageFull as error:
+        messages.refuse(_little_space(error, settings), error.slug)
     except PlatformError as error:
         messages.refuse(str(error.detail), error.slug)
     except (CannotServe, CannotPrepare, WindtunnelError, ValueError) as error:
@@ -54,6 +56,18 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m local
     else:
         return ENDED
     return REFUSED
+
+
+def _little_space(error: StorageFull, settings: Settings) -> str:
+    """Return what to do on a machine whose disk has less free space than the floor, where no server has data."""
+    free, floor = error.members.get("free"), error.members.get("floor")
+    if free is None or floor is None:
+        return str(error.detail)
+    return (
+        f"{free / 1e6:,.0f} MB of the disk of {settings.home.resolve()} are free, and {floor / 1e6:,.0f} MB have to"
+        " stay free. Free some space, set WINDTUNNEL_DISK_FLOOR to fewer bytes, or WINDTUNNEL_HOME to a folder of"
+        " another disk."
+    )
 
 
 def parser(program: str) -> argparse.ArgumentParser:

@@ -35,9 +35,17 @@ OnOutput = Callable[[str, bytes], None]
 class DirectRunnerApi:
     """The runner API of one process's leases (`runtimes.harness.runner.runner_api_client.RunnerApi`)."""
 
-    def __init__(self, leases: Leases, on_output: OnOutput, credentials: Credentials, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        on_output: OnOutput,
+        on_loaded: Callable[[], None],
+        credentials: Credentials,
+        stop: threading.Event,
+    ) -> None:
         self._leases = leases
         self._on_output = on_output
+        self._on_loaded = on_loaded
         self._credentials = credentials
         self._stop = stop
 
@@ -47,7 +55,8 @@ class DirectRunnerApi:
             return self._leases.describe(launch)
 
     def lease(self, worker: str, rate: float | None) -> LeaseAnswer:
-        """Request a lease."""
+        """Request a lease, which a worker does once its model has been loaded."""
+        self._on_loaded()
         with self._authenticated() as launch:
             return _answer(self._leases.lease(launch, worker, rate))
 
@@ -109,11 +118,15 @@ class DirectRunnerApi:
 
 
 class DirectConnection:
-    """Opens the runner API of these leases (`runtimes.harness.runner.runner_api_client.Connect`)."""
+    """Opens the runner API of these leases (`runtimes.harness.runner.runner_api_client.Connect`).
 
-    def __init__(self, leases: Leases, on_output: OnOutput) -> None:
+    ``on_loaded`` is called when a worker has loaded the model, and at each lease after that.
+    """
+
+    def __init__(self, leases: Leases, on_output: OnOutput, on_loaded: Callable[[], None]) -> None:
         self._leases = leases
         self._on_output = on_output
+        self._on_loaded = on_loaded
 
     def __call__(
         self,
@@ -124,7 +137,7 @@ class DirectConnection:
         time_out: float = TIMEOUT,
     ) -> DirectRunnerApi:
         """Return a connection; nothing is waited for, so patience and time-out have no effect."""
-        return DirectRunnerApi(self._leases, self._on_output, credentials, stop)
+        return DirectRunnerApi(self._leases, self._on_output, self._on_loaded, credentials, stop)
 
 
 def _answer(next: Lease | Later | Ended | None) -> LeaseAnswer:

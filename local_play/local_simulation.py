@@ -23,6 +23,7 @@ from local_play import messages
 from local_play.direct_runner_api import DirectConnection
 from local_play.private_platform import EXECUTOR, PrivatePlatform
 from runtimes.formats import formats
+from runtimes.harness.model_server.deadlines import LOAD
 from runtimes.harness.runner import model_folder
 from runtimes.harness.runner.processes import LocalSpawner
 from runtimes.harness.runner.runner import DONE, LaunchDocument, Runner
@@ -31,6 +32,8 @@ from workers.warm_runners import PreparedFolders, WarmKind, worker_spec_for
 
 #: Seconds between two looks at what is finished; a report of the last task is noticed at once.
 TICK = 0.5
+#: Seconds after which it is said that the model is still loading.
+LOADING_NOTICE = 5.0
 
 
 class LocalSimulation:
@@ -103,7 +106,8 @@ class LocalSimulation:
         )
         spec = worker_spec_for(WarmKind.of(launch), folders, self._sandbox, model_folder=str(models))
         assert spec is not None, "it was prepared a moment ago"
-        connect = DirectConnection(self._services.leases, self._send_output)
+        loaded = threading.Event()
+        connect = DirectConnection(self._services.leases, self._send_output, loaded.set)
         self._runner = runner = Runner(spec, 1, LocalSpawner(spec), reserve=0, connect=connect)
         if self._interrupted.is_set():
             return
@@ -113,7 +117,7 @@ class LocalSimulation:
             model=str(self._model(launch)),
         )
         runner.start_launch(document)
-        with self._closed_when_done(id):
+        with self._closed_when_done(id), _noticed(loaded):
             code = runner.run()
         if code != DONE and not self._interrupted.is_set():
             self._give_up(id, runner.reason)
@@ -185,3 +189,18 @@ class LocalSimulation:
     def _send_output(self, name: str, data: bytes) -> None:
         if not (self._complete and name.startswith("evaluator")):  # which are ended, because no task is left
             messages.send("output", {"name": name, "text": data.decode(errors="replace")})
+
+
+@contextmanager
+def _noticed(loaded: threading.Event) -> Iterator[None]:
+    """Say once that the model is loading, if it takes long: a user would take the silence for an error."""
+
+    def notice() -> None:
+        if not loaded.wait(LOADING_NOTICE):
+            messages.send("progress", {"message": f"the model is loading (at most {LOAD:.0f} s) ..."})
+
+    threading.Thread(target=notice, name="loading", daemon=True).start()
+    try:
+        yield
+    finally:
+        loaded.set()

@@ -33,6 +33,8 @@ from runtimes.dependencies.installer import InstallerOptions
 
 #: Name of the one executor, which is this process.
 EXECUTOR = "local"
+#: Free bytes that local play leaves on the disk, if the settings say nothing: nobody else's work is in progress there.
+FLOOR = 256 << 20
 #: Bytes of the cache of models and their packages that all processes of a home share.
 CACHE = 16 << 30
 #: Revisions of the database's schema.
@@ -106,7 +108,7 @@ def _build(folder: Path, root: Path, settings: Settings, sandbox: Mapping[str, A
         sandbox=sandbox,
         max_upload=settings.max_upload,
         max_unpacked=settings.max_unpacked,
-        disk_floor=settings.disk_floor,
+        disk_floor=settings.disk_floor or FLOOR,
         installer=InstallerOptions(
             indexes=settings.package_indexes,
             hosts=settings.package_hosts,

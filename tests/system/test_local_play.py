@@ -132,6 +132,42 @@ def test_a_home_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch)
         local.check("idm", "car_street")
 
 
+@pytest.fixture
+def small_home(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home on a file system of 300 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.fail("a small file system can only be mounted by root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "home-test", str(folder)], check=True)
+    share_environments(folder)
+    monkeypatch.setenv("WINDTUNNEL_HOME", str(folder))
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_laptop_with_little_free_space_plays_and_below_the_floor_is_told_what_to_set(
+    small_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small_home / "model.py"
+    model.write_text(ACTING.format("return [1.0]"))
+    assert local.check(model, "cartpole").fits
+    monkeypatch.setenv("WINDTUNNEL_DISK_FLOOR", str(1 << 30))
+    with pytest.raises(WindtunnelError, match=r"MB of the disk of .* are free, .*set WINDTUNNEL_DISK_FLOOR to fewer"):
+        local.check(model, "cartpole")
+
+
+def test_a_model_that_loads_for_long_is_said_to_load(tmp_path: Path) -> None:
+    model = tmp_path / "slow.py"
+    model.write_text(
+        "import time\nclass Model:\n    def __init__(self):\n        time.sleep(7)\n"
+        "    def act(self, observation):\n        return [1.0]\n"
+    )
+    told: list[str] = []
+    assert local.check(model, "cartpole", progress=lambda message, done, total: told.append(message)).fits
+    assert "the model is loading (at most 300 s) ..." in told
+
+
 def test_a_folder_is_a_model_too(tmp_path: Path) -> None:
     folder = tmp_path / "a model"
     folder.mkdir()

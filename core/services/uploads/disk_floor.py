@@ -79,8 +79,8 @@ class DiskFloor:
             floor = floor_of(size, self._least)
             if free - incoming * stores_objects < floor:
                 raise StorageFull(
-                    f"{_megabytes(free)} of the disk are free, of which the last {_megabytes(floor)} are reserved for"
-                    " running simulations (WINDTUNNEL_DISK_FLOOR)."
+                    f"{_megabytes(free)} of the disk are free, and {_megabytes(floor)} have to stay free for running"
+                    " simulations (WINDTUNNEL_DISK_FLOOR)."
                     " Free some space, or delete uploads, models and datasets; then try again.",
                     free=free,
                     floor=floor,
