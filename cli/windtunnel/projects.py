@@ -13,11 +13,16 @@ from windtunnel.errors import WindtunnelError
 UNBOUNDED = 3.0
 #: Entries of a space that a README lists.
 LISTED = 64
-#: Kinds of project: the model's file, what it is, its imports in the test, how the test prepares it, what git ignores.
+#: What the test of a project without requirements of its own needs: pytest, and the server's package, which plays.
+TEST_PACKAGES = "pip install pytest windtunnel-server"
+#: Kinds of project: the model's file, what it is, what installs the packages of the test, its imports in the test, how
+#: the test prepares it, what git ignores. `requirements.txt` is of the kinds that train: in a folder that is sent as a
+#: model, it would name the packages of the model.
 KINDS: Mapping[str, Mapping[str, str]] = {
     "python": {
         "file": "model.py",
         "summary": "A model in Python: one file with the class `Model`.",
+        "install": TEST_PACKAGES,
         "imports": "from pathlib import Path\n",
         "prepare": "",
         "ignored": "",
@@ -26,8 +31,11 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "onnx": {
         "file": "model.onnx",
         "summary": "A network that `train.py` trains and writes as ONNX.",
-        "imports": "import subprocess\nimport sys\nfrom pathlib import Path\n",
+        "install": "pip install -r requirements.txt",
+        "imports": "import importlib.util\nimport subprocess\nimport sys\nfrom pathlib import Path\n",
         "prepare": '\n\ndef setup_module():\n    """Train the model."""\n'
+        '    missing = [name for name in ("numpy", "onnx") if importlib.util.find_spec(name) is None]\n'
+        '    assert not missing, "pip install -r requirements.txt"\n'
         '    subprocess.run([sys.executable, MODEL.with_name("train.py")], check=True)\n',
         "ignored": "model.onnx\n",
         "build": "\n`python train.py` writes the model, with the packages of `requirements.txt`; so does the test.\n",
@@ -35,13 +43,31 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "c": {
         "file": "model.so",
         "summary": "A model in C: a shared library with four functions, which `windtunnel_model.h` describes.",
+        "install": TEST_PACKAGES,
         "imports": "import shutil\nimport subprocess\nfrom pathlib import Path\n",
         "prepare": '\n\ndef setup_module():\n    """Build the model."""\n'
         '    assert shutil.which("make") and shutil.which("cc"), "install make and a C compiler (build-essential)"\n'
         '    subprocess.run(["make", "-C", MODEL.parent], check=True)\n',
         "ignored": "model.so\n",
-        "build": "\n`make` builds the model; the test does so too. It needs a C compiler.\n",
+        "build": "\n`make` builds the model; the test does so too. It needs make and a C compiler (build-essential).\n",
     },
+}
+#: What entries of a dataset's observations and actions mean, as far as name, unit and bounds do not tell.
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "car_street": {
+        "lane_offset": "from the middle of the lane; left is positive",
+        "lane_index": "0 is the rightmost lane",
+        "route_lane_shift": "lanes to change for the route; +1 is one to the left",
+        "route_lane_left": "for which this lane still follows the route",
+        "lead_present": "0 or 1",
+        "left_open": "there is a lane: 0 or 1",
+        "right_open": "there is a lane: 0 or 1",
+        "light_red": "0 or 1",
+        "light_yellow": "0 or 1",
+        "conflict": "a road user has right of way: 0 or 1",
+        "lane": "-0.5 or less: one lane to the right; 0.5 or more: to the left",
+    },
+    "cartpole": {"push": "1: to the right, 0: to the left"},
 }
 #: Policies to begin with, in Python and in C, for datasets that have a simple one.
 POLICIES: Mapping[str, tuple[str, str]] = {
@@ -115,8 +141,8 @@ class Project:
             "action_high": repr([1e9 if high is None else high for high in action["high"]]),
             "observation_form": _form(observation),
             "action_form": _form(action),
-            "observation_rows": "\n".join(_rows(observation)),
-            "action_rows": "\n".join(_rows(action)),
+            "observation_rows": "\n".join(_rows(observation, MEANINGS.get(dataset, {}))),
+            "action_rows": "\n".join(_rows(action, MEANINGS.get(dataset, {}))),
         }
 
 
@@ -140,10 +166,11 @@ def _form(space: Mapping[str, Any]) -> str:
     return f"{space['dtype']}{list(space['shape'])}"
 
 
-def _rows(space: Mapping[str, Any]) -> Iterator[str]:
+def _rows(space: Mapping[str, Any], meanings: Mapping[str, str]) -> Iterator[str]:
     entries = zip(space["names"], space["units"], space["low"], space["high"], strict=True)
     for index, (name, unit, low, high) in enumerate(entries):
         if index == LISTED:
-            yield f"| ... | {len(space['names']) - LISTED} more | | | |"
+            yield f"| ... | {len(space['names']) - LISTED} more | | | | |"
             return
-        yield f"| {index} | {name} | {unit} | {'' if low is None else low} | {'' if high is None else high} |"
+        bounds = " | ".join("" if bound is None else str(bound) for bound in (low, high))
+        yield f"| {index} | {name} | {unit} | {bounds} | {meanings.get(name, '')} |"

@@ -40,7 +40,7 @@ def pytest_in(folder: Path, arguments: Sequence[str] = (), **variables: str) -> 
 def test_a_project_passes_its_test_and_fits(folder: Path, kind: str, dataset: str) -> None:
     begun = windtunnel(folder, "new", kind, "my model", "--dataset", dataset)
     assert begun.returncode == 0, begun.stderr
-    assert "cd 'my model' && pytest" in begun.stderr
+    assert f"cd 'my model' && {KINDS[kind]['install']} && pytest; then" in begun.stderr
     tested = pytest_in(folder / "my model")
     assert tested.returncode == 0, tested.stdout
     checked = windtunnel(folder / "my model", "check", KINDS[kind]["file"], dataset)
@@ -57,6 +57,8 @@ def test_a_model_that_does_not_fit_is_exit_code_1_and_what_cannot_be_checked_2(f
         assert unknown.returncode == 2 and "Error: " in unknown.stderr and not unknown.stdout
     again = windtunnel(folder, "new", "python", "mine")
     assert again.returncode == 2 and "not empty" in again.stderr
+    nameless = windtunnel(folder, "new", "python", "")
+    assert nameless.returncode == 2 and "the name is empty" in nameless.stderr
     assert "Did you mean cartpole?" in windtunnel(folder, "new", "c", "other", "--dataset", "cartpol").stderr
 
 

@@ -9,7 +9,7 @@ import pytest
 from datasets.catalogue import datasets
 from windtunnel import WindtunnelError
 from windtunnel.gym import DATASETS
-from windtunnel.projects import KINDS, Project
+from windtunnel.projects import KINDS, MEANINGS, Project
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +27,29 @@ def test_every_file_is_complete_and_every_program_can_be_read(kind: str, dataset
     assert f"windtunnel check {KINDS[kind]['file']} {dataset}" in texts["README.md"]
     for name in datasets()[dataset].definition["interface"]["action"]["names"]:
         assert f"| {name} |" in texts["README.md"]
+
+
+@pytest.mark.parametrize("dataset", MEANINGS)
+def test_entries_with_a_meaning_are_those_of_the_dataset(dataset: str) -> None:
+    interface = datasets()[dataset].definition["interface"]
+    assert MEANINGS[dataset].keys() <= {*interface["observation"]["names"], *interface["action"]["names"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readme_says_what_to_install_before_the_test(kind: str, tmp_path: Path) -> None:
+    Project(kind, "mine", datasets()["car_street"].definition).write(tmp_path / "mine")
+    readme = (tmp_path / "mine" / "README.md").read_text()
+    commands = [line.strip() for line in readme.splitlines() if line.startswith("    ")]
+    assert commands[0] == KINDS[kind]["install"] and commands[1].startswith("pytest")
+    requirements = tmp_path / "mine" / "requirements.txt"
+    packages = requirements.read_text().split() if "requirements.txt" in commands[0] else commands[0].split()[2:]
+    assert {"pytest", "windtunnel-server"} <= set(packages)
+
+
+def test_the_readme_says_which_way_a_number_goes(tmp_path: Path) -> None:
+    Project("python", "mine", datasets()["car_street"].definition).write(tmp_path / "mine")
+    readme = (tmp_path / "mine" / "README.md").read_text()
+    assert re.search(r"^\| 1 \| lane \|.*to the right; 0\.5 or more: to the left \|$", readme, re.MULTILINE)
 
 
 def test_the_header_is_that_of_the_native_runtime() -> None:

@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from windtunnel.server_command import NoServer
 
 
+def folder(context: click.Context, argument: click.Parameter, name: str) -> Path:
+    """Return the path of the project; an empty name would be the current folder."""
+    if not name:
+        raise click.BadParameter("the name is empty: name the folder to be made.")
+    return Path(name)
+
+
 @click.command()
 @click.argument("kind", type=click.Choice(list(KINDS)))
-@click.argument("name", type=click.Path(path_type=Path))
+@click.argument("name", type=click.Path(), callback=folder)
 @click.option(
     "--dataset", default="car_street", show_default=True, shell_complete=dataset_names, help="Dataset to play."
 )
@@ -24,7 +31,7 @@ def command(kind: str, name: Path, dataset: str, server: str | None) -> None:
     """Begin a project in the folder NAME: a model that plays, a test of it, and a README.
 
     \b
-    windtunnel new python my-model && cd my-model && pytest
+    windtunnel new python my-model
     windtunnel new c my-controller --dataset cartpole
     """
     from windtunnel.server_command import NoServer
@@ -38,7 +45,11 @@ def command(kind: str, name: Path, dataset: str, server: str | None) -> None:
         click.echo(path)
     model = KINDS[kind]["file"]
     first = {"python": "", "onnx": "python train.py && ", "c": "make && "}[kind]
-    click.echo(f"\nNext: cd {_quoted(name)} && pytest; then {first}windtunnel check {model} {dataset}", err=True)
+    click.echo(
+        f"\nNext: cd {_quoted(name)} && {KINDS[kind]['install']} && pytest;"
+        f" then {first}windtunnel check {model} {dataset}",
+        err=True,
+    )
 
 
 def _defined_here(dataset: str, server: str | None) -> Mapping[str, Any]:
