@@ -6,21 +6,26 @@ use: the context of a language model is small, and the whole is one more call aw
 
 import asyncio
 import functools
+import os
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from windtunnel import AsyncClient, WindtunnelError
 from windtunnel.records import FINAL, Simulation
+from windtunnel.visible_text import visible
 
 INSTRUCTIONS = """\
 Windtunnel simulates a model (a controller, a policy, a neural network) in many scenarios of a dataset and scores it.
 Begin with list_datasets and get_dataset, which has the observations and actions of a model, its metrics and their
-units. A simulation is named by its id, by the first letters of it, or as `last`, the newest one.
+units. A simulation is named by its id, by the first letters of it, or as `last`, the newest one: after a
+comparison, that of any of its models.
 """
 CHANGES = """\
 run_simulation uploads a model file and simulates it; read its state with wait_for_simulation. worst_tasks says where a
@@ -32,20 +37,48 @@ READ_ONLY = (
 #: Most items that a tool returns, and most characters of a log.
 MOST_ITEMS, MOST_CHARACTERS = 100, 20_000
 
+#: Names of datasets, with a version or a tag, and ids of comparisons, or their first letters.
+DATASET, COMPARISON = (
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(@[A-Za-z0-9._-]{1,99})?"),
+    re.compile(r"[0-9A-Za-z]{1,26}"),
+)
+#: How the client and the platform name the ways to a list, whose tools here are named after them.
+LISTS = re.compile(r"`(?:GET /v1/(\w+)|windtunnel (\w+) list)` lists them")
+
 Id = Annotated[str, Field(description="Id of a simulation, its first letters, or `last`.")]
 Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="Most items.")]
 Tool = Callable[..., Awaitable[Any]]
 
 
-def server(client: AsyncClient, *, changes: bool) -> MCPServer[Any]:
-    """Return a server with the tools of a platform; with ``changes`` also those that change something."""
-    made: MCPServer[Any] = MCPServer(
+class Server(MCPServer[Any]):
+    """A server that answers wrong arguments with a sentence."""
+
+    async def call_tool(self, name: str, *rest: Any, **options: Any) -> Any:
+        """Call a tool."""
+        try:
+            return await super().call_tool(name, *rest, **options)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            faults = [
+                f"{'.'.join(map(str, fault['loc']))}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
+                for fault in error.__cause__.errors()
+            ]
+            raise ToolError(visible(f"The arguments of {name} are not valid: {'; '.join(faults)}.")) from None
+
+
+def server(client: AsyncClient, *, changes: bool, folder: Path) -> MCPServer[Any]:
+    """Return a server with the tools of a platform; with ``changes`` also those that change something.
+
+    ``folder``: the files that tools read are in it.
+    """
+    made = Server(
         "windtunnel",
         title="Windtunnel",
         instructions=INSTRUCTIONS + (CHANGES if changes else READ_ONLY),
         log_level="WARNING",
     )
-    reading, changing = Reading(client), Changing(client)
+    reading, changing = Reading(client), Changing(client, folder.resolve())
     for tool in reading.tools():
         made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(answering(tool))
     for tool, destructive in changing.tools() if changes else ():
@@ -62,9 +95,16 @@ def answering(tool: Tool) -> Tool:
         try:
             return await tool(*args, **options)
         except (WindtunnelError, OSError) as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(LISTS.sub(lambda match: f"list_{match[1] or match[2]} lists them", str(error))) from None
 
     return answer
+
+
+def named(dataset: str) -> str:
+    """Return the name of a dataset; raise WindtunnelError for what cannot be one, which no address could have."""
+    if not DATASET.fullmatch(dataset):
+        raise WindtunnelError(f"There is no dataset {visible(repr(dataset))[:200]}. list_datasets lists them.")
+    return dataset
 
 
 def brief(simulation: Simulation) -> dict[str, Any]:
@@ -128,7 +168,7 @@ class Reading:
 
     async def get_dataset(self, dataset: Annotated[str, Field(description="Name, or name@version.")]) -> dict[str, Any]:
         """Describe a dataset: what a model observes and does, the metrics with units, the score, the parameters."""
-        document = (await self._client.datasets.get(dataset)).raw
+        document = (await self._client.datasets.get(named(dataset))).raw
         members = ("name", "version", "title", "description", "tasks", "interface", "score", "params", "group_by")
         metrics = [
             {name: metric.get(name) for name in ("name", "title", "unit", "better", "formula")}
@@ -138,7 +178,7 @@ class Reading:
 
     async def list_scenarios(self, dataset: str, limit: Limit = 20) -> list[dict[str, Any]]:
         """List scenarios of a dataset, in order."""
-        return [scenario async for scenario in self._client.datasets.scenarios(dataset, limit=limit)]
+        return [scenario async for scenario in self._client.datasets.scenarios(named(dataset), limit=limit)]
 
     async def list_models(self, limit: Limit = 50) -> list[dict[str, Any]]:
         """List the models that the platform has, with their formats."""
@@ -227,7 +267,11 @@ class Reading:
         simulation: Id,
         metric: Annotated[str | None, Field(description="A metric instead of failure, such as score.")] = None,
     ) -> dict[str, Any]:
-        """Say which parameters of the scenarios go with failure, the strongest first. It proves no cause."""
+        """Say which parameters of the scenarios go with failure, the strongest first. It proves no cause.
+
+        Failures are the tasks that are not ok, and those that the dataset counts as failed by their outcome, such as a
+        collision: there are more of them than `not_ok` of get_simulation.
+        """
         id = await self._client.simulations.find(simulation)
         document: dict[str, Any] = await self._client.get(f"/v1/simulations/{id}/sensitivity", metric=metric)
         for parameter in document.get("parameters", document.get("items", [])):
@@ -235,7 +279,7 @@ class Reading:
         return document
 
     async def read_logs(self, simulation: Id) -> str:
-        """Read the end of the logs of models and simulators."""
+        """Read the end of the logs of models and simulators: what they have printed."""
         id = await self._client.simulations.find(simulation)
         kept: list[str] = []
         size = 0
@@ -244,7 +288,8 @@ class Reading:
             size += len(line) + 1
             while size > MOST_CHARACTERS and len(kept) > 1:
                 size -= len(kept.pop(0)) + 1
-        return "\n".join(kept)[-MOST_CHARACTERS:]
+        text = "\n".join(kept)[-MOST_CHARACTERS:]
+        return text if text.strip() else "The log is empty: neither the model nor the simulator has printed anything."
 
     async def compare_simulations(self, first: Id, second: Id, metric: str | None = None) -> dict[str, Any]:
         """Compare two simulations of the same scenarios, pair by pair: the verdict, and where they differ most."""
@@ -276,26 +321,62 @@ class Reading:
 
     async def get_comparison(
         self,
-        comparison: Annotated[str, Field(description="Id of a comparison.")],
+        comparison: Annotated[str, Field(description="Id of a comparison, its first letters, or `last`.")],
         seconds: Annotated[float, Field(ge=0, le=300, description="Wait for its end, at most this long.")] = 0,
     ) -> dict[str, Any]:
         """Describe a comparison of models: state, and for each model the verdict, and where it is better or worse."""
+        id = await self._comparison(comparison)
         try:
             async with asyncio.timeout(seconds):
-                found = await self._client.comparisons.wait(comparison)
+                found = await self._client.comparisons.wait(id)
         except TimeoutError:
-            found = await self._client.comparisons.get(comparison)
+            found = await self._client.comparisons.get(id)
         members = ("name", "state", "reason", "played", "verdict", "scenarios")
         models = [{name: model.get(name) for name in members} for model in found.raw["models"]]
         page = f"{self._client.server.url}/comparisons/{found.id}"
         return {"id": found.id, "state": found.state, "reason": found.reason, "models": models, "page": page}
 
+    async def _comparison(self, reference: str) -> str:
+        """Return the id of a comparison: of the newest one for `last`, or of the only one whose id begins so."""
+        unknown = WindtunnelError(
+            f"There is no comparison {visible(repr(reference))[:200]}. list_comparisons lists them."
+        )
+        if not COMPARISON.fullmatch(reference):
+            raise unknown
+        start = "" if reference == "last" else reference.lower()
+        if len(start) == 26:
+            return start
+        listed = self._client.comparisons.list(limit=200 if start else 1)
+        found = [comparison.id async for comparison in listed if comparison.id.startswith(start)]
+        if not found:
+            raise unknown
+        if len(found) > 1:
+            raise WindtunnelError(f"{len(found)} comparisons begin with {reference!r}. Write more of the id.")
+        return found[0]
+
 
 class Changing:
-    """Tools that submit, upload, cancel or repeat."""
+    """Tools that submit, upload, cancel or repeat. ``folder``: files outside of it are not read, whoever names them.
 
-    def __init__(self, client: AsyncClient) -> None:
+    An agent acts on texts that others have written: one that names a file of the user must not send it away.
+    """
+
+    def __init__(self, client: AsyncClient, folder: Path) -> None:
         self._client = client
+        self._folder = folder
+
+    def _model(self, model: str) -> str:
+        """Return a model as the client takes it: the path of a file in the folder, or the name of a stored model."""
+        path = Path(model).expanduser()
+        inside = self._folder / path
+        if not model or not (os.path.lexists(inside) or path.exists()):
+            return model
+        if not inside.resolve().is_relative_to(self._folder):
+            raise WindtunnelError(
+                f"{visible(model)} is not in {self._folder}, the folder whose files this server reads. `windtunnel mcp"
+                " --folder` names another."
+            )
+        return str(inside)
 
     def tools(self) -> list[tuple[Tool, bool]]:
         """Return the tools, each with whether it destroys something."""
@@ -314,14 +395,14 @@ class Changing:
         name: str | None = None,
     ) -> dict[str, Any]:
         """Upload a model file; nothing is sent if the platform has it."""
-        model = await self._client.models.upload(path, name=name)
+        model = await self._client.models.upload(self._model(path), name=name)
         return {"name": model.name, "version": model.version, "format": model.format, "digest": model.digest}
 
     async def check_model(
         self, model: Annotated[str, Field(description="A file on this machine, or a stored model.")], dataset: str
     ) -> dict[str, Any]:
         """Say whether a model loads and fits a dataset, after a few real steps, before it is simulated."""
-        return (await self._client.simulations.check(model, dataset)).raw
+        return (await self._client.simulations.check(self._model(model), named(dataset))).raw
 
     async def run_simulation(
         self,
@@ -338,7 +419,14 @@ class Changing:
     ) -> dict[str, Any]:
         """Simulate a model on a dataset; returns at once. Follow it with wait_for_simulation."""
         simulation = await self._client.submit(
-            model, dataset, scenarios=scenarios, params=params, sweep=sweep, repeat=repeat, seed=seed, labels=labels
+            self._model(model),
+            named(dataset),
+            scenarios=scenarios,
+            params=params,
+            sweep=sweep,
+            repeat=repeat,
+            seed=seed,
+            labels=labels,
         )
         return {**brief(simulation), "page": f"{self._client.server.url}/simulations/{simulation.id}"}
 
@@ -354,10 +442,10 @@ class Changing:
         ] = "list",
     ) -> dict[str, Any]:
         """Play models on the same scenarios until it is known which is better. Read it with get_comparison."""
-        names = {model: await self._client.models.stored(model) for model in models}
+        names = {model: await self._client.models.stored(self._model(model)) for model in models}
         comparison = await self._client.comparisons.create(
             list(names.values()),
-            dataset,
+            named(dataset),
             reference=names.get(reference, reference) if reference else None,
             metric=metric,
             design=kind,

@@ -86,7 +86,9 @@ def test_an_agent_reads_what_there_is_and_is_told_what_it_may_not_do(
         assert await call(client, "list_models") and await call(client, "list_runtimes")
         assert await call(client, "list_executors") and await call(client, "list_scenarios", dataset="cartpole")
         assert "parameters" in json.dumps(await call(client, "what_goes_with_failure", simulation=ended["id"]))
-        assert isinstance(await call(client, "read_logs", simulation=ended["id"]), str)
+        assert "neither the model nor the simulator" in await call(client, "read_logs", simulation=ended["id"])
+        descriptions = {tool.name: tool.description or "" for tool in tools}
+        assert "such as a" in descriptions["what_goes_with_failure"]
         assert "Did you mean cartpole?" in await refused(client, "get_dataset", dataset="cartpol")
         assert "There is no simulation" in await refused(client, "get_simulation", simulation="zzz")
         assert (await client.call_tool("cancel_simulation", {"simulation": ended["id"]})).is_error
@@ -113,12 +115,52 @@ def test_an_agent_that_may_change_things_uploads_checks_simulates_and_compares(
         comparison = await call(client, "compare_models", models=["pushes.py", "zero"], dataset="cartpole")
         verdict = await call(client, "get_comparison", comparison=comparison["id"], seconds=120)
         assert verdict["state"] == "finished" and verdict["models"][0]["verdict"]["decision"] == "better"
-        assert await call(client, "list_comparisons")
+        assert (await call(client, "list_comparisons"))[0]["id"] == comparison["id"]
+        for name in ("last", comparison["id"][:20], comparison["id"].upper()):
+            assert (await call(client, "get_comparison", comparison=name))["id"] == comparison["id"]
         both = await call(client, "compare_simulations", first=started["id"], second=started["id"])
         assert both["models"] == ["pushes", "pushes"]
         assert "There is no file" in await refused(client, "upload_model", path="./nowhere.py")
 
     talk(changing, "--allow-changes")
+
+
+def test_what_an_agent_names_wrongly_is_answered_with_the_tool_that_lists_it(talk: Callable[..., None]) -> None:
+    async def reading(client: Client) -> None:
+        for name in ("../../etc/passwd", "", "a b"):
+            told = await refused(client, "get_dataset", dataset=name)
+            assert "There is no dataset" in told and "list_datasets lists them" in told, told
+        for name in ("../models", "", "zzzzzz"):
+            told = await refused(client, "get_comparison", comparison=name)
+            assert "There is no comparison" in told and "list_comparisons lists them" in told, told
+        assert "list_simulations lists them" in await refused(client, "get_simulation", simulation="zzz")
+        told = await refused(client, "list_models", limit=1000)
+        assert "limit" in told and "100" in told and len(told.splitlines()) == 1 and "pydantic" not in told, told
+        told = await refused(client, "get_dataset")
+        assert "dataset" in told and "required" in told and "pydantic" not in told, told
+
+    talk(reading)
+
+
+def test_an_agent_sends_files_of_its_folder_only(talk: Callable[..., None], tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for place in (tmp_path, folder):
+        (place / "pushes.py").write_text(BRAKE)
+    (folder / "linked.py").symlink_to(tmp_path / "pushes.py")
+
+    async def changing(client: Client) -> None:
+        assert (await call(client, "upload_model", path="pushes.py"))["format"] == "python"
+        for path in ("../pushes.py", str(tmp_path / "pushes.py"), "linked.py", "/dev/zero", "/", "/etc/shadow", ".."):
+            for tool in ("upload_model", "check_model", "run_simulation", "compare_models"):
+                arguments: dict[str, Any] = {
+                    "upload_model": {"path": path},
+                    "compare_models": {"models": [path, "zero"], "dataset": "cartpole"},
+                }.get(tool, {"model": path, "dataset": "cartpole"})
+                told = await refused(client, tool, **arguments)
+                assert f"is not in {folder}" in told and "--folder" in told, told
+
+    talk(changing, "--allow-changes", "--folder", str(folder))
 
 
 def test_an_agent_is_told_that_no_platform_answers(talk: Callable[..., None]) -> None:
