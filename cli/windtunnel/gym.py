@@ -18,7 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from windtunnel.errors import WindtunnelError
-from windtunnel.sessions import LocalSession, RemoteSession, Session, Space
+from windtunnel.sessions import LocalSession, Refused, RemoteSession, Session, Space
 from windtunnel.submissions import Scenarios
 from windtunnel.submissions import scenarios as selection_of
 
@@ -106,7 +106,11 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Start a scenario; the information says which. Raise WindtunnelError if there is no such scenario."""
+        """Start a scenario; the information says which.
+
+        Raise WindtunnelError if there is no such scenario, or the environment is closed.
+        """
+        self._check_open()
         super().reset(seed=seed)
         if seed is not None:
             self._drawn, self._order, self._round = True, [], -1
@@ -133,9 +137,15 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
 
-        An end by a limit of time is `truncated`, every other `terminated`.
+        An end by a limit of time is `truncated`, every other `terminated`. Raise Refused for an action that the dataset
+        does not have: the scenario goes on. Raise WindtunnelError if the environment is closed.
         """
+        self._check_open()
         values = np.asarray(action, np.float64).reshape(-1)
+        if not np.isfinite(values).all():
+            index = int(np.argmin(np.isfinite(values)))
+            name = f" ({self._action.names[index]})" if index < len(self._action.names) else ""
+            raise Refused(f"The action's entry {index}{name} is {values[index]}, which is not a finite number.")
         observed = self._session.step(values.tolist())
         information = dict(observed.about)
         if observed.metrics is not None:
@@ -145,6 +155,10 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
 
     def _observed(self, values: Any) -> NDArray[Any]:
         return np.array(values, self._observation.dtype).reshape(self._observation.shape)
+
+    def _check_open(self) -> None:
+        if not self._finalizer.alive:
+            raise WindtunnelError("The environment is closed. Make it again.")
 
     def close(self) -> None:
         """End the session, and the process or the connection with it; may be called twice."""

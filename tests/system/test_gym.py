@@ -184,8 +184,11 @@ def test_what_cannot_be_made_is_refused_with_the_next_step(
 def test_an_action_that_is_not_finite_is_refused_and_the_scenario_goes_on(make: Make) -> None:
     environment = make("cartpole").unwrapped
     environment.reset()
-    with pytest.raises(Refused):
-        environment.step(np.array([np.nan], np.float32))
+    for value in (np.nan, np.inf):
+        with pytest.raises(
+            Refused, match=rf"^The action's entry 0 \(push\) is {value}, which is not a finite number\.$"
+        ):
+            environment.step(np.array([value], np.float32))
     with pytest.raises(Refused, match="1 numbers; 2 came"):
         environment.step(np.zeros(2, np.float32))
     assert environment.step(np.array([1.0], np.float32))[1] == 1.0
@@ -218,6 +221,15 @@ def test_closing_ends_the_process_and_so_does_the_end_of_the_program(make: Make)
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     until(lambda: not Path(f"/proc/{ended.stdout.strip()}").exists(), message="the process outlives the program")
+
+
+def test_a_closed_environment_says_that_it_is_closed(make: Make) -> None:
+    environment = make("cartpole").unwrapped
+    environment.reset()
+    environment.close()
+    for use in (environment.reset, lambda: environment.step(np.array([1.0], np.float32))):
+        with pytest.raises(WindtunnelError, match=r"^The environment is closed\. Make it again\.$"):
+            use()
 
 
 def test_a_process_that_dies_is_a_clear_error(make: Make) -> None:
