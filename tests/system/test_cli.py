@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -319,7 +318,7 @@ def test_a_run_is_repeated_when_the_model_changes(environ: dict[str, str], tmp_p
             model.write_text(Path(ECHO).read_text() + "# changed\n")
             until(lambda: waits(3))
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # as Ctrl-C, which a background job of a shell ignores
             code = process.wait(60)
     assert code == 130
     text = output.read_text()
