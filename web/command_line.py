@@ -14,18 +14,29 @@ SAID = frozenset(
 
 
 def run_line(address: str, body: Mapping[str, Any]) -> str | None:
-    """Return the line that submits a document; None if it names no model, or has members without an option.
+    """Return the line that submits a document; None if the command line cannot say it.
+
+    It cannot if the document names no model, has members without an option, or repeats a value.
 
     ``address``: of the platform, with a slash at its end.
     """
     model, placement = body.get("model") or body.get("model_reference"), body.get("placement") or {}
     sample = (body.get("scenarios") or {}).keys()
     known = body.keys() <= SAID and placement.keys() <= {"executor"} and sample <= {"range", "tasks", "sample", "seed"}
-    if not isinstance(model, str) or not isinstance(body.get("dataset"), str) or not known:
+    if not isinstance(model, str) or not isinstance(body.get("dataset"), str) or not known or _repeats(body):
         return None
     arguments = ["windtunnel", "run", model, body["dataset"]]  # names do not begin with a dash
     lines = [shlex.join(arguments), *(shlex.join(option) for option in _options(body, placement))]
     return f"export WINDTUNNEL_URL={shlex.quote(address.rstrip('/'))}\n" + " \\\n  ".join(lines) + "\n"
+
+
+def _repeats(body: Mapping[str, Any]) -> bool:
+    """Return whether a scenario or a value of the sweep is there twice, or a parameter is set and swept."""
+    params, sweep = body.get("params") or {}, body.get("sweep") or {}
+    lists = [*sweep.values(), (body.get("scenarios") or {}).get("tasks") or []]
+    return bool(params.keys() & sweep.keys()) or any(
+        len({json.dumps(value, sort_keys=True) for value in values}) < len(values) for values in lists
+    )
 
 
 def _options(body: Mapping[str, Any], placement: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -1,5 +1,6 @@
 """The command line that the submit page shows is read by `windtunnel run` as the same submission."""
 
+import json
 import shlex
 from typing import Any
 
@@ -16,7 +17,7 @@ SCALAR = st.integers(-5, 5) | st.booleans() | st.text(max_size=5) | st.floats(-2
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=6)
 SCENARIOS = (
     st.tuples(st.integers(0, 50), st.integers(1, 50)).map(lambda pair: {"range": [pair[0], pair[0] + pair[1]]})
-    | st.lists(st.integers(0, 99), min_size=2, max_size=4).map(lambda tasks: {"tasks": tasks})
+    | st.lists(st.integers(0, 99), min_size=2, max_size=4, unique=True).map(lambda tasks: {"tasks": tasks})
     | st.fixed_dictionaries({"sample": st.integers(1, 9)}, optional={"seed": st.integers(0, 9)})
 )
 BODY = st.fixed_dictionaries(
@@ -30,8 +31,10 @@ BODY = st.fixed_dictionaries(
         "timeout": st.floats(1, 9),
         "max_failures": st.integers(0, 9),
         "record": st.sampled_from(["none", "failures", "all"]),
-        "params": st.dictionaries(NAME, SCALAR, min_size=1, max_size=3),
-        "sweep": st.dictionaries(NAME, st.lists(SCALAR, min_size=1, max_size=3), min_size=1, max_size=2),
+        "params": st.dictionaries(NAME.map("set_{}".format), SCALAR, min_size=1, max_size=3),
+        "sweep": st.dictionaries(
+            NAME, st.lists(SCALAR, min_size=1, max_size=3, unique_by=json.dumps), min_size=1, max_size=2
+        ),
         "labels": st.dictionaries(NAME, TEXT, min_size=1, max_size=2),
         "placement": st.fixed_dictionaries({"executor": NAME}),
     },
@@ -78,6 +81,9 @@ def test_the_command_line_submits_the_same_document(body: dict[str, Any]) -> Non
         {"dataset": "cartpole", "model": "a", "gang": {"replicas": 2}},
         {"dataset": "cartpole", "upload": "01m7"},
         {"dataset": "cartpole", "model": "a", "placement": {"cluster": "x"}},
+        {"dataset": "cartpole", "model": "a", "scenarios": {"tasks": [1, 1]}},
+        {"dataset": "cartpole", "model": "a", "sweep": {"gain": [0.5, 0.5]}},
+        {"dataset": "cartpole", "model": "a", "sweep": {"gain": [0.5, 1]}, "params": {"gain": 2}},
     ],
 )
 def test_what_the_command_line_cannot_say_has_no_line(body: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def test_a_file_of_a_dataset_is_not_written_outside_of_its_folder(tmp_path: Path
     folder = tmp_path / "copy"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path)
-    with pytest.raises(WindtunnelError, match="leads out of the folder"):
+    with pytest.raises(WindtunnelError, match=r"leads out of (the folder|.* by a link)"):
         safe_target(folder, name)
     assert safe_target(folder, "a/b.csv") == folder / "a/b.csv"
 
