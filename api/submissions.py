@@ -176,6 +176,11 @@ def created(simulation: Simulation, headers: Mapping[str, str] | None = None) ->
     return json_response(_SIMULATION_SCHEMA.dump(simulation), 201, location | dict(headers or {}))
 
 
+def replay_headers(replayed: bool) -> dict[str, str]:
+    """Return the headers that say whether an earlier request with the same Idempotency-Key is answered again."""
+    return {"Idempotency-Replayed": "true"} if replayed else {}
+
+
 def submit(
     submission: Submission, model: Model | None, *, key: str | None = None, prefer: str | None = None
 ) -> Response:
@@ -189,7 +194,7 @@ def submit(
     id, replayed = services().simulations.accept(
         submission, model=model, key=key, request_digest=digest, submitted_by=caller()
     )
-    headers = {"Idempotency-Replayed": "true"} if replayed else {}
+    headers = replay_headers(replayed)
     simulation = services().simulations.of_key(id)
     if format != "json":
         return follow(id, format, headers)

@@ -20,6 +20,7 @@ from api.schemas.model_comparisons import ComparisonPageSchema, ModelComparisonS
 from api.schemas.results import EventsHeaders, EventsQuery
 from api.schemas.submissions import IdempotencyHeaders
 from api.streams import SSE, stream_events
+from api.submissions import replay_headers
 from core.domain.comparison_requests import ComparisonRequest
 from errors import (
     BadArchive,
@@ -117,8 +118,8 @@ class ComparisonsView(MethodView):
             raise Gone(
                 "The comparison of this Idempotency-Key has been deleted. Use a new key for a new request."
             ) from None
-        more = {"Idempotency-Replayed": "true"} if replayed else {}
-        return json_response(comparison, 201, {"Location": f"/v1/comparisons/{comparison['id']}", **more})
+        location = {"Location": f"/v1/comparisons/{comparison['id']}"}
+        return json_response(comparison, 201, location | replay_headers(replayed))
 
 
 @blueprint.at("/<id:id>")

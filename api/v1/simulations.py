@@ -23,7 +23,7 @@ from api.schemas.simulations import (
 from api.schemas.submissions import IdempotencyHeaders, SubmissionHeaders, SubmissionSchema
 from api.simulation_filters import listing_of
 from api.streams import SSE, encode_changes, require_free_stream, stream
-from api.submissions import created, receive, submit
+from api.submissions import created, receive, replay_headers, submit
 from core.domain.records import Simulation
 from core.domain.states import State
 from errors import (
@@ -280,7 +280,7 @@ class RetryView(MethodView):
         simulation, replayed = services().simulations.retry(
             id, **options, key=headers.get("idempotency_key"), submitted_by=caller()
         )
-        return created(simulation, {"Idempotency-Replayed": "true"} if replayed else {})
+        return created(simulation, replay_headers(replayed))
 
 
 @blueprint.at("/<id:id>/summary")
