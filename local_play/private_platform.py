@@ -33,7 +33,7 @@ from runtimes.dependencies.installer import InstallerOptions
 
 #: Name of the one executor, which is this process.
 EXECUTOR = "local"
-#: Free bytes that local play leaves on the disk, if the settings say nothing: nobody else's work is in progress there.
+#: Free bytes that local play leaves on the disk, if the settings say nothing: only this work is in progress there.
 FLOOR = 256 << 20
 #: Bytes of the cache of models and their packages that all processes of a home share.
 CACHE = 16 << 30

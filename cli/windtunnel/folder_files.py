@@ -40,7 +40,7 @@ def _name(path: Path, root: Path) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise WindtunnelError(f"The name {name!r} is not UTF-8; rename the file.") from None
-    if not name.isprintable() and any(ord(character) < 32 or ord(character) == 127 for character in name):
+    if any(ord(character) < 32 or ord(character) == 127 for character in name):
         raise WindtunnelError(f"The name {name!r} has control characters; rename the file.")
     if not path.is_file():
         raise WindtunnelError(f"{path} is not a regular file; remove it from the folder.")

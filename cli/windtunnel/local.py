@@ -68,7 +68,8 @@ def play(
     """Play a model: a file, a folder, or the name of a baseline, such as `idm`; None: the baseline of ``runtime``.
 
     Arguments are those of ``Client.run``. ``server``: URL of the platform that the dataset is registered on. A model
-    that fails is no error: `Played.ok` is false then. Raise LocalError, with the next step, if nothing can be played.
+    that fails is not an error: `Played.ok` is false then. Raise LocalError, with the next step, if nothing can be
+    played.
     """
     document = submissions.document(
         dataset,

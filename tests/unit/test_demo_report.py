@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.unit.test_client_descriptions import result
 from windtunnel_server import demo_report
 
 SIMULATION: dict[str, Any] = {
@@ -34,21 +35,11 @@ def test_the_sentence_states_whether_the_difference_is_significant(comparison: d
     assert text in sentence and "scored 71.2 of 100" in sentence and sentence.endswith(".")
 
 
-def line(task: int, score: float | None, status: str = "ok", **metrics: Any) -> dict[str, Any]:
-    return {
-        "task": task,
-        "status": status,
-        "scenario": {"index": task, "name": f"street-{task}"},
-        "metrics": {"score": score, "outcome": "arrived", **metrics},
-        "error": None if status == "ok" else "the model raised",
-    }
-
-
 def test_markup_in_the_name_of_a_scenario_is_escaped() -> None:
     console = Console(record=True, width=100)
-    result = line(7, 0.0)
-    result["scenario"]["name"] = "[red]not markup[/red]"
-    console.print(demo_report.worst_table([result]))
+    worst = result(7, 0.0)
+    worst["scenario"]["name"] = "[red]not markup[/red]"
+    console.print(demo_report.worst_table([worst]))
     assert "[red]not markup[/red]" in console.export_text()
 
 

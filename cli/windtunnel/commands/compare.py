@@ -7,8 +7,8 @@ import click
 
 from windtunnel import figures
 from windtunnel import output as outputs
+from windtunnel.commands.events import tell_batch
 from windtunnel.commands.options import dataset_names, simulation_ids, with_client
-from windtunnel.descriptions import event_text
 from windtunnel.errors import WindtunnelError
 from windtunnel.visible_text import visible
 
@@ -85,12 +85,7 @@ def _played(
         with transfer_bar(model) as progress:
             names.append(client.models.stored(model, progress=progress))
     comparison = client.comparisons.create(names, dataset, metric=metric, scenarios=scenarios)
-
-    def follow(event: Any) -> None:
-        if event.type == "batch":
-            click.echo(visible(event_text(event)), err=True)
-
-    comparison = client.comparisons.wait(comparison.id, follow)
+    comparison = client.comparisons.wait(comparison.id, tell_batch)
     if comparison.state != "finished":
         raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")
     return comparison.raw

@@ -79,10 +79,11 @@ def add(name: str, url: str, asks: bool, use: bool) -> None:
     if name in known.contexts:
         contexts.forget_token(name, known.contexts[name])
     context = contexts.store_token(name, address, token)
-    contexts.save(path, known.with_context(name, context, use=use))
+    known = known.with_context(name, context, use=use)
+    contexts.save(path, known)
     where = "in the keyring" if context.keyring else f"in {path}, which only you can read"
     click.echo(f"{name} is {address}" + (f"; its token is {where}." if token else "."))
-    if contexts.load(path).current == name:
+    if known.current == name:
         _say_current(name)
 
 

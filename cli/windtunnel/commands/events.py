@@ -30,3 +30,9 @@ def line(event: "Event") -> str:
     """Return an event as a line of text: its time in UTC, its type, and what happened."""
     moment = event.at.strftime("%H:%M:%S") if event.at else ""
     return visible(f"{moment}  {event.type:<9}  {event_text(event)}")
+
+
+def tell_batch(event: "Event") -> None:
+    """Say on stderr what a batch of a comparison has shown; other events are not told."""
+    if event.type == "batch":
+        click.echo(visible(event_text(event)), err=True)

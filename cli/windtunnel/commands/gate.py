@@ -11,14 +11,14 @@ import click
 
 from windtunnel import gate, tables
 from windtunnel import output as outputs
+from windtunnel.commands.events import tell_batch
 from windtunnel.commands.options import dataset_names, models_and_files, with_client
-from windtunnel.descriptions import event_text
 from windtunnel.errors import WindtunnelError
 from windtunnel.submissions import pairs
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
-    from windtunnel import Client, Event, Simulation
+    from windtunnel import Client, Simulation
 
 #: Seconds between two requests for a report whose replays are being made, and for how long it is waited for.
 REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
@@ -131,9 +131,9 @@ def _judged(
     options: dict[str, Any],
 ) -> Judgement:
     """Compare a candidate with a reference; of the same bytes, play the candidate alone."""
-    known = [client.models.get(client.models.stored(model)) for model in models]
+    references = [client.models.stored(model) for model in models]
+    known = [client.models.get(reference) for reference in references]
     given = {name: value for name, value in options.items() if value is not None}
-    references = [f"{model.name}@{model.digest}" for model in known]
     if known[0].digest == known[1].digest:
         chosen = {name: given[name] for name in ("scenarios", "labels") if name in given}
         simulation = client.submit(references[0], dataset, **chosen)
@@ -141,15 +141,17 @@ def _judged(
         click.echo(url, err=True)
         with _cancelled_by_ctrl_c(client.simulations, simulation.id):
             simulation = client.simulations.wait(simulation.id)
-        tasks = _tasks(client, [simulation], max_failures, f"The simulation {simulation.id}")
-        return Judgement({"name": known[0].name}, url, [gate.same_model(require), tasks])
+        if simulation.state not in {"succeeded", "failed"}:
+            raise click.ClickException(f"The simulation {simulation.id} is {simulation.state}: {simulation.reason}")
+        checks = [gate.same_model(require), _tasks(client, [simulation], max_failures)]
+        return Judgement({"name": known[0].name}, url, checks)
     comparison = client.comparisons.create(
         references, dataset, reference=references[1], play_all=groups or None, **given
     )
     url = f"{client.server.url}/comparisons/{comparison.id}"
     click.echo(url, err=True)
     with _cancelled_by_ctrl_c(client.comparisons, comparison.id):
-        comparison = client.comparisons.wait(comparison.id, _tell)
+        comparison = client.comparisons.wait(comparison.id, tell_batch)
     model = comparison.raw["models"][0]
     played = [client.simulations.get(simulation["id"]) for simulation in model["simulations"]]
     if comparison.state != "finished" and not (played and played[-1].state == "failed"):
@@ -158,11 +160,8 @@ def _judged(
     return Judgement(model, url, checks + (gate.group_checks(model) if groups else []), comparison.id)
 
 
-def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int, what: str = "") -> gate.Check:
-    """Return the check of the candidate's tasks; ``what``: raise ClickException if this was not played to its end."""
-    for simulation in played:
-        if what and simulation.state not in {"succeeded", "failed"}:
-            raise click.ClickException(f"{what} is {simulation.state}: {simulation.reason}")
+def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int) -> gate.Check:
+    """Return the check of the candidate's tasks in the simulations that it has played."""
     failed = [simulation for simulation in played if simulation.tasks.failed]
     error = next(iter(client.simulations.worst(failed[0].id, limit=1))).error if failed else None
     if not failed and (stopped := [simulation for simulation in played if simulation.state == "failed"]):
@@ -183,11 +182,6 @@ def _print(checks: list[gate.Check]) -> None:
     skipped = sum(check.outcome == "skipped" for check in checks)
     if skipped:
         click.echo(f"{skipped} groups have too few pairs for a verdict of their own.")
-
-
-def _tell(event: "Event") -> None:
-    if event.type == "batch":
-        click.echo(visible(event_text(event)), err=True)
 
 
 @contextmanager

@@ -54,8 +54,7 @@ class LiveView:
         if event.type == "progress":
             self._done, self._total, self._failed = members["done"], members["total"], members["failed"]
             self._means = members.get("metrics") or {}
-            self._note = event_text(event)
-        elif event.type == "state":
+        if event.type == "state":
             self._state, self._note = members["state"], members.get("reason") or ""
         else:
             self._note = event_text(event)

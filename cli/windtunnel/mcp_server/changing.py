@@ -13,7 +13,7 @@ from windtunnel.visible_text import visible
 
 
 class Changing:
-    """Tools that submit, upload, cancel or repeat. ``folder``: files outside of it are not read, whoever names them.
+    """Tools that submit, upload, cancel or repeat. ``folder``: files outside of it are not read.
 
     An agent acts on texts that others have written: one that names a file of the user must not send it away.
     """
