@@ -17,6 +17,12 @@ LINK = {
 }
 
 
+def numbered_page(items: Sequence[Any], after: int, limit: int) -> Response:
+    """Answer with one page of a list that is whole; ``after``: items before it."""
+    end = after + limit
+    return page(items[after:end], end if end < len(items) else None)
+
+
 def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = None) -> Response:
     """Answer with one page of a list."""
     body: Mapping[str, Any] = {"items": schema.dump(items, many=True) if schema else items, "next": next}

@@ -20,13 +20,14 @@ def comparison_request(fields: Fields) -> dict[str, Any]:
     models = [name.strip() for name in fields.get("model", ()) if name.strip()]
     reference = text_of(fields, "reference")
     body: dict[str, Any] = {"models": [*models, *([reference] if reference else [])]}
-    for name in ("dataset", "metric", "design"):
+    for name in ("dataset", "metric", "design", "until"):
         if value := text_of(fields, name):
             body[name] = value
     if (rate := _error_rate(text_of(fields, "error_rate"))) is not None:
         body["error_rate"] = rate
-    if (bound := number_of(text_of(fields, "bound"))) is not None:
-        body["bound"] = bound
+    for name in ("bound", "margin"):
+        if (size := number_of(text_of(fields, name))) is not None:
+            body[name] = size
     if (sample := number_of(text_of(fields, "sample"))) is not None:
         body["scenarios"] = {"sample": sample}
     for name in ("repeat", "seed"):

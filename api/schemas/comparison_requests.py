@@ -5,8 +5,8 @@ from marshmallow import fields, validate
 from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Real, Strict, Text
 from api.schemas.pages import PageQuery
 from api.schemas.submissions import SubmissionSchema
+from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, UNTIL
 from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
-from core.domain.sequential_test import Design
 
 _STATES = [state.value for state in ComparisonState]
 
@@ -54,12 +54,29 @@ class ComparisonRequestSchema(SubmissionSchema):
         0.5,
         metadata={"description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out."},
     )
-    design = Choice(
-        *(design.value for design in Design),
+    design = Choice(*DESIGNS, metadata={"description": f"{DESIGN} `population` if left out."})
+    method = Choice(*METHODS, allow_none=True, metadata={"description": f"{METHOD} `joined` if left out or null."})
+    margin = Real(
+        0,
+        1e300,
+        allow_none=True,
         metadata={
-            "description": "`list`: the claim is about these scenarios. `population`: they are a random sample of all"
-            " that there could be. `list` if left out."
+            "description": "Difference within which models are equivalent, in the unit of the metric, below the bound."
+            " If left out or null: 2 % of the range that the dataset declares; 0: none."
         },
+    )
+    until = Choice(
+        *UNTIL,
+        allow_none=True,
+        metadata={
+            "description": "Claim at which a model ends, once it is shown or refuted. If left out or null, it ends at"
+            " `equivalent`, `better` or `worse`."
+        },
+    )
+    family = Flag(
+        metadata={
+            "description": "The error rate is that of all models of this request together; else it is that of each."
+        }
     )
     bound = Real(
         1e-12,

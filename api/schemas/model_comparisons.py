@@ -2,124 +2,37 @@
 
 from marshmallow import fields
 
-from api.schemas.comparisons import (
-    GroupVerdictSchema,
-    MeanDifferenceSchema,
-    MetricScaleSchema,
-    SavingSchema,
-    ScenarioDifferenceSchema,
-)
+from api.schemas.comparisons import ScenarioDifferenceSchema
 from api.schemas.fields import Open
 from api.schemas.pages import PageSchema
 from api.schemas.simulations import ModelRefSchema
+from api.schemas.verdicts import (
+    DESIGN,
+    DESIGNS,
+    HIGH,
+    LOW,
+    METHOD,
+    METHODS,
+    UNTIL,
+    FlipsSchema,
+    GroupVerdictSchema,
+    VerdictSchema,
+)
 from core.domain.comparisons import ComparisonState
-from core.domain.sequential_test import Decision, Design
 
 _STATES = [state.value for state in ComparisonState]
-_DECISIONS = [decision.value for decision in Decision]
 _MODEL_STATES = [state.value for state in ComparisonState if state is not ComparisonState.CANCELLING]
-
-
-class ComparisonSavingSchema(SavingSchema):
-    """Pairs that were not played, beside a test of a fixed number of pairs."""
-
-    played = fields.Integer(required=True, metadata={"description": "Number of pairs that were played."})
-    sentence = fields.String(required=True, metadata={"description": "The saving in words."})
-
-
-class RunningVerdictSchema(MeanDifferenceSchema):
-    """Verdict on a model beside the reference, of the batches that were played so far."""
-
-    count = fields.Integer(required=True, metadata={"description": "Number of pairs that were played."})
-    metric = fields.String(required=True, metadata={"description": "Name of the metric that the verdict is on."})
-    design = fields.String(
-        required=True,
-        metadata={
-            "enum": [design.value for design in Design],
-            "description": (
-                "`list`: the claim is about these scenarios. `population`: they are a random sample "
-                "of all that there could be."
-            ),
-        },
-    )
-    decision = fields.String(
-        required=True,
-        metadata={"enum": _DECISIONS, "description": "Whether the model is better or worse than the reference."},
-    )
-    claim = fields.String(required=True, metadata={"description": "Subject of the verdict, in words."})
-    message = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Note on the scale: that differences are clipped, or that only which model is better "
-                "counts; null if the values are compared as they are."
-            )
-        },
-    )
-    error_rate = fields.Float(
-        required=True, metadata={"description": "Probability of a wrong decision, at most, from 0 to 1."}
-    )
-    p_better = fields.Float(
-        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not better`, from 0 to 1."}
-    )
-    p_worse = fields.Float(
-        required=True, metadata={"description": "Anytime-valid one-sided p-value against `not worse`, from 0 to 1."}
-    )
-    pairs = fields.Integer(
-        required=True, metadata={"description": "Number of pairs that there are: one for each scenario."}
-    )
-    without_value = fields.Integer(
-        required=True,
-        metadata={
-            "description": "Number of pairs of tasks that count as no difference: one is `ok` but has no number."
-        },
-    )
-    decided_at = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": ("Number of pairs that decided it; the batch was played on. Null while it is undecided.")
-        },
-    )
-    scale = fields.Nested(
-        MetricScaleSchema, required=True, metadata={"description": "How two values became a bounded difference."}
-    )
-    saving = fields.Nested(
-        ComparisonSavingSchema,
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": ("What the comparison saved beside a test of a fixed number of pairs; null below two pairs.")
-        },
-    )
 
 
 class LookSchema(Open):
     """The mean difference and its interval after a batch."""
 
-    count = fields.Integer(required=True, metadata={"description": "Number of pairs that were played until then."})
+    count = fields.Integer(required=True, metadata={"description": "Number of scenarios that were played until then."})
     mean = fields.Float(
         required=True, metadata={"description": "Mean difference, in the scale's unit: positive is better."}
     )
-    low = fields.Float(
-        required=True,
-        metadata={
-            "description": (
-                "Lower end of the 95 % interval of the mean difference (at another `error_rate` r: "
-                "100 % - r), in the scale's unit."
-            )
-        },
-    )
-    high = fields.Float(
-        required=True,
-        metadata={
-            "description": (
-                "Upper end of the 95 % interval of the mean difference (at another `error_rate` r: "
-                "100 % - r), in the scale's unit."
-            )
-        },
-    )
+    low = fields.Float(required=True, metadata=LOW)
+    high = fields.Float(required=True, metadata=HIGH)
 
 
 class ComparedScenarioSchema(ScenarioDifferenceSchema):
@@ -189,7 +102,7 @@ class ListedModelSchema(ReferenceSchema):
         metadata={"description": "When it was decided, played to the end, cancelled or failed; null before."},
     )
     verdict = fields.Nested(
-        RunningVerdictSchema,
+        VerdictSchema,
         required=True,
         allow_none=True,
         metadata={"description": "The verdict so far; null before the first batch."},
@@ -212,6 +125,15 @@ class ComparedModelSchema(ListedModelSchema):
     )
     scenarios = fields.Nested(
         ComparedScenariosSchema, required=True, metadata={"description": "The scenarios that differ most."}
+    )
+    flips = fields.Nested(
+        FlipsSchema,
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Scenarios that broke, and that were fixed; null before the first batch, and in comparisons"
+            " that an earlier release began."
+        },
     )
 
 
@@ -241,15 +163,30 @@ class ListedComparisonSchema(Open):
     metric = fields.String(
         required=True, allow_none=True, metadata={"description": "As requested; null: the dataset's score."}
     )
-    design = fields.String(
+    design = fields.String(required=True, metadata={"enum": DESIGNS, "description": DESIGN})
+    method = fields.String(required=True, metadata={"enum": METHODS, "description": METHOD})
+    margin = fields.Float(
+        required=True,
+        metadata={"description": "Difference within which models are equivalent, in the unit of the metric; 0: none."},
+    )
+    margin_from = fields.String(
         required=True,
         metadata={
-            "enum": [design.value for design in Design],
-            "description": (
-                "`list`: the claim is about these scenarios. `population`: they are a random sample "
-                "of all that there could be."
-            ),
+            "enum": ["request", "default"],
+            "description": "Who set the margin: the `request`, or the platform's `default`, 2 % of the declared range.",
         },
+    )
+    until = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "enum": [*UNTIL, None],
+            "description": "Claim at which a model ends, once it is shown or refuted; null: at equivalent, better or"
+            " worse.",
+        },
+    )
+    family = fields.Boolean(
+        required=True, metadata={"description": "Whether the error rate is that of all models together."}
     )
     error_rate = fields.Float(
         required=True, metadata={"description": "Error rate of each verdict, a probability from 0 to 1."}

@@ -10,7 +10,7 @@ from flask.views import MethodView
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body, validated
 from api.context import caller, services
-from api.paging import LINK, page
+from api.paging import LINK, numbered_page, page
 from api.schemas.comparison_requests import (
     ComparisonListQuery,
     ComparisonRequestSchema,
@@ -19,6 +19,7 @@ from api.schemas.comparison_requests import (
 from api.schemas.model_comparisons import ComparisonPageSchema, ModelComparisonSchema
 from api.schemas.results import EventsHeaders, EventsQuery
 from api.schemas.submissions import IdempotencyHeaders
+from api.schemas.verdicts import ComparisonFlipsQuery, FlipPageSchema
 from api.streams import SSE, stream_events
 from api.submissions import replay_headers
 from core.domain.comparison_requests import ComparisonRequest
@@ -197,6 +198,26 @@ class RetryView(MethodView):
         are.
         """
         return services().comparisons.retry(id)
+
+
+@blueprint.at("/<id:id>/flips")
+class FlipsView(MethodView):
+    """The scenarios that broke, and that were fixed, in a comparison."""
+
+    @blueprint.takes(ComparisonFlipsQuery)
+    @blueprint.operation(
+        "list_comparison_flips",
+        Success(schema=FlipPageSchema, description="A page of flips.", headers=LINK),
+        errors=[UnknownComparison, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> Response:
+        """List scenarios that a model fails and the reference does not
+
+        `broke`: only the model fails; `fixed`: only the reference does. In the order of play, of the batches that the
+        verdict has.
+        """
+        flips = services().comparison_flips.flips(id, query["model"], broke=query["direction"] == "broke")
+        return numbered_page(flips, query["after"], query["limit"])
 
 
 @blueprint.at("/<id:id>/events")

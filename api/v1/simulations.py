@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 from flask import Response
 from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success, header
 from api.body import json_body, validated
 from api.context import caller, context, services
-from api.paging import LINK, page
+from api.paging import LINK, numbered_page, page
 from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
 from api.schemas.results import ChangesHeaders, ChangesQuery, SummarySchema
 from api.schemas.simulations import (
@@ -21,11 +22,13 @@ from api.schemas.simulations import (
     WorkersSchema,
 )
 from api.schemas.submissions import IdempotencyHeaders, SubmissionHeaders, SubmissionSchema
+from api.schemas.verdicts import FlipPageSchema, SimulationFlipsQuery
 from api.simulation_filters import listing_of
 from api.streams import SSE, encode_changes, require_free_stream, stream
 from api.submissions import created, receive, replay_headers, submit
 from core.domain.records import Simulation
 from core.domain.states import State
+from core.services.simulations.comparison import Asked
 from errors import (
     BadArchive,
     FormatMismatch,
@@ -315,6 +318,27 @@ class ComparisonView(MethodView):
         """Compare with another simulation, scenario by scenario
 
         `metrics` has the paired differences of each metric. `verdict`, `groups` and `scenarios` are about one metric.
-        The verdict is that of a sequential test; those on groups are corrected for the number of groups of a grouping.
+        The unit is the scenario. The verdict has one look, once both have ended; while one runs, only evidence that may
+        be read at any time decides. Verdicts on groups are corrected for the number of groups of a grouping.
         """
-        return services().comparison.compare(id, query["to"], metric=query.get("metric"), bound=query.get("bound"))
+        to = query.pop("to")
+        return services().comparison.compare(id, to, msgspec.convert(query, Asked))
+
+
+@blueprint.at("/<id:id>/comparison/flips")
+class FlipsView(MethodView):
+    """The scenarios that broke, and that were fixed, between two simulations."""
+
+    @blueprint.takes(SimulationFlipsQuery)
+    @blueprint.operation(
+        "list_simulation_flips",
+        Success(schema=FlipPageSchema, description="A page of flips.", headers=LINK),
+        errors=[UnknownSimulation, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> Response:
+        """List scenarios that one simulation fails and the other does not
+
+        `broke`: only the first fails; `fixed`: only the other does.
+        """
+        flips = services().comparison.flips(id, query["to"], broke=query["direction"] == "broke")
+        return numbered_page(flips, query["after"], query["limit"])

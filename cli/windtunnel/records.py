@@ -286,8 +286,9 @@ class Executor(Record, frozen=True, kw_only=True):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """Verdict of a sequential test: ``decision`` is `better`, `worse` or `undecided`; the interval is of the mean
-    difference, positive where the model is better than the reference."""
+    """Verdict of a comparison: ``decision`` is `equivalent`, `better`, `worse`, `not_worse` or `undecided`, the first
+    of ``claims`` that holds; the interval is of the mean difference, positive where the model is better. ``count``
+    scenarios of ``pairs`` were tested; ``margin``: the difference that does not matter."""
 
     decision: str
     sentence: str
@@ -300,6 +301,11 @@ class Verdict(Record, frozen=True, kw_only=True):
     error_rate: float | None = None
     smallest: float | None = None
     message: str | None = None
+    claims: dict[str, bool] = {}
+    refuted: dict[str, bool] = {}
+    margin: float = 0.0
+    smallest_margin: float | None = None
+    biased: bool = False
 
 
 class BatchSimulation(Record, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 _NORMAL = NormalDist()
 #: Halvings of the search for a bound, and most steps of that for the saddlepoint.
-HALVINGS, STEPS = 48, 200
+HALVINGS, STEPS = 32, 200
 
 
 def lower_p_value(values: Floats, null: float, worst: float, weights: Floats | None = None) -> float:
@@ -59,7 +59,7 @@ def _saddlepoint(distances: Floats, counts: Floats) -> float:
     w = math.copysign(math.sqrt(max(0.0, -2.0 * log_moment)), root)
     u = root * math.sqrt(curvature)
     if abs(w) < 1e-4:  # the mean of the sum is 0: the limit of the formula
-        skewness = 2.0 * float(counts @ distances**3) / float(counts @ distances**2) ** 1.5
+        skewness: float = 2.0 * float(counts @ distances**3) / float(counts @ distances**2) ** 1.5
         return min(1.0, max(0.0, 0.5 + skewness / (6.0 * math.sqrt(2.0 * math.pi))))
     return min(1.0, max(0.0, _NORMAL.cdf(w) + _NORMAL.pdf(w) * (1.0 / w - 1.0 / u)))
 

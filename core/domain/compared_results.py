@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from core.domain.pair_verdicts import Floats, Pair
 from core.domain.result_table import NUMBERS
+from core.domain.score import number_of
 
 #: Scenario, repetition and swept parameters: tasks of two simulations with equal ones are a pair.
 Key = tuple[int, int, str]
@@ -45,11 +46,22 @@ class _Column:
 class ComparedResults:
     """The results of one simulation, by position. ``penalties``: the value of each task that is not ``ok``, by metric.
 
-    ``scenarios``: name, parameters and the groups of ``group_by``; none are kept if that is None.
+    ``definition``: of the dataset, which says what an outcome and a failure are. ``scenarios``: name, parameters and
+    the groups of ``group_by``; none are kept if that is None.
     """
 
-    def __init__(self, penalties: Mapping[str, float], group_by: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        penalties: Mapping[str, float],
+        definition: Mapping[str, Any],
+        group_by: Sequence[str] | None = None,
+    ) -> None:
         self._group_by = group_by
+        self._failure: Mapping[str, Any] = definition.get("failure") or {"metric": None, "in": ()}
+        self._step = definition.get("dt")
+        self.outcomes: list[str] = []
+        self.failed: list[bool] = []
+        self.ends: list[float | None] = []
         self._penalties = penalties
         self._columns: dict[str, _Column] = {}
         self.positions: dict[Key, int] = {}
@@ -76,6 +88,10 @@ class ComparedResults:
             self.scenarios.append(_labels(result.scenario, self._group_by))
         self.tasks.append(result.task)
         self.statuses.append(result.status)
+        outcome = result.metrics.get(self._failure["metric"]) if result.status == "ok" else result.status
+        self.failed.append(result.status != "ok" or outcome in self._failure["in"])
+        self.outcomes.append("ok" if outcome is None else str(outcome))
+        self.ends.append(_end(result.metrics, self._step))
         if result.status == "ok":
             for name, value in result.metrics.items():
                 if type(value) in NUMBERS:
@@ -120,11 +136,23 @@ def paired_results(mine: ComparedResults, other: ComparedResults) -> PairedResul
             repeat=repeat,
             tasks=(mine.tasks[first], other.tasks[second]),
             statuses=(mine.statuses[first], other.statuses[second]),
+            failed=(mine.failed[first], other.failed[second]),
+            outcomes=(mine.outcomes[first], other.outcomes[second]),
+            ends=(mine.ends[first], other.ends[second]),
             **mine.scenarios[first],
         )
         for (index, repeat, _), first, second in zip(shared, here, there, strict=True)
     ]
     return PairedResults(pairs, np.array(here, np.int64), np.array(there, np.int64))
+
+
+def _end(metrics: Mapping[str, Any], step: float | None) -> float | None:
+    """Return the seconds after which a task ended, on its own clock; ``step``: seconds of a step, None if unknown.
+
+    A task says it by the metric `seconds`, or by `length`, its number of steps, as episodes of Gymnasium do.
+    """
+    seconds, length = number_of(metrics.get("seconds")), number_of(metrics.get("length"))
+    return seconds if seconds is not None or step is None or length is None else step * length
 
 
 def _labels(scenario: Mapping[str, Any], group_by: Sequence[str]) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.domain.sequential_test import Design
+from core.domain.claims import Claim, Design, Method
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,8 +13,10 @@ class ComparisonRequest:
 
     ``models``: names, names with versions, ids or digests. ``reference``: that of these with which the others are
     compared; None: the last. ``runtimes``: of models, by their names; by their formats if left out. ``metric``: None
-    for the dataset's score. ``bound``: of differences that count, in the metric's unit. ``play_all``: play the
-    scenarios to the end although a verdict holds. The other members are those of a submission.
+    for the dataset's score. ``bound``: of differences that count, and ``margin``, within which models are equivalent:
+    in the metric's unit, None for the declared range and for the default. ``until``: the claim at which it ends, shown
+    or refuted. ``family``: the error rate is that of all models together. ``method``: None for that of the design.
+    ``play_all``: play the scenarios to the end although a verdict holds. The other members are those of a submission.
     """
 
     models: Sequence[str]
@@ -23,8 +25,12 @@ class ComparisonRequest:
     runtimes: Mapping[str, str] = field(default_factory=dict)
     metric: str | None = None
     error_rate: float = 0.05
-    design: Design = Design.LIST
+    design: Design = Design.POPULATION
+    method: Method | None = None
     bound: float | None = None
+    margin: float | None = None
+    until: Claim | None = None
+    family: bool = False
     play_all: bool = False
     scenarios: Mapping[str, Any] | None = None
     params: Mapping[str, Any] = field(default_factory=dict)

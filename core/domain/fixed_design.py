@@ -7,56 +7,64 @@ gives the exact number of pairs of a t-test within one.
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 NORMAL = NormalDist()
 #: Probability with which a difference is to be shown, where nothing else is said (Cohen 1988).
 POWER = 0.8
 
 
-def pairs_needed(difference: float, std: float, *, error_rate: float = 0.05, power: float = POWER) -> int | None:
-    """Return the pairs that a two-sided paired t-test needs to show a true difference; None for no difference.
+def pairs_needed(difference: float, std: float, *, error_rate: float = 0.05, power: float = POWER) -> int:
+    """Return the pairs that a two-sided paired t-test needs to show a true difference, which is not 0.
 
     ``difference`` and ``std``, that of the paired differences: in the same unit.
     """
-    if difference == 0:
-        return None
     quantile = NORMAL.inv_cdf(1 - error_rate / 2)
     ratio = (quantile + NORMAL.inv_cdf(power)) * std / difference
     return max(2, math.ceil(ratio * ratio + quantile * quantile / 2))
 
 
-def fixed_power(pairs: int, difference: float, std: float, *, error_rate: float = 0.05) -> float:
-    """Return the probability with which that test of ``pairs`` pairs shows a true difference, in its direction."""
-    if pairs < 2:
-        return 0.0
-    if std == 0:
-        return 1.0 if difference else error_rate / 2
-    quantile = NORMAL.inv_cdf(1 - error_rate / 2)
-    corrected = max(0.0, pairs - quantile * quantile / 2)
-    return NORMAL.cdf(abs(difference) / std * math.sqrt(corrected) - quantile)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Saving:
-    """Pairs that a comparison played of those it could have played, beside the fixed design.
+    """Scenarios that a comparison played of those it could have played, beside the fixed design.
 
-    ``needed``: pairs of the fixed design for the difference and the deviation that were observed, which are
-    unknown before; None if no difference was observed. ``fixed_power``: that of all pairs, for the same difference.
+    ``needed``: fewest and most pairs of the fixed design for the differences within the interval, which is what is
+    known of the true one; None if the interval has 0, for which no number of pairs would do.
     """
 
     played: int
     pairs: int
-    needed: int | None
-    fixed_power: float
+    needed: tuple[int, int] | None
 
     @property
     def share(self) -> float:
         """Return the share of all pairs that was not played, from 0 to 1."""
         return 1 - self.played / self.pairs
 
+    @property
+    def sentence(self) -> str:
+        """Return in words what a comparison has not played."""
+        unplayed = self.pairs - self.played
+        words = f"{self.played:,} of {self.pairs:,} scenarios were played"
+        words += f"; {unplayed:,} ({100 * self.share:.0f} %) were saved." if unplayed else "; none were saved."
+        if self.needed is not None:
+            few, many = self.needed
+            many_words = f"{few:,} to {many:,}" if many > few else f"{few:,}"
+            words += f" A fixed design for a difference within the interval needs {many_words}."
+        return words
 
-def saving(*, played: int, pairs: int, mean: float, std: float, error_rate: float = 0.05) -> Saving:
-    """Return the saving of a comparison that stopped after ``played`` of ``pairs`` pairs with this mean difference."""
-    needed = pairs_needed(mean, std, error_rate=error_rate)
-    power = fixed_power(pairs, mean, std, error_rate=error_rate)
-    return Saving(played=played, pairs=pairs, needed=needed, fixed_power=power)
+    def document(self) -> dict[str, Any]:
+        """Return the saving for clients."""
+        few, many = self.needed or (None, None)
+        members = {"played": self.played, "pairs": self.pairs, "needed": few, "needed_at_most": many}
+        return members | {"share": self.share, "sentence": self.sentence}
+
+
+def saving(*, played: int, pairs: int, interval: tuple[float, float], std: float, error_rate: float = 0.05) -> Saving:
+    """Return the saving of a comparison that ended after ``played`` of ``pairs`` pairs with this interval."""
+    low, high = interval
+    needed = None
+    if low > 0 or high < 0:
+        near, far = sorted((abs(low), abs(high)))
+        needed = pairs_needed(far, std, error_rate=error_rate), pairs_needed(near, std, error_rate=error_rate)
+    return Saving(played=played, pairs=pairs, needed=needed)

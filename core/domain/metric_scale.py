@@ -32,6 +32,15 @@ class ScaleKind(StrEnum):
     SIGN = "sign"
 
 
+def declared_width(metric: Mapping[str, Any]) -> float | None:
+    """Return the width of the range that a dataset declares of a metric, with its worst value; None without one."""
+    ends = [metric.get(key) for key in ("low", "high")]
+    if None in ends:
+        return None
+    values = [float(end) for end in (*ends, metric.get("worst")) if end is not None]
+    return max(values) - min(values)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricScale:
     """Scale of one metric. ``bound``: differences lie in [-bound, bound], in ``unit``.
@@ -86,6 +95,11 @@ class MetricScale:
             worst=None if worst is None else float(worst),
         )
 
+    @property
+    def difference_unit(self) -> str:
+        """Return the unit of a difference: that of percentages is points, since it is not relative to either."""
+        return "points" if self.unit == "%" else self.unit
+
     def differences(self, first: Floats, second: Floats) -> tuple[Floats, int]:
         """Return the differences of pairs, positive where the first model is better, and how many were clipped.
 
@@ -121,7 +135,7 @@ class MetricScale:
                 " the better. To compare means, name a `bound` of the differences."
             )
         if self.kind is ScaleKind.CLIPPED:
-            unit = f" {self.unit}" if self.unit else ""
+            unit = f" {self.difference_unit}" if self.unit else ""
             return (
                 f"Differences beyond {self.bound:g}{unit} count as {self.bound:g}{unit}: {clipped} of the pairs so far."
                 " The verdict is about the mean of these differences."

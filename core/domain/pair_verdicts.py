@@ -1,160 +1,159 @@
-"""Verdicts on two simulations that were played: of all pairs, of each group, and the scenarios that differ most.
+"""Verdict on two simulations that were played: of all their scenarios, of each group, and the pairs that differ most.
 
-The design is that of a population: the scenarios count as a random sample, and the claim is about the mean over all
-there could be. About the finite list nothing is left to test, since its mean is known. Pairs are tested in an order
-that is random by a fixed seed, so that a simulation that is compared twice has one verdict.
+There is one look, at the results of simulations that have ended. While one still runs its results are looked at again
+and again, and only evidence that may be read at any time decides.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.fixed_design import saving
-from core.domain.intervals import normal_interval
+from core.domain.claims import Design, Method
+from core.domain.group_verdicts import described_groups, largest_groups, standing_evidence
 from core.domain.metric_scale import MetricScale
-from core.domain.play_order import play_order
-from core.domain.sequential_test import Decision, Design, Plan, SequentialTest
-from core.domain.smallest_difference import smallest_difference
-from core.domain.verdicts import group_sentence, group_verdicts, sentence
-from core.domain.whole_sample import sample_test
+from core.domain.paired_test import PairedTest, TestPlan
+from core.domain.scenario_differences import ScenarioDifferences, scenario_differences
+from core.domain.verdict_documents import VerdictContext, verdict_document
 
 Floats = NDArray[np.float64]
 
-#: Seed of the order in which pairs are tested.
-SEED = 0
-#: Most groups of a grouping: those with the most pairs.
+#: Most groups of a grouping: those with the most scenarios.
 GROUPS = 200
 #: Most scenarios of each direction.
 SCENARIOS = 20
-CLAIM = (
-    "The scenarios count as a random sample: the verdict is about the mean over all scenarios that there could be, not"
-    " over those that were played."
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
     """A scenario that both simulations played, with equal repetition and swept parameters.
 
-    ``tasks`` and ``statuses``: of the first simulation, and of the other.
+    ``tasks``, ``statuses``, ``failed``, ``outcomes`` and ``ends``: of the first simulation, and of the other.
+    ``failed``: whether the task is not ``ok`` or has an outcome that the dataset counts as a failure. ``ends``: seconds
+    at which the task ended, on its own clock; None if unknown.
     """
 
     index: int
     repeat: int
     tasks: tuple[int, int]
     statuses: tuple[str, str]
+    failed: tuple[bool, bool] = (False, False)
+    outcomes: tuple[str, str] = ("ok", "ok")
+    ends: tuple[float | None, float | None] = (None, None)
     name: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
-def verdict_members(
-    pairs: Sequence[Pair],
-    numbers: tuple[Floats, Floats],
-    metric: Mapping[str, Any],
-    models: tuple[str, str],
-    *,
-    bound: float | None = None,
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StandingQuestion:
+    """What is asked of two simulations. ``metric``: of the dataset's definition. ``bound`` and ``margin``: in its unit.
+
+    ``ended``: whether both simulations have ended.
+    """
+
+    metric: Mapping[str, Any]
+    models: tuple[str, str]
+    bound: float | None = None
+    margin: float = 0.0
+    design: Design = Design.POPULATION
+    method: Method = Method.JOINED
+    error_rate: float = 0.05
+    ended: bool = True
+
+
+def differences_of(
+    pairs: Sequence[Pair], numbers: tuple[Floats, Floats], scenarios: Sequence[int], scale: MetricScale
+) -> ScenarioDifferences:
+    """Return the differences of ``scenarios``; ``numbers``: of the metric on both sides, NaN for none, (pairs,)."""
+    ok = np.array([[status == "ok" for status in pair.statuses] for pair in pairs], np.bool_).reshape(-1, 2)
+    return scenario_differences(
+        scenarios,
+        [pair.index for pair in pairs],
+        [str(pair.params) for pair in pairs],
+        numbers,
+        (ok[:, 0], ok[:, 1]),
+        scale,
+    )
+
+
+def verdict_members(pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked: StandingQuestion) -> dict[str, Any]:
     """Return ``verdict``, ``groups`` and ``scenarios`` of pairs. Raise ValueError as `MetricScale.of` does.
 
     ``numbers``: of the metric in both simulations, shape (n,) each; NaN for a task that is not ``ok``, and for one
-    without a number, whose pair is left out. ``metric``: of the dataset's definition. ``bound``: of the differences,
-    in the metric's unit.
+    without a number.
     """
-    scale = MetricScale.of(metric, bound)
-    missing = np.zeros(len(pairs), np.bool_)
-    for side, values in enumerate(numbers):
-        missing |= np.isnan(values) & np.array([pair.statuses[side] == "ok" for pair in pairs], np.bool_)
-    known = [pairs[position] for position in np.flatnonzero(~missing).tolist()]
-    first, second = (values[~missing] for values in numbers)
-    order = np.array(play_order(SEED, [_identity(pair) for pair in known]), np.int64)
-    differences, clipped = scale.differences(first[order], second[order])
-    test = sample_test(Plan(bound=scale.bound), differences)
-    name = metric["name"]
-    verdict = {
-        "metric": name,
-        "design": Design.POPULATION.value,
-        "decision": test.decision.value,
-        "sentence": sentence(test, scale, metric=name, first=models[0], second=models[1], pairs=len(known)),
-        "claim": CLAIM,
-        "message": scale.message(clipped),
-        **estimate(test),
-        "pairs": len(known),
-        "without_value": len(pairs) - len(known),
-        "decided_at": test.decided_at,
-        "smallest": smallest_difference(test),
-        "scale": {"kind": scale.kind.value, "bound": scale.bound, "unit": scale.unit},
-        "fixed": _fixed(test, len(known)),
-    }
-    shuffled = [known[position] for position in order.tolist()]
+    scale = MetricScale.of(asked.metric, asked.bound)
+    of_scenario: dict[int, Pair] = {}
+    for pair in pairs:
+        of_scenario.setdefault(pair.index, pair)
+    scenarios = sorted(of_scenario)
+    differences = differences_of(pairs, numbers, scenarios, scale)
+    plan = TestPlan(
+        bound=scale.bound,
+        scenarios=len(scenarios),
+        design=asked.design,
+        method=asked.method,
+        error_rate=asked.error_rate,
+        margin=asked.margin,
+        standing=True,
+        ended=asked.ended,
+    )
+    test = PairedTest.begin(plan, resolution=0)
+    if scenarios:
+        test = test.extend(differences)
+    context = VerdictContext(
+        metric=asked.metric["name"],
+        models=asked.models,
+        tasks=differences.tasks,
+        clipped=differences.clipped,
+        unknown=differences.unknown,
+        over=False,
+    )
+    by_scenario = dict(zip(scenarios, differences.neutral.tolist(), strict=True))
     return {
-        "verdict": verdict,
-        "groups": _groups(shuffled, differences, scale),
-        "scenarios": scenario_differences(known, first, second, scale),
+        "verdict": verdict_document(test, scale, context),
+        "groups": _groups(of_scenario, by_scenario, asked, scale),
+        "scenarios": differing_pairs(pairs, *numbers, scale),
     }
 
 
-def _identity(pair: Pair) -> str:
-    return f"{pair.index}/{pair.repeat}/{pair.params}"
-
-
-def estimate(test: SequentialTest) -> dict[str, Any]:
-    """Return the number of pairs, the mean difference and its interval."""
-    low, high = test.interval
-    return {"count": test.count, "mean": test.mean if test.count else None, "low": low, "high": high}
-
-
-def _fixed(test: SequentialTest, pairs: int) -> dict[str, Any] | None:
-    """Return the result of a paired test of a number of pairs that was fixed before, and the saving beside it."""
-    if test.count < 2:
-        return None
-    low, high = normal_interval(test.count, test.mean, test.std**2 * (test.count - 1))
-    decision = Decision.BETTER if low > 0 else Decision.WORSE if high < 0 else Decision.UNDECIDED
-    played = test.decided_at or test.count
-    saved = saving(played=played, pairs=pairs, mean=test.mean, std=test.std, error_rate=test.plan.error_rate)
-    return {"decision": decision.value, "low": low, "high": high, "saving": asdict(saved) | {"share": saved.share}}
-
-
-def _groups(pairs: Sequence[Pair], differences: Floats, scale: MetricScale) -> dict[str, list[dict[str, Any]]]:
+def _groups(
+    of_scenario: Mapping[int, Pair], differences: Mapping[int, float], asked: StandingQuestion, scale: MetricScale
+) -> dict[str, list[dict[str, Any]]]:
     """Return the verdicts on the groups of each grouping, which e-BH corrects for their number."""
-    positions: dict[str, dict[str, list[int]]] = {}
-    for position, pair in enumerate(pairs):
+    members: dict[str, dict[str, list[float]]] = {}
+    for index, pair in of_scenario.items():
         for grouping, group in pair.groups.items():
-            positions.setdefault(grouping, {}).setdefault(group, []).append(position)
-    plan = Plan(bound=scale.bound)
-    documents = {}
-    for grouping, of_group in positions.items():
-        largest = sorted(of_group, key=lambda group: (-len(of_group[group]), group))[:GROUPS]
-        tests = {group: sample_test(plan, differences[of_group[group]]) for group in sorted(largest)}
-        documents[grouping] = described_groups(tests, scale)
-    return documents
+            members.setdefault(grouping, {}).setdefault(group, []).append(differences[index])
+    return {
+        grouping: described_groups(
+            {
+                group: standing_evidence(
+                    np.array(groups[group]), bound=scale.bound, margin=asked.margin, error_rate=asked.error_rate
+                )
+                for group in largest_groups({group: len(values) for group, values in groups.items()}, GROUPS)
+            },
+            scale,
+            asked.error_rate,
+        )
+        for grouping, groups in members.items()
+    }
 
 
-def described_groups(
-    tests: Mapping[str, SequentialTest], scale: MetricScale, error_rate: float = 0.05
-) -> list[dict[str, Any]]:
-    """Return the verdicts on the groups of one grouping, for clients, in the order of ``tests``."""
-    return [
-        {
-            "group": verdict.group,
-            "verdict": verdict.verdict.value,
-            "sentence": group_sentence(verdict, scale, groups=len(tests)),
-            **estimate(verdict.test),
-            "smallest": verdict.smallest,
-        }
-        for verdict in group_verdicts(tests, error_rate)
-    ]
-
-
-def scenario_differences(
+def differing_pairs(
     pairs: Sequence[Pair], first: Floats, second: Floats, scale: MetricScale
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the pairs in which the first model is better, and those in which it is worse, by most."""
+    """Return the pairs in which the first model is better, and those in which it is worse, by most.
+
+    Pairs in which a task that is `ok` has no number are left out.
+    """
+    ok = np.array([[status == "ok" for status in pair.statuses] for pair in pairs], np.bool_).reshape(-1, 2)
+    known = np.flatnonzero(~(np.isnan(first) & ok[:, 0]) & ~(np.isnan(second) & ok[:, 1])).tolist()
+    pairs, first, second = [pairs[position] for position in known], first[known], second[known]
     differences = _unbounded_differences(first, second, scale)
     order = sorted(range(len(pairs)), key=lambda position: (-differences[position], pairs[position].tasks[0]))
     better = [position for position in order[:SCENARIOS] if differences[position] > 0]

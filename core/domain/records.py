@@ -54,6 +54,7 @@ class Submission:
     connection: str | None = None  # by which the reference is read
     format: str | None = None  # of the model that the reference names
     log_to_run: bool = False  # log the results to the MLflow run of the model
+    model_seeds: str | None = None  # tasks.BY_SCENARIO: of the comparisons whose models' seeds follow from scenarios
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,11 +17,12 @@ its null mean grows; the set is therefore an interval, and is computed on a grid
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from core.domain.claims import Decision
 
 Floats = NDArray[np.float64]
 
@@ -33,21 +34,6 @@ _SIDES = np.array([[1.0], [-1.0]])
 BLOCK = 256
 #: Sums of differences, of a scale from -1 to 1, that are this close (per pair) are equal: rounding, not evidence.
 ROUNDING = 1e-12
-
-
-class Design(StrEnum):
-    """Subject of the verdict: what the mean difference is a mean of."""
-
-    POPULATION = "population"  # the pairs are a random sample; the claim is about the mean of all there could be
-    LIST = "list"  # the pairs are drawn from a finite list in random order; the claim is about the list's mean
-
-
-class Decision(StrEnum):
-    """Result of a test of the first model against the second; a positive difference is better."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +57,6 @@ class Plan:
             raise ValueError(f"The error rate is between 0 and 1, not {self.error_rate}.")
         if (self.pairs is not None and self.pairs < 1) or self.resolution < 0:
             raise ValueError("A list has at least one pair, and the resolution is not negative.")
-
-    @property
-    def design(self) -> Design:
-        """Return whether the claim is about a population or about a list."""
-        return Design.POPULATION if self.pairs is None else Design.LIST
 
     @property
     def log_threshold(self) -> float:

@@ -15,28 +15,27 @@ tests/unit/test_smallest_difference.py).
 import math
 
 from core.domain.fixed_design import NORMAL, POWER
-from core.domain.sequential_test import FRACTIONS, SequentialTest
+from core.domain.sequential_test import FRACTIONS
 
 
 def smallest_difference(
-    test: SequentialTest, *, log_threshold: float | None = None, power: float = POWER
+    count: int, std: float, *, log_threshold: float, pairs: int | None = None, power: float = POWER
 ) -> float | None:
-    """Return the smallest mean difference that this many pairs with this deviation would have shown; in their unit.
+    """Return the smallest mean difference that this many pairs with this deviation would have shown.
 
-    ``log_threshold``: the logarithm of the e-value that counts as shown; that of the plan by default. None if even the
-    largest possible difference would not have been shown.
+    ``std`` and the result: shares of the bound. ``log_threshold``: the logarithm of the e-value that counts as shown.
+    ``pairs``: length of the list, None for a population. None if even the largest difference would not have been shown.
     """
-    if test.complete:
+    if pairs is not None and count == pairs:
         return 0.0
-    if test.count < 2:
+    if count < 2:
         return None
-    plan, count, std = test.plan, test.count, test.std / test.plan.bound
-    growth = 1.0 if plan.pairs is None else plan.pairs / count * math.log(plan.pairs / (plan.pairs - count))
-    cost = (plan.log_threshold if log_threshold is None else log_threshold) + math.log(len(FRACTIONS))
+    growth = 1.0 if pairs is None else pairs / count * math.log(pairs / (pairs - count))
+    cost = log_threshold + math.log(len(FRACTIONS))
     solutions = []
     for fraction in FRACTIONS:
         noise = fraction * std * (fraction * std / 2 + NORMAL.inv_cdf(power) / math.sqrt(count))
         if (discriminant := 1 - 2 * (cost / count + noise)) >= 0:
             solutions.append((1 - math.sqrt(discriminant)) / fraction / growth)
     smallest = min(solutions, default=math.inf)
-    return smallest * plan.bound if smallest <= 1 else None
+    return smallest if smallest <= 1 else None

@@ -1,40 +1,7 @@
-"""Statistics of results that are not tallied in task order: paired comparisons, and running sketches of batches."""
+"""Statistics of results that are not tallied in task order: McNemar's test, and running sketches of batches."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from core.domain.intervals import mean_interval
-from core.domain.rates import are_rates
-
-Floats = NDArray[np.float64]
-
-
-def paired(first: Floats, second: Floats, declared_rate: bool | None = None) -> dict[str, Any] | None:
-    """Return the mean paired difference with its 95 % interval; NaN is not a value. None without a pair of values.
-
-    A single pair has no interval. A rate also has McNemar's test. ``declared_rate``: whether the dataset declares the
-    metric as a rate. Shapes: (n,) each, of the same scenarios in the same order.
-    """
-    shared = ~(np.isnan(first) | np.isnan(second))
-    if not shared.any():
-        return None
-    mine, other = first[shared], second[shared]
-    low, high = mean_interval(mine - other)
-    result = {
-        "count": len(mine),
-        "mean": float(mine.mean()),
-        "to": float(other.mean()),
-        "difference": float((mine - other).mean()),
-        "low": low if math.isfinite(low) else None,
-        "high": high if math.isfinite(high) else None,
-    }
-    if are_rates(declared_rate, np.concatenate((mine, other))):
-        result |= mcnemar(int(((mine == 1) & (other == 0)).sum()), int(((mine == 0) & (other == 1)).sum()))
-    return result
 
 
 def mcnemar(only_ours: int, only_theirs: int) -> dict[str, float | int]:

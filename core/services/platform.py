@@ -10,6 +10,7 @@ from core.notifications.change_notifier import ChangeNotifier, Waiters, simulati
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.comparison_batches import ComparisonBatches
+from core.services.comparisons.comparison_flips import ComparisonFlips
 from core.services.comparisons.comparisons import Comparisons
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
@@ -81,6 +82,7 @@ class Platform:
     comparison: Comparison
     comparisons: Comparisons
     comparison_batches: ComparisonBatches
+    comparison_flips: ComparisonFlips
     sweeps: Sweeps
     distributions: Distributions
     sensitivities: Sensitivities
@@ -195,6 +197,7 @@ def build(
         comparison=Comparison(simulations, results),
         comparisons=Comparisons(database, notifier, changes, resolver),
         comparison_batches=ComparisonBatches(database, notifier, simulations, results, specs),
+        comparison_flips=ComparisonFlips(database, results),
         sweeps=Sweeps(simulations, results),
         distributions=Distributions(database, tables),
         sensitivities=Sensitivities(tables),

@@ -65,15 +65,17 @@ def test_a_model_that_is_better_everywhere_is_better(client: FlaskClient, play: 
     second = play(lambda task: scored(task, 40 + task % 5))
     document = compared(client, first, second)
     verdict = document["verdict"]
-    assert verdict["decision"] == verdict["fixed"]["decision"] == "better" and verdict["metric"] == "score"
+    assert verdict["decision"] == "better" and verdict["metric"] == "score" and verdict["claims"]["not_worse"]
     assert 0 < verdict["low"] <= verdict["mean"] <= verdict["high"]
     assert verdict["mean"] == pytest.approx(document["metrics"]["score"]["difference"])
     assert verdict["pairs"] == verdict["count"] == TASKS and verdict["design"] == "population"
-    assert verdict["decided_at"] < TASKS and verdict["fixed"]["saving"]["share"] > 0
+    assert verdict["decided_at"] == TASKS and verdict["saving"] is None and verdict["p_better"] < 0.001
     assert "mine (first) is better than mine (second) in score" in verdict["sentence"]
-    assert verdict["scale"] == {"kind": "declared", "bound": 100, "unit": "%"} and verdict["message"] is None
+    assert verdict["scale"] == {"kind": "declared", "bound": 100, "unit": "points"} and verdict["message"] is None
     assert compared(client, second, first)["verdict"]["decision"] == "worse"
-    assert compared(client, first, first)["verdict"]["decision"] == "undecided"
+    assert compared(client, first, first)["verdict"]["decision"] == "equivalent"
+    assert compared(client, first, first, margin=0)["verdict"]["decision"] == "undecided"
+    assert compared(client, first, first, design="exact", margin=0)["verdict"]["low"] == 0
 
 
 def test_a_regression_on_one_street_is_named(client: FlaskClient, play: Play) -> None:
@@ -85,7 +87,10 @@ def test_a_regression_on_one_street_is_named(client: FlaskClient, play: Play) ->
     ]  # fmt: skip
     crosswalk = streets[1]
     assert crosswalk["low"] <= crosswalk["mean"] <= crosswalk["high"] < 0
-    assert crosswalk["sentence"].startswith("crosswalk: regressed; worse by") and streets[0]["smallest"] > 0
+    assert (
+        crosswalk["sentence"].startswith("crosswalk: regressed by more than 2 points; worse by")
+        and streets[0]["smallest"] > 0
+    )
 
 
 def test_the_scenarios_that_differ_most_name_the_tasks_of_both(client: FlaskClient, play: Play) -> None:
@@ -111,14 +116,19 @@ def test_a_failed_task_counts_as_the_worst_value(client: FlaskClient, play: Play
     assert (worst["status"], worst["first"], worst["difference"]) == ("crashed", 0, -60)
 
 
-def test_a_pair_without_a_number_is_left_out_and_counted(client: FlaskClient, play: Play) -> None:
+def test_a_pair_without_a_number_is_no_difference_and_no_evidence_of_equivalence(
+    client: FlaskClient, play: Play
+) -> None:
     first = play(lambda task: scored(task, None if task < 40 else 70))
     second = play(lambda task: scored(task, 60))
-    verdict = compared(client, first, second)["verdict"]
-    assert (verdict["pairs"], verdict["without_value"]) == (TASKS - 40, 40) and verdict["mean"] == pytest.approx(10)
+    verdict = compared(client, first, second, margin=15)["verdict"]
+    assert (verdict["count"], verdict["without_value"]) == (TASKS, 40)
+    assert verdict["mean"] == pytest.approx(10 * (TASKS - 40) / TASKS)
+    assert verdict["claims"]["better"] and not verdict["claims"]["equivalent"]
+    assert "40 of 240 pairs of tasks have no result to compare" in verdict["message"]
 
 
-def test_combinations_of_a_sweep_are_pairs_of_their_own(client: FlaskClient, play: Play) -> None:
+def test_combinations_of_a_sweep_are_one_scenario(client: FlaskClient, play: Play) -> None:
     def swept(task: int) -> dict[str, Any]:
         result = scored(task % 10, 50 + 10 * (task // 10))
         scenario = result["scenario"] | {"params": {"latency_steps": [0, 2][task // 10]}}
@@ -126,11 +136,12 @@ def test_combinations_of_a_sweep_are_pairs_of_their_own(client: FlaskClient, pla
 
     first, second = (play(swept, 10, sweep={"latency_steps": [0, 2]}) for _ in range(2))
     unswept = play(lambda task: scored(task, 50), 10)
-    assert compared(client, first, second)["verdict"]["pairs"] == 20
+    verdict = compared(client, first, second)["verdict"]
+    assert (verdict["pairs"], verdict["count"], verdict["tasks"]) == (10, 10, 20)
     document = compared(client, first, unswept)
     assert document["unpaired"] == {"here": 20, "to": 10} and document["verdict"]["pairs"] == 0
-    assert document["verdict"]["mean"] is None and document["verdict"]["fixed"] is None
-    assert document["verdict"]["sentence"].startswith("No pair of ")
+    assert document["verdict"]["mean"] is None and document["verdict"]["decision"] == "undecided"
+    assert document["verdict"]["sentence"].startswith("No scenario has been played with both ")
 
 
 def test_another_metric_and_a_bound_can_be_named(client: FlaskClient, play: Play) -> None:
@@ -150,8 +161,10 @@ def test_a_metric_that_cannot_be_judged_is_refused(client: FlaskClient, play: Pl
     assert refused["nearest"] == ["collision"] and "Did you mean collision?" in refused["detail"]
     refused = problem(client.get(f"{path}&metric=lane_changes"), 422, "invalid")
     assert "does not declare whether" in refused["detail"] and "score, " in refused["detail"]
-    for bound in ("0", "-1", "nan", "x"):
-        problem(client.get(f"{path}&bound={bound}"), 422, "invalid")
+    for query in ("bound=0", "bound=-1", "bound=nan", "bound=x", "margin=-1", "margin=100", "design=sample"):
+        problem(client.get(f"{path}&{query}"), 422, "invalid")
+    unranged = problem(client.get(f"{path}&metric=jerk_rms&margin=1"), 422, "invalid")
+    assert "Name a `bound`" in unranged["detail"]
     document = compared(client, finished, finished)
     assert document["verdict"] is None and document["groups"] == {}, "the dataset noop has no score"
 
@@ -171,3 +184,43 @@ def test_the_results_of_simulations_that_have_ended_are_compared_once(
         compared(client, first, second, bound=10)
     assert client.delete(f"/v1/simulations/{second}").status_code == 204
     problem(client.get(f"/v1/simulations/{first}/comparison?to={second}"), 404, "unknown-simulation")
+
+
+def test_scenarios_that_broke_and_were_fixed_are_listed_with_pages(client: FlaskClient, play: Play) -> None:
+    def outcome(task: int, broken: int) -> dict[str, Any]:
+        return scored(task, 50, outcome="collision" if task % broken == 0 else "arrived", seconds=7.5)
+
+    first, second = play(lambda task: outcome(task, 2)), play(lambda task: outcome(task, 3))
+    flips = compared(client, first, second)["flips"]
+    broke = [task for task in range(TASKS) if task % 2 == 0 and task % 3]
+    fixed = [task for task in range(TASKS) if task % 2 and task % 3 == 0]
+    assert flips["counts"] == {"broke": len(broke), "fixed": len(fixed)} and flips["p"] < 0.01
+    assert [flip["index"] for flip in flips["broke"]] == broke[:50]
+    assert flips["broke"][0] | {"name": None} == {
+        "index": 2, "name": None, "repeat": 0, "params": {}, "outcome": "collision", "to_outcome": "arrived",
+        "simulation": first, "task": 2, "to_simulation": second, "to_task": 2, "at": 7.5, "failures": 1,
+        "to_failures": 0, "played": 1, "p": None,
+        "replay": f"/compare/replay?left={first}.2&right={second}.2&at=7.5",
+    }  # fmt: skip
+    path = f"/v1/simulations/{first}/comparison/flips?to={second}&direction=fixed&limit=30"
+    page = client.get(path).json
+    assert [flip["index"] for flip in page["items"]] == fixed[:30] and page["next"] == 30
+    rest = client.get(f"{path}&after=30").json
+    assert [flip["index"] for flip in rest["items"]] == fixed[30:] and rest["next"] is None
+
+
+def test_a_comparison_with_a_simulation_that_runs_has_not_its_one_look(
+    client: FlaskClient, play: Play, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    second = play(lambda task: scored(task, 50 + task % 4), 64)
+    id: str = submit(dataset="car_street", scenarios={"range": [0, 64]}).json["id"]
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    assert lease.stop < 64
+    lines = b"".join(
+        json.dumps(scored(task, 50 + task % 4), separators=(",", ":")).encode() + b"\n"
+        for task in range(lease.cursor, lease.stop)
+    )
+    assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+    verdict = compared(client, id, second)["verdict"]
+    assert verdict["count"] == lease.stop and "still runs" in verdict["message"]

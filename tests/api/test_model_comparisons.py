@@ -14,6 +14,7 @@ from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.store import comparisons as store
 from errors import StoreUnavailable
+from runtimes.harness.evaluator.tasks import TaskPlan
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker
 from tests.reports import report_of
@@ -140,14 +141,14 @@ def test_a_comparison_stops_when_its_verdict_holds_and_says_what_it_saved(runs: 
     [model] = (comparison := runs.finish(id, better))["models"]
     assert (comparison["state"], model["state"]) == ("finished", "finished")
     verdict = model["verdict"]
-    assert (verdict["decision"], verdict["metric"], verdict["design"]) == ("better", "score", "list")
+    assert (verdict["decision"], verdict["metric"], verdict["design"]) == ("better", "score", "population")
     assert verdict["mean"] == pytest.approx(20) and 0 < verdict["low"] < 20 < verdict["high"]
     assert verdict["count"] == model["played"] < 144 and verdict["decided_at"] <= verdict["count"]
     saving = verdict["saving"]
     assert saving["played"] == verdict["count"] and saving["pairs"] == 288 == comparison["scenarios"]
     assert saving["share"] == pytest.approx(1 - verdict["count"] / 288) and "were saved" in saving["sentence"]
     assert "new is better than old in score by 20" in verdict["sentence"]
-    assert "288 scenarios" in verdict["claim"]
+    assert "random sample" in verdict["claim"] and (verdict["margin"], comparison["margin_from"]) == (2, "default")
     assert sum(tasks for name, tasks in runs.played if name == "old") == verdict["count"]
     assert [look["count"] for look in model["looks"]][-1] == verdict["count"]
 
@@ -165,9 +166,9 @@ def test_both_models_play_the_same_batches_and_each_scenario_once(runs: Runs, pl
     assert provenance[0]["dataset"]["digest"] == comparison["dataset"]["digest"]
 
 
-def test_a_list_that_was_played_to_its_end_is_decided_by_its_mean(runs: Runs) -> None:
+def test_an_exact_list_that_was_played_to_its_end_is_decided_by_its_mean(runs: Runs) -> None:
     comparison = runs.finish(
-        runs.create("new", "old", scenarios={"range": [0, 50]}),
+        runs.create("new", "old", scenarios={"range": [0, 50]}, design="exact", margin=0),
         lambda model, index: 50.0 + (index % 7 == 0 and model == "new"),
     )
     verdict = comparison["models"][0]["verdict"]
@@ -188,14 +189,65 @@ def test_the_label_of_a_comparison_is_not_given(client: FlaskClient, runs: Runs)
     assert "`comparison`" in problem(client.post("/v1/comparisons", json=body), 422, "invalid")["detail"]
 
 
-def test_equal_models_of_a_population_are_undecided_and_the_difference_they_could_have_shown_is_named(
-    runs: Runs,
-) -> None:
-    comparison = runs.finish(runs.create("new", "old", design="population", error_rate=0.1), equal)
+def test_equal_models_end_equivalent_and_without_a_margin_undecided(runs: Runs) -> None:
+    comparison = runs.finish(runs.create("new", "old", error_rate=0.1), equal)
     verdict = comparison["models"][0]["verdict"]
-    assert (verdict["decision"], verdict["count"], verdict["error_rate"]) == ("undecided", 288, 0.1)
-    assert verdict["smallest"] > 0 and "would have been shown with 80 % power" in verdict["sentence"]
-    assert "sample" in verdict["claim"] and "90 % interval" in verdict["sentence"]
+    assert verdict["decision"] == "equivalent" and verdict["claims"]["not_worse"] and verdict["count"] < 288
+    assert (
+        "equivalent to old in score within 2 points" in verdict["sentence"] and "90 % interval" in verdict["sentence"]
+    )
+    without = runs.finish(runs.create("new", "old", margin=0), equal)["models"][0]["verdict"]
+    assert (without["decision"], without["count"], without["margin"]) == ("undecided", 288, 0)
+    assert without["smallest"] > 0 and "would be shown with 80 % power" in without["sentence"]
+
+
+def test_a_comparison_ends_at_not_worse_only_if_its_request_says_so(runs: Runs) -> None:
+    def slightly_better(model: str, index: int) -> float:
+        return 50.0 + index % 11 + (model == "new") * (index % 5 - 1.4)
+
+    members: dict[str, Any] = {"margin": 3.9, "bound": 20}
+    plain = runs.finish(runs.create("new", "old", **members), slightly_better)["models"][0]["verdict"]
+    until = runs.finish(runs.create("new", "old", until="not_worse", **members), slightly_better)
+    verdict = until["models"][0]["verdict"]
+    assert until["until"] == "not_worse" and verdict["claims"]["not_worse"]
+    assert verdict["count"] < plain["count"] and verdict["decision"] == "not_worse"
+
+
+def test_several_models_share_an_error_rate_if_they_are_asked_to(runs: Runs) -> None:
+    one = runs.create("new", "other", "old", scenarios={"range": [0, 20]})
+    verdict = runs.finish(one, equal)["models"][0]["verdict"]
+    assert verdict["error_rate"] == 0.05 and "at least one of their verdicts is wrong" in verdict["message"]
+    family = runs.create("new", "other", "old", family=True, scenarios={"range": [0, 20]})
+    verdict = runs.finish(family, equal)["models"][0]["verdict"]
+    assert verdict["error_rate"] == 0.025 and "all 2 models together" in verdict["message"]
+
+
+def test_the_seeds_of_models_follow_from_scenarios_in_all_batches(runs: Runs, platform: Platform) -> None:
+    """By the number of the task, which begins anew in each batch, 288 scenarios shared 54 streams of noise."""
+    comparison = runs.finish(runs.create("new", "old", repeat=2, scenarios={"range": [0, 60]}), equal)
+    seeds: list[dict[tuple[int, int], int]] = []
+    for side in (comparison["models"][0], comparison["reference"]):
+        of_side = {}
+        for play in side["simulations"]:
+            plan = TaskPlan(platform.simulations.get(play["id"]).provenance["play"]["tasks"])
+            for task in range(plan.count):
+                located = plan.locate(task)
+                of_side[located.index, located.repeat] = plan.model_server_seed(task)
+        assert len(set(of_side.values())) == len(of_side) == 2 * comparison["models"][0]["verdict"]["count"]
+        seeds.append(of_side)
+    assert seeds[0] == seeds[1], "both sides of a pair have the same"
+
+
+def test_flips_of_a_comparison_are_counted_while_it_runs_and_listed_in_pages(runs: Runs) -> None:
+    id = runs.create("new", "old", play_all=True, scenarios={"range": [0, 60]})
+    model = runs.finish(id, crashing)["models"][0]
+    assert model["flips"]["counts"] == {"broke": 60, "fixed": 0} and len(model["flips"]["broke"]) == 50
+    flip = model["flips"]["broke"][0]
+    assert (flip["outcome"], flip["to_outcome"]) == ("crashed", "ok") and flip["simulation"] in flip["replay"]
+    page = runs.client.get(f"/v1/comparisons/{id}/flips?limit=1000").json
+    assert page["items"][:50] == model["flips"]["broke"] and len(page["items"]) == 60 and page["next"] is None
+    assert runs.client.get(f"/v1/comparisons/{id}/flips?direction=fixed").json["items"] == []
+    problem(runs.client.get(f"/v1/comparisons/{id}/flips?model=1"), 422, "invalid")
 
 
 def test_a_group_in_which_the_new_model_is_worse_has_regressed(runs: Runs) -> None:
@@ -378,6 +430,11 @@ def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, mo
         ({"models": ["new", "old"], "metric": "scor"}, "Did you mean score?"),
         ({"models": ["new", "old"], "metric": "lane_changes"}, "better direction: score"),
         ({"models": ["new", "old"], "error_rate": 0}, "error_rate"),
+        ({"models": ["new", "old"], "margin": 100}, "`margin` of `score` is below 100 %"),
+        ({"models": ["new", "old"], "metric": "jerk_rms", "margin": 1}, "Name a `bound`"),
+        ({"models": ["new", "old"], "metric": "jerk_rms", "until": "not_worse"}, "`until`: not_worse needs a margin"),
+        ({"models": ["new", "old"], "until": "worse"}, "until"),
+        ({"models": ["new", "old"], "design": "exact", "method": "normal"}, "`exact` has no sample"),
         ({"models": ["new", "old"], "scenarios": {"range": [0, 1]}}, "at least two scenarios"),
         ({"models": ["new", "old"], "scenarios": {"tasks": [1, 2, 1]}}, "twice"),
         ({"models": ["new", "old"], "dataset": "car_stret"}, "Did you mean car_street?"),

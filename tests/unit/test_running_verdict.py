@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.claims import Decision, Design, Method
 from core.domain.comparisons import ComparisonState, batches, end_of
 from core.domain.pair_verdicts import Floats, Pair
 from core.domain.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
-from core.domain.sequential_test import Decision, Design
 
 SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"}
 STREETS = ("arterial", "crosswalk", "roundabout")
 
 
-def question(scenarios: int, design: Design = Design.LIST, **members: object) -> Question:
+def question(scenarios: int, design: Design = Design.EXACT, **members: object) -> Question:
     sizes = group_sizes([{"street": STREETS[index % 3]} for index in range(scenarios)])
     values = {"metric": SCORE, "bound": None, "error_rate": 0.05, "groups": sizes} | members
-    return Question(design=design, scenarios=scenarios, **values)  # type: ignore[arg-type]
+    method = Method.ANYTIME if design is Design.EXACT else Method.JOINED
+    return Question(design=design, scenarios=scenarios, **({"method": method} | values))  # type: ignore[arg-type]
 
 
 def batch(indexes: Sequence[int], first: Floats, second: Floats, repeats: int = 1) -> PlayedBatch:
@@ -51,18 +52,19 @@ def test_a_verdict_does_not_depend_on_the_sizes_of_batches_or_on_storage(
 ) -> None:
     rows = st.lists(st.lists(scores, min_size=repeats, max_size=repeats), min_size=scenarios, max_size=scenarios)
     first, second = np.array(data.draw(rows)), np.array(data.draw(rows))
-    asked = question(scenarios, design)
+    asked = question(scenarios, design, method=Method.ANYTIME)
     order = data.draw(st.permutations(range(scenarios)))
     whole = RunningVerdict.begin(asked).extend(asked, batch(order, first, second, repeats))
     parts = RunningVerdict.begin(asked)
     cuts = sorted(data.draw(st.sets(st.integers(1, scenarios - 1), max_size=4)))
     for start, end in zip([0, *cuts], [*cuts, scenarios], strict=True):
-        parts = RunningVerdict.from_json(json.loads(json.dumps(parts.to_json())))
+        parts = RunningVerdict.from_json(json.loads(json.dumps(parts.to_json())), asked)
         parts = parts.extend(asked, batch(order[start:end], first, second, repeats))
-    assert parts.test == whole.test and parts.groups == whole.groups
+    assert parts.test.to_json() | {"within": 0} == whole.test.to_json() | {"within": 0}
+    assert parts.groups == whole.groups
     differences = [[pair["difference"] for pair in side] for side in (parts.better, parts.worse)]
     assert differences == [[pair["difference"] for pair in side] for side in (whole.better, whole.worse)]
-    described = whole.described(asked, ("new", "old"))
+    described = whole.described(asked, ("new", "old"), over=True)
     assert sum(group["count"] for group in described["groups"]["street"]) == described["verdict"]["count"] == scenarios
     json.dumps(described, allow_nan=False)
 
@@ -103,7 +105,7 @@ def test_groups_are_those_of_the_whole_list_so_that_their_number_does_not_depend
     assert len(sizes["street"]) == 200 and list(sizes["street"]) == sorted(sizes["street"])
     asked = question(4)
     verdict = RunningVerdict.begin(asked)
-    assert {group: test.plan.pairs for group, test in verdict.groups["street"].items()} == {
+    assert {group: test.sequence.plan.pairs for group, test in verdict.groups["street"].items()} == {
         "arterial": 2, "crosswalk": 1, "roundabout": 1,
     }  # fmt: skip
 
@@ -111,7 +113,7 @@ def test_groups_are_those_of_the_whole_list_so_that_their_number_does_not_depend
 @pytest.mark.parametrize("kind", ["binary", "continuous"])
 @pytest.mark.parametrize("design", list(Design))
 def test_the_error_rate_holds_where_the_verdict_stops_the_comparison(kind: str, design: Design) -> None:
-    scenarios, repetitions, random = 200, 100, Random(7)
+    scenarios, repetitions, random = 200, 40, Random(7)
     wrong = 0
     for seed in range(repetitions):
         if kind == "binary":
@@ -119,15 +121,15 @@ def test_the_error_rate_holds_where_the_verdict_stops_the_comparison(kind: str, 
         else:
             values = [[[min(100, max(0, random.gauss(60, 20)))] for _ in range(scenarios)] for _ in range(2)]
         first, second = np.array(values[0]), np.array(values[1])
-        if design is Design.LIST:  # the mean of the list is zero: each difference has its opposite
+        if design is Design.EXACT:  # the mean of the list is zero: each difference has its opposite
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
-        asked = question(len(first), design, groups={})
+        asked = question(len(first), design, groups={}, margin=2.0)
         verdict = RunningVerdict.begin(asked)
         for indexes in batches(seed, range(len(first))):
             verdict = verdict.extend(asked, batch(indexes, first, second))
-            if verdict.decided:
+            if verdict.is_over(asked):
                 break
-        wrong += verdict.test.decided is not Decision.UNDECIDED
+        wrong += verdict.test.decision in (Decision.BETTER, Decision.WORSE)
     assert wrong / repetitions <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
 
 

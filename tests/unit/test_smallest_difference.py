@@ -1,7 +1,6 @@
 """Smallest difference that would have been shown: its power, simulated, and its limits."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +12,12 @@ from core.domain.smallest_difference import smallest_difference
 Floats = NDArray[np.float64]
 
 
-def state(std: float, count: int, pairs: int | None = None) -> SequentialTest:
-    """Return the state after differences of mean 0 and this deviation, of a bound of 1."""
-    return replace(SequentialTest(plan=Plan(bound=1.0, pairs=pairs)), count=count, squares=std * std * (count - 1))
+#: Logarithm of the e-value at an error rate of 5 %.
+THRESHOLD = math.log(40)
+
+
+def smallest_of(std: float, count: int, pairs: int | None = None, threshold: float = THRESHOLD) -> float | None:
+    return smallest_difference(count, std, log_threshold=threshold, pairs=pairs)
 
 
 def binary(rng: np.random.Generator, mean: float, std: float, shape: tuple[int, int]) -> Floats:
@@ -45,7 +47,7 @@ def normal(rng: np.random.Generator, mean: float, std: float, shape: tuple[int, 
 def test_the_smallest_difference_is_shown_with_80_to_95_percent_power(
     distribution: object, std: float, count: int, pairs: int | None
 ) -> None:
-    smallest = smallest_difference(state(std, count, pairs))
+    smallest = smallest_of(std, count, pairs)
     assert smallest is not None and callable(distribution)
     repetitions, rng = 500, np.random.default_rng(3)
     differences = distribution(rng, smallest, std, (repetitions, pairs or count))
@@ -55,17 +57,17 @@ def test_the_smallest_difference_is_shown_with_80_to_95_percent_power(
 
 
 def test_more_pairs_show_smaller_differences_and_a_higher_threshold_only_larger() -> None:
-    few, many = smallest_difference(state(0.2, 50)), smallest_difference(state(0.2, 500))
-    stricter = smallest_difference(state(0.2, 500), log_threshold=8.0)
+    few, many = smallest_of(0.2, 50), smallest_of(0.2, 500)
+    stricter = smallest_of(0.2, 500, threshold=8.0)
     assert few is not None and many is not None and stricter is not None
     assert many < stricter < few
 
 
 def test_pairs_of_a_list_show_more_than_the_same_pairs_of_a_population() -> None:
-    of_population, of_list = smallest_difference(state(0.2, 200)), smallest_difference(state(0.2, 200, pairs=288))
+    of_population, of_list = smallest_of(0.2, 200), smallest_of(0.2, 200, pairs=288)
     assert of_population is not None and of_list is not None and of_list < of_population
 
 
 def test_a_few_pairs_show_no_difference_at_all_and_a_complete_list_any() -> None:
-    assert smallest_difference(state(0.2, 1)) is None and smallest_difference(state(0.5, 5)) is None
-    assert smallest_difference(SequentialTest(plan=Plan(bound=1.0, pairs=2)).extend([0.1, 0.0])) == 0.0
+    assert smallest_of(0.2, 1) is None and smallest_of(0.5, 5) is None
+    assert smallest_of(0.05, 2, pairs=2) == 0.0

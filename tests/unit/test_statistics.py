@@ -1,17 +1,16 @@
-"""Statistics of metrics: summaries, confidence intervals and paired differences."""
+"""Statistics of metrics: summaries and confidence intervals."""
 
 import math
 import random
 import statistics
 from typing import Any
 
-import numpy as np
 import pytest
 
 from core.domain.intervals import wilson
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.statistics import mcnemar, merged, paired, sketched
+from core.domain.statistics import mcnemar, merged, sketched
 
 
 def test_no_failure_in_288_tasks_has_an_upper_bound_of_1_in_76() -> None:
@@ -58,29 +57,8 @@ def test_each_group_has_its_own_statistics() -> None:
     assert [groups[name]["metrics"]["score"]["mean"] for name in ("grid", "ramp")] == [30.0, 10.0]
 
 
-def test_differences_are_paired_by_scenario() -> None:
-    comparison = paired(np.array([3.0, 30.0, 0.0, math.nan]), np.array([1.0, 28.0, math.nan, 5.0]))
-    assert comparison is not None and comparison["count"] == 2
-    assert comparison["difference"] == comparison["low"] == comparison["high"] == 2.0
-    assert paired(np.array([math.nan, 1.0]), np.array([1.0, math.nan])) is None
-
-
-def test_rates_are_compared_by_discordant_pairs() -> None:
-    comparison = paired((np.arange(20) < 6).astype(np.float64), np.zeros(20))
-    assert comparison is not None
-    assert (comparison["only_ours"], comparison["only_theirs"], comparison["p"]) == (6, 0, pytest.approx(2 / 64))
+def test_no_disagreement_has_a_p_value_of_1() -> None:
     assert mcnemar(0, 0)["p"] == 1.0
-
-
-def test_a_single_pair_has_no_interval() -> None:
-    comparison = paired(np.array([3.0]), np.array([1.0]))
-    assert comparison and (comparison["difference"], comparison["low"], comparison["high"]) == (2.0, None, None)
-
-
-def test_only_rates_have_the_test_of_rates() -> None:
-    first, second = (np.arange(20) < 6).astype(np.float64), np.zeros(20)
-    assert "p" in (paired(first, second, declared_rate=True) or {})
-    assert "p" not in (paired(first, second, declared_rate=False) or {"p": 0})
 
 
 def test_sketches_of_batches_add_up() -> None:

@@ -34,8 +34,9 @@ def test_chosen_simulations_are_compared(page: Page, origin: str, drives: tuple[
     page.get_by_role("button", name="Compare the chosen").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Comparison on car_street")
     expect(page.locator(".verdict")).to_contain_text("better")
-    expect(page.locator(".verdict")).to_contain_text("240 pairs")
-    expect(page.locator("main")).to_contain_text("of 240 pairs were needed.")
+    expect(page.locator(".verdict")).to_contain_text("points")
+    expect(page.locator(".verdict")).to_contain_text("after 240 of 240 scenarios")
+    expect(page.locator("main")).to_contain_text("random sample")
     streets = page.get_by_role("table").filter(has_text="roundabout")
     expect(streets.locator("tbody tr")).to_have_count(3)
     expect(streets).to_contain_text("improved")
@@ -48,10 +49,10 @@ def test_the_metric_of_a_comparison_is_chosen(page: Page, origin: str, drives: t
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**metric=collision**")
     expect(page.get_by_role("combobox", name="Metric")).to_have_value("collision")
-    expect(page.locator(".verdict .state")).to_have_text("no difference on any pair")
-    expect(page.locator("main")).to_contain_text("240 of 240 pairs were played.")
+    expect(page.locator(".verdict .state")).to_have_text("equivalent")
+    expect(page.locator(".verdict")).to_contain_text("equivalent to mine (second) in collision within 0.02")
     page.goto(f"{origin}/compare?simulation={second}&simulation={first}&metric=comfort")  # without values
-    expect(page.locator(".verdict")).to_contain_text("No pair")
+    expect(page.locator(".verdict")).to_contain_text("no pair of tasks has a result with both")
 
 
 def test_groups_of_few_pairs_are_not_shown_as_equal(page: Page, origin: str, play: Play) -> None:
@@ -166,3 +167,42 @@ def test_a_browser_without_scripts_gets_the_whole_comparison(page: Page, origin:
     address = f"{origin}/compare?simulation={second}&simulation={first}"
     assert "better than" not in page.request.get(address).text(), "the comparison is loaded after the page"
     assert "better than" in page.request.get(f"{address}&whole=1").text()
+
+
+def test_the_margin_and_the_subject_are_chosen_and_one_difference_has_one_interval(
+    page: Page, origin: str, drives: tuple[str, str]
+) -> None:
+    first, second = drives
+    page.goto(f"{origin}/compare?simulation={second}&simulation={first}")
+    page.get_by_role("textbox", name="Margin").fill("15")
+    page.get_by_role("combobox", name="About").select_option("exact")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**margin=15**design=exact**")
+    expect(page.locator(".verdict .state")).to_have_text("equivalent")
+    expect(page.locator(".verdict")).to_contain_text("within 15 points, and better: the difference is 9 points")
+    page.get_by_text("All metrics").click()
+    row = page.get_by_role("row").filter(has_text="Driving score")
+    expect(row).to_contain_text("9 to 9")
+    collisions = page.get_by_role("row").filter(has_text="Collision").first
+    expect(collisions).to_contain_text("lower is better")
+
+
+def test_scenarios_that_broke_are_listed_with_replays_at_that_moment(page: Page, origin: str, play: Play) -> None:
+    def of(broken: int) -> str:
+        def result(task: int) -> dict[str, Any]:
+            failed = task % broken == 0
+            return scored(task, 50.0, outcome="collision" if failed else "arrived", seconds=4.5)
+
+        return play(result, 24)
+
+    first, second = of(6), of(8)
+    page.goto(f"{origin}/compare?simulation={first}&simulation={second}")
+    broke = page.get_by_role("table").filter(has_text="Broke: 3")
+    expect(broke.locator("tbody tr")).to_have_count(3)
+    expect(broke).to_contain_text("4.5 s")
+    expect(page.get_by_role("table").filter(has_text="Fixed: 2")).to_contain_text("arrived")
+    expect(page.locator("main")).to_contain_text("noise of the models is among them")
+    address = broke.locator("a").first.get_attribute("href")
+    assert address is not None and address.endswith("&at=4.5")
+    page.goto(f"{origin}{address}")
+    expect(page.locator("replay-compare")).to_have_attribute("at", "4.5")

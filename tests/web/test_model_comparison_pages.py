@@ -35,7 +35,7 @@ def test_models_are_compared_from_the_form_to_the_verdict(page: Page, origin: st
     for simulation in runs.waiting(id):
         runs.play(simulation, better)
     runs.advance(id)
-    expect(page.locator(".verdict")).to_contain_text("16 of 288 pairs")  # live, without a reload
+    expect(page.locator(".verdict")).to_contain_text("16 of 288 scenarios")  # live, without a reload
     for simulation in runs.waiting(id):
         runs.play(simulation, better)
     runs.finish(id, better)
@@ -183,13 +183,15 @@ def test_a_comparison_that_ended_without_a_verdict_says_so_in_the_list(page: Pag
     expect(page.get_by_role("button", name="Go on")).to_be_visible()
 
 
-def test_models_that_are_known_to_be_equal_have_no_difference(page: Page, origin: str, runs: Runs) -> None:
-    id = runs.create("new", "old", scenarios={"range": [0, 30]})
+def test_models_that_are_equal_are_equivalent_within_the_margin(page: Page, origin: str, runs: Runs) -> None:
+    id = runs.create("new", "old", scenarios={"range": [0, 30]}, margin=40)
     runs.finish(id, equal)
     page.goto(f"{origin}/comparisons/{id}")
-    expect(page.locator(".verdict .state")).to_have_text("no difference on any pair")
+    expect(page.locator(".verdict .state")).to_have_text("equivalent")
+    expect(page.locator(".verdict")).to_contain_text("within 40 points")
+    expect(page.locator("main")).to_contain_text("all scenarios that there could be")
     page.goto(f"{origin}/comparisons")
-    expect(page.locator(f"#row-{id} .state").last).to_have_text("no difference")
+    expect(page.locator(f"#row-{id} .state").last).to_have_text("equivalent")
 
 
 def test_an_error_rate_is_given_in_percent_and_refused_in_percent(

@@ -7,6 +7,7 @@ from flask import Blueprint, abort, render_template, request
 
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
+from web.form_fields import number_of
 from web.views.simulation import dataset_of
 
 blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
@@ -15,7 +16,13 @@ blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
 MOST = 8
 #: How verdicts on groups are shown: tone of the style sheet.
 TONES: Mapping[str, str] = {"regressed": "bad", "suspect": "waiting", "improved": "good", "held": "ended"}
-DECISIONS: Mapping[str, str] = {"better": "good", "worse": "bad", "undecided": "ended"}
+DECISIONS: Mapping[str, str] = {
+    "equivalent": "good",
+    "better": "good",
+    "worse": "bad",
+    "not_worse": "good",
+    "undecided": "ended",
+}
 
 
 @blueprint.get("")
@@ -26,16 +33,16 @@ def show() -> str:
     if len(ids) < 2:
         detail = "A comparison needs two different simulations of one dataset, or more. Choose them in the list."
         raise Refused(422, {"title": "Nothing to compare", "detail": detail})
-    metric = request.args.get("metric", "")
+    question = asked()
     *simulations, reference = [api().get(path_of("simulations", id)) for id in ids[-MOST - 1 :]]
     whole = bool(request.args.get("whole"))  # a page without scripts: else each part is loaded by itself
     return render_template(
         "compare/page.html",
         reference=reference,
         compared=simulations,
-        comparisons=[compared(simulation, reference, metric) if whole else None for simulation in simulations],
+        comparisons=[compared(simulation, reference, question) if whole else None for simulation in simulations],
         metrics=metrics_of(dataset_of(reference)),
-        metric=metric,
+        asked=question,
         ids=ids,
         others=others(reference, ids),
         tones=TONES,
@@ -49,29 +56,53 @@ def verdict() -> str:
     ids = request.args.getlist("simulation")
     if len(ids) != 2:
         abort(404)
-    metric = request.args.get("metric", "")
     simulation, reference = (api().get(path_of("simulations", id)) for id in ids)
     return render_template(
         "compare/verdict.html",
         simulation=simulation,
         reference=reference,
-        comparison=compared(simulation, reference, metric),
-        metrics=metrics_of(dataset_of(reference)),
+        comparison=compared(simulation, reference, asked()),
         tones=TONES,
         decisions=DECISIONS,
     )
 
 
-def compared(simulation: Mapping[str, Any], reference: Mapping[str, Any], metric: str) -> Mapping[str, Any]:
-    """Return the comparison of a simulation with the reference, or the problem that prevents it."""
+def asked() -> dict[str, str]:
+    """Return the metric, the margin and the design that the address names."""
+    return {name: request.args.get(name, "").strip() for name in ("metric", "margin", "design")}
+
+
+def compared(
+    simulation: Mapping[str, Any], reference: Mapping[str, Any], question: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return the comparison of a simulation with the reference, with the rows of all metrics; or what prevents it."""
     path = path_of("simulations", simulation["id"], "comparison")
     try:
-        comparison: Mapping[str, Any] = api().get(path, to=reference["id"], metric=metric)
+        comparison: Mapping[str, Any] = api().get(path, to=reference["id"], **question)
     except Refused as error:
         if error.status not in (404, 409, 422):
             raise
         return {"problem": error.problem}
-    return comparison
+    return {**comparison, "rows": metric_rows(comparison, metrics_of(dataset_of(reference)))}
+
+
+def metric_rows(comparison: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each metric, whose difference is positive where the first simulation is the better one.
+
+    The row of the metric that the verdict is on has the verdict's interval: one difference has one interval on a page.
+    """
+    verdict = comparison["verdict"] or {}
+    rows = []
+    for name, values in comparison["metrics"].items():
+        metric = declared.get(name, {})
+        ends = [values["difference"], values["low"], values["high"]]
+        if metric.get("better") == "lower":
+            ends = [None if end is None else -end for end in (ends[0], ends[2], ends[1])]
+        if name == verdict.get("metric") and verdict["scale"]["kind"] == "declared":
+            ends = [verdict["mean"], verdict["low"], verdict["high"]]
+        row = dict(zip(("difference", "low", "high"), ends, strict=True))
+        rows.append({**values, **row, "title": metric.get("title") or name, "better": metric.get("better")})
+    return rows
 
 
 def others(reference: Mapping[str, Any], ids: list[str]) -> list[Mapping[str, Any]]:
@@ -82,11 +113,14 @@ def others(reference: Mapping[str, Any], ids: list[str]) -> list[Mapping[str, An
 
 @blueprint.get("/replay")
 def replay() -> str:
-    """Replay the same scenario with two models, side by side."""
+    """Replay the same scenario with two models, side by side; ``at``: the second at which the replay stands."""
     sides = []
     for side in ("left", "right"):
         id, _, task = request.args.get(side, "").partition(".")
         if not task.isdecimal():
             abort(404)
         sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
-    return render_template("compare/replay.html", left=sides[0], right=sides[1])
+    at = number_of(request.args.get("at", ""))
+    return render_template(
+        "compare/replay.html", left=sides[0], right=sides[1], at=at if isinstance(at, int | float) else None
+    )

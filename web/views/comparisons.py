@@ -26,7 +26,7 @@ blueprint = Blueprint("comparisons", __name__, url_prefix="/comparisons")
 
 PAGE = 50
 #: What a new form has in its fields.
-DEFAULTS: Fields = {"error_rate": ["5"], "design": ["list"]}
+DEFAULTS: Fields = {"error_rate": ["5"], "design": ["population"]}
 
 
 @blueprint.get("")

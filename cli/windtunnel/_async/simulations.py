@@ -205,10 +205,21 @@ class AsyncSimulations:
         return [read(Result, item) for item in document["items"]]
 
     async def compare(
-        self, id: str, to: str, *, metric: str | None = None, bound: float | None = None
+        self,
+        id: str,
+        to: str,
+        *,
+        metric: str | None = None,
+        bound: float | None = None,
+        margin: float | None = None,
+        design: str | None = None,
     ) -> dict[str, Any]:
-        """Return the paired differences of a simulation from another one on the same scenarios, and a verdict."""
-        params = {"to": to, "metric": metric, "bound": bound}
+        """Return the paired differences of a simulation from another one on the same scenarios, and a verdict.
+
+        ``margin``: difference, in the unit of the metric, that does not matter. ``design``: `population`, `list` or
+        `exact`.
+        """
+        params = {"to": to, "metric": metric, "bound": bound, "margin": margin, "design": design}
         document: dict[str, Any] = await self._transport.json(
             "GET", path("simulations", id, "comparison"), params=params, timeout=300.0
         )

@@ -28,13 +28,19 @@ class Comparisons:
         error_rate: float | None = None,
         design: str | None = None,
         bound: float | None = None,
+        margin: float | None = None,
+        until: str | None = None,
         play_all: bool | None = None,
         scenarios: submissions.Scenarios | None = None,
         labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
         **members: Any,
     ) -> ModelComparison:
-        """Start a comparison of stored models; ``members`` are further ones of the request, such as ``workers``."""
+        """Start a comparison of stored models; ``members`` are further ones of the request, such as ``workers``.
+
+        ``margin``: difference, in the unit of the metric, within which models are equivalent; 2 % of the declared range
+        if left out. ``until``: claim at which it ends, `not_worse`, `better` or `equivalent`.
+        """
         body = submissions.document(
             dataset,
             scenarios_=scenarios,
@@ -44,6 +50,8 @@ class Comparisons:
             error_rate=error_rate,
             design=design,
             bound=bound,
+            margin=margin,
+            until=until,
             play_all=play_all,
             labels=dict(labels or {}),
             **members,
@@ -59,6 +67,15 @@ class Comparisons:
     def get(self, id: str) -> ModelComparison:
         """Return a comparison, with the verdicts so far."""
         return read(ModelComparison, self._transport.json("GET", path("comparisons", id)))
+
+    def flips(self, id: str, model: int = 0, *, direction: str = "broke") -> Iterator[dict[str, Any]]:
+        """Yield the scenarios that a model fails and the reference does not; ``direction``: `broke`, or `fixed`.
+
+        ``model``: its number among those compared, from 0.
+        """
+        query = {"model": str(model), "direction": direction}
+        for flip in pages(self._transport, path("comparisons", id, "flips"), query, None):
+            yield flip
 
     def cancel(self, id: str) -> None:
         """Cancel a comparison; verdicts that hold are kept."""

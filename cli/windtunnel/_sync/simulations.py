@@ -202,9 +202,22 @@ class Simulations:
         document = self._transport.json("GET", path("simulations", id, "worst"), params=params)
         return [read(Result, item) for item in document["items"]]
 
-    def compare(self, id: str, to: str, *, metric: str | None = None, bound: float | None = None) -> dict[str, Any]:
-        """Return the paired differences of a simulation from another one on the same scenarios, and a verdict."""
-        params = {"to": to, "metric": metric, "bound": bound}
+    def compare(
+        self,
+        id: str,
+        to: str,
+        *,
+        metric: str | None = None,
+        bound: float | None = None,
+        margin: float | None = None,
+        design: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the paired differences of a simulation from another one on the same scenarios, and a verdict.
+
+        ``margin``: difference, in the unit of the metric, that does not matter. ``design``: `population`, `list` or
+        `exact`.
+        """
+        params = {"to": to, "metric": metric, "bound": bound, "margin": margin, "design": design}
         document: dict[str, Any] = self._transport.json(
             "GET", path("simulations", id, "comparison"), params=params, timeout=300.0
         )

@@ -14,12 +14,12 @@ from typing import Any
 
 from core.domain.backoff import pause
 from core.domain.compared_results import ComparedResults, paired_results
+from core.domain.comparison_questions import question_of
 from core.domain.comparisons import ComparisonState, batches, end_of
 from core.domain.model_labels import told_apart
 from core.domain.records import ModelRef
-from core.domain.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
+from core.domain.running_verdict import PlayedBatch, RunningVerdict, group_sizes
 from core.domain.score import judged_metric
-from core.domain.sequential_test import Design
 from core.domain.states import FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
@@ -179,10 +179,10 @@ class ComparisonBatches:
         question = comparison.question
         before = RunningVerdict.begin(question)
         if model.running_verdict:
-            before = RunningVerdict.from_json(json.loads(model.running_verdict))
+            before = RunningVerdict.from_json(json.loads(model.running_verdict), question)
         verdict = before.extend(question, self._played(comparison, model.batch, ids))
-        document = verdict.described(question, told_apart(_ref(model), _ref(reference)))
-        ends = verdict.test.count == question.scenarios or (verdict.decided and not comparison.spec["play_all"])
+        ends = verdict.test.complete or (verdict.is_over(question) and not comparison.spec["play_all"])
+        document = verdict.described(question, told_apart(_ref(model), _ref(reference)), over=ends)
         values: dict[str, Any] = {
             "batch": model.batch + 1,
             "running_verdict": json.dumps(verdict.to_json()),
@@ -208,7 +208,9 @@ class ComparisonBatches:
 
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
-        first, second = ComparedResults({}, comparison.group_by), ComparedResults({})
+        definition = comparison.definition
+        first = ComparedResults({}, definition, definition.get("group_by") or ())
+        second = ComparedResults({}, definition)
         first.add(self._results.lines(ids[0]))
         second.add(self._results.lines(ids[1]))
         both = paired_results(first, second)
@@ -315,18 +317,10 @@ class _Comparison:
         self.row = row
         self.id = str(row.id)
         self.spec = json.loads(row.spec)
-        definition = played(provenance["dataset"]).definition
-        metric = judged_metric(definition, self.spec["metric"])
+        self.definition = played(provenance["dataset"]).definition
+        metric = judged_metric(self.definition, self.spec["metric"])
         assert metric is not None  # checked when it was requested
-        self.group_by = definition.get("group_by") or ()
-        self.question = Question(
-            metric=metric,
-            bound=self.spec["bound"],
-            design=Design(self.spec["design"]),
-            error_rate=self.spec["error_rate"],
-            scenarios=row.scenarios,
-            groups=json.loads(row.groups),
-        )
+        self.question = question_of(self.spec, metric, row.scenarios, json.loads(row.groups))
         self._tasks = provenance["play"]["tasks"]
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.claims import Claim, method_of
 from core.domain.comparison_requests import ComparisonRequest
 from core.domain.comparisons import (
     ENDED,
@@ -17,6 +18,7 @@ from core.domain.comparisons import (
     ComparisonState,
 )
 from core.domain.ids import new_id
+from core.domain.margins import checked_margin
 from core.domain.metric_scale import MetricScale
 from core.domain.records import Event, Submission
 from core.domain.score import judged_metric, metrics_with_direction
@@ -34,7 +36,7 @@ from core.store import comparisons as store
 from core.store import simulations
 from core.store.database import Connection, Database
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
-from runtimes.harness.evaluator.tasks import TaskPlan
+from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
 #: Members of a request that are those of a submission.
 _SUBMISSION = ("params", "sweep", "repeat", "seed", "workers", "record", "placement")
@@ -71,11 +73,12 @@ class Comparisons:
                 return self._replayed(replayed, request_digest), True
         _check_models(request)
         first, *others = self._resolve_all(request)
-        scenarios = _check_question(request, first[1])
+        scenarios, decided = _check_question(request, first[1])
         id = new_id(datetime.now(UTC))
         dataset = first[1].provenance["dataset"]
         spec = msgspec.to_builtins(request)
         spec = {name: value for name, value in spec.items() if name not in ("models", "reference", "runtimes")}
+        spec |= decided | {"models_at_first": len(others)}
         reference = request.models.index(request.reference) if request.reference else len(request.models) - 1
         row = {
             "id": id,
@@ -296,16 +299,25 @@ def _check_different(names: Sequence[str], provenances: Sequence[Mapping[str, An
         seen[identity] = name
 
 
-def _check_question(request: ComparisonRequest, resolved: Resolved) -> int:
-    """Return the number of scenarios. Raise Invalid for a metric or for scenarios that cannot be compared."""
+def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int, dict[str, Any]]:
+    """Return the number of scenarios, and what the platform decides of the request: its margin and its method.
+
+    Raise Invalid for a metric, for scenarios that cannot be compared, and for claims that cannot be shown.
+    """
     definition = played(resolved.provenance["dataset"]).definition
     metric = judged_metric(definition, request.metric)
     if metric is None:
         raise Invalid(f"Name a `metric`: the dataset has no score. {metrics_with_direction(definition)}")
     try:
-        MetricScale.of(metric, request.bound)
+        margin = checked_margin(metric, MetricScale.of(metric, request.bound), request.margin)
+        method = method_of(request.design, request.method)
     except ValueError as error:
         raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
+    if request.until in (Claim.EQUIVALENT, Claim.NOT_WORSE) and not margin:
+        raise Invalid(
+            f"`until`: {request.until.value} needs a margin, and `{metric['name']}` has none by default. Name a"
+            " `margin`, and a `bound`, the largest difference that counts, if the dataset declares no range."
+        )
     if definition.get("gang"):
         raise Invalid(f"{resolved.dataset.name} is for gangs, which are not compared.")
     tasks = resolved.provenance["play"]["tasks"]
@@ -316,7 +328,8 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> int:
         raise TooManyTasks(f"A comparison has at most {MOST_SCENARIOS:,} scenarios: choose fewer with `scenarios`.")
     if len(set(tasks["select"].get("tasks", ()))) < len(tasks["select"].get("tasks", ())):
         raise Invalid("`scenarios.tasks` names a scenario twice; `repeat` plays each several times.")
-    return plan.scenarios
+    margin_from = "request" if request.margin is not None else "default"
+    return plan.scenarios, {"margin": margin, "margin_from": margin_from, "method": method.value}
 
 
 def _check_comparable(joining: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
@@ -337,6 +350,7 @@ def _submission(request: ComparisonRequest, dataset: str, model: str) -> Submiss
         runtime=request.runtimes.get(model),
         scenarios=request.scenarios,
         labels=dict(request.labels),
+        model_seeds=BY_SCENARIO,
         **values,
     )
 

@@ -5,8 +5,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from core.domain.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
+from core.domain.comparison_questions import design_of
+
 #: Members of a comparison's request that its document repeats.
-_REPEATED = ("metric", "design", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")
+_REPEATED = ("metric", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")
+#: Members that comparisons lack which began before claims were kept, and their meaning then.
+_FORMER = {"margin": 0.0, "margin_from": "default", "method": Method.ANYTIME.value, "until": None, "family": False}
+#: The same of their verdicts.
+_FORMER_VERDICT: dict[str, Any] = {
+    "method": Method.ANYTIME.value,
+    "margin": 0.0,
+    "decided_by": None,
+    "biased": False,
+    "smallest_margin": None,
+    "pairs_for_margin": None,
+}
 
 
 def view(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
@@ -21,6 +35,8 @@ def view(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool
         "reason": row.reason,
         "dataset": {"name": row.dataset, "version": row.dataset_version, "digest": row.dataset_digest or None},
         **{name: spec[name] for name in _REPEATED},
+        **{name: spec.get(name, former) for name, former in _FORMER.items()},
+        "design": design_of(spec).value,
         "selection": spec["scenarios"],
         "scenarios": row.scenarios,
         "labels": json.loads(row.labels),
@@ -36,7 +52,7 @@ def view(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool
 
 def _compared(model: Any, plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
     """Return a model that is compared with the reference."""
-    verdict = json.loads(model.verdict) if model.verdict else None
+    verdict = _verdict(json.loads(model.verdict)) if model.verdict else None
     document = _model(model) | {
         "state": model.state,
         "reason": model.reason,
@@ -49,8 +65,33 @@ def _compared(model: Any, plays: Sequence[Any], *, details: bool) -> dict[str, A
     if not details:
         return document
     shown: dict[str, Any] = json.loads(model.details) if model.details else {}
-    empty: dict[str, Any] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}}
+    empty: dict[str, Any] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}, "flips": None}
     return document | empty | shown
+
+
+def _verdict(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a verdict; one that was stored before claims were kept has those that follow from its decision."""
+    if "claims" in stored:
+        return stored
+    decision = Decision(stored["decision"])
+    fact = {Decision.BETTER: Fact.ABOVE_ZERO, Decision.WORSE: Fact.BELOW_ZERO}.get(decision)
+    facts = {fact} if fact else set()
+    refuted = refuted_claims(facts, stored["low"], stored["high"], 0.0)
+    return (
+        _FORMER_VERDICT
+        | {"tasks": stored["count"]}
+        | stored
+        | {
+            "saving": _saving(stored.get("saving")),
+            "design": (Design.EXACT if stored["design"] == Design.LIST.value else Design.POPULATION).value,
+            "claims": {claim.value: holds for claim, holds in claims_of(facts).items()},
+            "refuted": {claim.value: holds for claim, holds in refuted.items()},
+        }
+    )
+
+
+def _saving(stored: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if stored is None else stored | {"needed_at_most": stored["needed"]}
 
 
 def _model(model: Any) -> dict[str, Any]:

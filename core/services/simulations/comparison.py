@@ -2,15 +2,20 @@
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
-from core.domain.compared_results import ComparedResults, paired_results
+from core.domain.claims import Design, Method, method_of
+from core.domain.compared_results import ComparedResults, PairedResults, paired_results
+from core.domain.flips import FlipTally, flips_of
+from core.domain.margins import checked_margin
+from core.domain.metric_scale import MetricScale, declared_width
 from core.domain.model_labels import told_apart
-from core.domain.pair_verdicts import verdict_members
+from core.domain.pair_verdicts import StandingQuestion, verdict_members
+from core.domain.paired_metrics import paired
 from core.domain.rates import declared_rates
 from core.domain.records import Simulation
 from core.domain.score import judged_metric, metrics_with_direction
-from core.domain.statistics import paired
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
@@ -20,6 +25,21 @@ from errors import Invalid
 KEPT = 64
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What is asked of two simulations. ``metric``: of the verdict, the dataset's score if None.
+
+    ``bound`` and ``margin``: in its unit; None for the declared range, and for the default.
+    """
+
+    metric: str | None = None
+    bound: float | None = None
+    margin: float | None = None
+    design: Design = Design.POPULATION
+    method: Method | None = None
+    error_rate: float = 0.05
+
+
 class Comparison:
     """Pairs results by scenario and repetition. The answers that were asked for last are kept."""
 
@@ -27,22 +47,22 @@ class Comparison:
         self._simulations = simulations
         self._results = results
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str, str | None, float | None], dict[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, Asked], dict[str, Any]] = OrderedDict()
 
-    def compare(self, id: str, to: str, *, metric: str | None = None, bound: float | None = None) -> dict[str, Any]:
+    def compare(self, id: str, to: str, asked: Asked = Asked()) -> dict[str, Any]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval; and verdicts.
 
         A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
-        ``metric``: that of the verdict, the dataset's score by default; ``verdict`` is None if there is neither.
-        ``bound``: of its differences. Raise Invalid for an unknown metric, and for one without a better direction.
+        ``verdict`` is None without a metric and a score. Raise Invalid for an unknown metric, for one without a better
+        direction, and for a margin or a method that cannot be used.
         """
         first, second = self._simulations.get(id), self._simulations.get(to)
-        key = id, to, metric, bound
+        key = id, to, asked
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return kept
-        document = self._compare(first, second, metric, bound)
+        document = self._compare(first, second, asked)
         if first.final and second.final:  # their results do not change any more
             with self._lock:
                 self._kept[key] = document
@@ -50,25 +70,43 @@ class Comparison:
                     self._kept.popitem(last=False)
         return document
 
-    def _compare(
-        self, first: Simulation, second: Simulation, metric: str | None, bound: float | None
-    ) -> dict[str, Any]:
+    def flips(self, id: str, to: str, *, broke: bool) -> list[dict[str, Any]]:
+        """Return all scenarios that broke, or that were fixed, by number."""
+        first, second = self._simulations.get(id), self._simulations.get(to)
+        _, _, both = self._paired(first, second)
+        return [flip.document((id, to)) for flip in flips_of(both.pairs) if flip.broke == broke]
+
+    def _paired(self, first: Simulation, second: Simulation) -> tuple[ComparedResults, ComparedResults, PairedResults]:
+        """Return the results of two simulations, and their pairs; raise Invalid if they have no scenarios in common."""
         if first.dataset.digest != second.dataset.digest:
             raise Invalid("The two simulations did not use the same version of the same dataset.")
         definition = played(first.provenance["dataset"]).definition
-        judged = judged_metric(definition, metric)
         worst = {declared["name"]: declared.get("worst") for declared in definition["metrics"]}
         penalties = {name: float(value) for name, value in worst.items() if value is not None}
-        rates = declared_rates(definition["metrics"])
-        mine = ComparedResults(penalties, definition.get("group_by") or ())
-        other = ComparedResults(penalties)
+        mine = ComparedResults(penalties, definition, definition.get("group_by") or ())
+        other = ComparedResults(penalties, definition)
         mine.add(self._results.lines(first.id))
         other.add(self._results.lines(second.id))
-        both = paired_results(mine, other)
+        return mine, other, paired_results(mine, other)
+
+    def _compare(self, first: Simulation, second: Simulation, asked: Asked) -> dict[str, Any]:
+        mine, other, both = self._paired(first, second)
+        definition = played(first.provenance["dataset"]).definition
+        declared = {metric["name"]: metric for metric in definition["metrics"]}
+        rates = declared_rates(definition["metrics"])
+        indexes = [pair.index for pair in both.pairs]
         metrics = {
             name: compared
-            for name in [*worst, *sorted((mine.metrics & other.metrics) - worst.keys())]
-            if (compared := paired(mine.values(name)[both.here], other.values(name)[both.there], rates.get(name)))
+            for name in [*declared, *sorted((mine.metrics & other.metrics) - declared.keys())]
+            if (
+                compared := paired(
+                    indexes,
+                    mine.values(name)[both.here],
+                    other.values(name)[both.there],
+                    rates.get(name),
+                    declared_width(declared.get(name, {})),
+                )
+            )
             is not None
         }
         document: dict[str, Any] = {
@@ -78,16 +116,23 @@ class Comparison:
             "models": [first.model.name, second.model.name],
             "metrics": metrics,
             "unpaired": {"here": len(mine.tasks) - len(both.pairs), "to": len(other.tasks) - len(both.pairs)},
+            "flips": FlipTally().extend(both.pairs, (first.id, second.id)).document(),
         }
+        judged = judged_metric(definition, asked.metric)
         if judged is None:
             return document | {"verdict": None, "groups": {}, "scenarios": {"better": [], "worse": []}}
         try:
-            return document | verdict_members(
-                both.pairs,
-                (mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]),
-                judged,
-                told_apart(first.model, second.model),
-                bound=bound,
+            question = StandingQuestion(
+                metric=judged,
+                models=told_apart(first.model, second.model),
+                bound=asked.bound,
+                margin=checked_margin(judged, MetricScale.of(judged, asked.bound), asked.margin),
+                design=asked.design,
+                method=method_of(asked.design, asked.method),
+                error_rate=asked.error_rate,
+                ended=first.final and second.final,
             )
         except ValueError as error:
             raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
+        numbers = mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]
+        return document | verdict_members(both.pairs, numbers, question)

@@ -186,6 +186,7 @@ class Resolver:
                 f"Sweep x repeat x scenarios gives {total:,} tasks; a simulation has at most {LARGEST:,}."
             )
         return {
+            **({"model_seeds": submission.model_seeds} if submission.model_seeds is not None else {}),
             "seed": submission.seed,
             "dataset": dataset.digest,
             "total_scenarios": dataset.tasks if dataset.tasks is not None else max_scenarios,

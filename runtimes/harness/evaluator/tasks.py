@@ -17,6 +17,8 @@ LARGEST = 10_000_000
 BITS_63 = (1 << 63) - 1
 BITS_64 = (1 << 64) - 1
 ROUNDS = 6
+#: `model_seeds` of a plan whose models' seeds follow from scenarios and repetitions.
+BY_SCENARIO = "scenario"
 
 
 class TooMany(ValueError):
@@ -49,6 +51,7 @@ class TaskPlan:
         source = f"{plan['seed']}\n{plan['dataset']}\n".encode()
         self._seeds = hashlib.blake2b(source, digest_size=8, person=b"windtunnel.task")
         self._model_seeds = hashlib.blake2b(f"{plan['seed']}\n".encode(), digest_size=8, person=b"windtunnel.host")
+        self._by_scenario = plan.get("model_seeds") == BY_SCENARIO
         self._combination = -1
         self._swept: Mapping[str, Any] = {}
         self._all_params: Mapping[str, Any] = self._params
@@ -88,9 +91,17 @@ class TaskPlan:
         return int.from_bytes(hasher.digest(), "little") & BITS_63
 
     def model_server_seed(self, task: int) -> int:
-        """Return the model server's seed for a task; the scenario's seed cannot be derived from it."""
+        """Return the model server's seed for a task; the scenario's seed cannot be derived from it.
+
+        By the plan's ``model_seeds`` it follows from the scenario and the repetition instead of the number of the task,
+        which begins anew in each batch of a comparison: else scenarios of different batches share a stream of noise.
+        """
         hasher = self._model_seeds.copy()
-        hasher.update(b"%d" % task)
+        if self._by_scenario:
+            quotient, position = divmod(task, self.scenarios)
+            hasher.update(b"%d\n%d" % (self._index(position), quotient % self._repeat))
+        else:
+            hasher.update(b"%d" % task)
         return int.from_bytes(hasher.digest(), "little") & BITS_63
 
 

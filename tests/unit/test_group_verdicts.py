@@ -8,16 +8,24 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.claims import Decision
+from core.domain.group_verdicts import (
+    GroupEvidence,
+    GroupTest,
+    Verdict,
+    accepted_claims,
+    group_sentence,
+    group_verdicts,
+    standing_evidence,
+)
 from core.domain.metric_scale import MetricScale
-from core.domain.sequential_test import Decision, Plan, SequentialTest
-from core.domain.verdicts import Verdict, accepted_claims, group_sentence, group_verdicts, sentence
+from core.domain.sequential_test import Plan
 
 SCORE = MetricScale.of({"name": "score", "unit": "points", "better": "higher", "low": 0.0, "high": 1.0})
-SIGN = MetricScale.of({"name": "gap", "unit": "m", "better": "lower"})
 
 
-def played(differences: list[float], pairs: int | None = None) -> SequentialTest:
-    return SequentialTest(plan=Plan(bound=1.0, pairs=pairs)).extend(differences)
+def played(differences: list[float], margin: float = 0.0) -> GroupEvidence:
+    return GroupTest.begin(Plan(bound=1.0), margin).extend(np.array(differences)).evidence
 
 
 def claims(e_values: list[float]) -> dict[tuple[str, Decision], float]:
@@ -66,8 +74,7 @@ def test_each_kind_of_group_has_its_verdict() -> None:
 
 def test_a_group_decided_by_itself_but_not_among_many_is_suspect() -> None:
     weak = played([-1.0] * 8)
-    _, worse = weak.log_evidence
-    assert math.log(40) < worse < math.log(400)
+    assert math.log(40) < weak.log_worse < math.log(400)
     alone = group_verdicts({"ramp": weak})
     among = group_verdicts({"ramp": weak} | {f"town {number}": played([0.0] * 9) for number in range(9)})
     assert (alone[0].verdict, among[0].verdict) == (Verdict.REGRESSED, Verdict.SUSPECT)
@@ -89,8 +96,10 @@ def test_false_verdicts_stay_rare_among_many_groups_however_their_results_depend
     for repetition in range(repetitions):
         common = rng.normal(0, 0.2, 60)  # half of the repetitions: all groups fail together
         rows = rng.normal(0, 0.2, (groups, 60)) + (common if repetition % 2 else 0)
-        plan = Plan(bound=1.0, resolution=10)
-        tests = {str(at): SequentialTest(plan=plan).extend(row.clip(-1, 1)) for at, row in enumerate(rows)}
+        tests = {
+            str(at): standing_evidence(row.clip(-1, 1), bound=1.0, margin=0.0, error_rate=0.05)
+            for at, row in enumerate(rows)
+        }
         kinds = [verdict.verdict for verdict in group_verdicts(tests)]
         wrong += any(kind in (Verdict.REGRESSED, Verdict.IMPROVED) for kind in kinds)
         suspects += kinds.count(Verdict.SUSPECT)
@@ -102,40 +111,6 @@ def test_no_groups_have_no_verdicts() -> None:
     assert group_verdicts({}) == []
 
 
-def words(differences: list[float], scale: MetricScale = SCORE, pairs: int | None = None) -> str:
-    return sentence(played(differences, pairs), scale, metric="score", first="new", second="old", pairs=pairs or 100)
-
-
-def test_a_decision_is_said_with_its_interval_and_its_error_rate() -> None:
-    assert words([1.0, 0.0] * 20) == (
-        "new is better than old in score by 0.5 points (95 % interval 0.24 to 0.744 points), after 40 of 100 pairs"
-        " (error rate 5 %)."
-    )
-
-
-def test_a_worse_model_is_said_to_be_worse_by_a_positive_number() -> None:
-    assert words([-1.0, 0.0] * 20).startswith("new is worse than old in score by 0.5 points (95 % interval ")
-
-
-def test_an_undecided_comparison_names_the_difference_that_it_would_have_shown() -> None:
-    text = words([0.2, -0.2] * 40)
-    assert text.startswith("Undecided between new and old after 80 of 100 pairs: the difference in score is 0 points (")
-    assert text.endswith(" points would have been shown with 80 % power.")
-
-
-def test_a_complete_list_is_known_without_an_interval() -> None:
-    assert words([0.1, 0.2], pairs=2) == "new is better than old in score by 0.15 points, after 2 of 2 pairs (known)."
-    assert words([0.1, -0.1], pairs=2) == "new and old have the same mean score on all 2 pairs."
-
-
-def test_differences_by_sign_are_shares_of_the_pairs() -> None:
-    assert "by 50 % of the pairs (95 % interval " in words([1.0, 0.0] * 20, SIGN)
-
-
-def test_no_pair_is_said_to_be_none() -> None:
-    assert words([]) == "No pair of new and old was played."
-
-
 def test_each_verdict_on_a_group_is_a_sentence() -> None:
     tests = {
         "ramp": played([-1.0, 0.0] * 40),
@@ -145,8 +120,30 @@ def test_each_verdict_on_a_group_is_a_sentence() -> None:
         "bridge": played([0.0, 0.1]),
     }
     texts = [group_sentence(verdict, SCORE, groups=len(tests)) for verdict in group_verdicts(tests)]
-    assert texts[0].startswith("ramp: regressed; worse by 0.5 points (95 % interval ") and "; 80 pairs)." in texts[0]
-    assert texts[1].startswith("town: held; no difference was shown in 80 pairs; a difference of 0.")
-    assert texts[2].endswith("; 34 pairs), which is not enough among 5 groups.")
-    assert texts[3] == "farm: no pair was played."
-    assert texts[4] == "bridge: held; no difference was shown in 2 pairs, too few for any."
+    assert texts[0].startswith("ramp: regressed; worse by 0.5 points (95 % interval ") and texts[0].endswith(
+        ", in 80 scenarios."
+    )
+    assert texts[1].startswith("town: held; no difference was shown in 80 scenarios; a difference of 0.")
+    assert texts[2].endswith(", in 34 scenarios, which is not enough among 5 groups.")
+    assert texts[3] == "farm: no scenario was played."
+    assert texts[4] == "bridge: held; no difference was shown in 2 scenarios, too few for any."
+
+
+def test_a_group_that_is_worse_by_less_than_the_margin_has_not_regressed() -> None:
+    differences = np.random.default_rng(2).normal(-0.1, 0.1, 300).clip(-1, 1).tolist()
+    kinds = [group_verdicts({"ramp": played(differences, margin)})[0].verdict for margin in (0.0, 0.05, 0.15)]
+    assert kinds == [Verdict.REGRESSED, Verdict.REGRESSED, Verdict.HELD]
+    sentence = group_sentence(group_verdicts({"ramp": played(differences, 0.05)})[0], SCORE, groups=1)
+    assert sentence.startswith("ramp: regressed by more than 0.05 points; worse by 0.1")
+
+
+def test_the_evidence_of_a_whole_sample_does_not_depend_on_its_order_and_is_that_of_the_batches() -> None:
+    differences = np.random.default_rng(3).normal(0.1, 0.2, 80).clip(-1, 1)
+    standing = standing_evidence(differences, bound=1.0, margin=0.02, error_rate=0.05)
+    backwards = standing_evidence(differences[::-1], bound=1.0, margin=0.02, error_rate=0.05)
+    running = played(differences.tolist(), 0.02)
+    assert (standing.log_better, standing.log_worse) == pytest.approx((running.log_better, running.log_worse))
+    assert (standing.log_better, standing.low, standing.high) == pytest.approx(
+        (backwards.log_better, backwards.low, backwards.high)
+    )
+    assert standing.low <= standing.mean <= standing.high

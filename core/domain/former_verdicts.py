@@ -1,0 +1,75 @@
+"""Running verdicts of comparisons that began before claims were kept: their state as that of today.
+
+They go on by the rules with which they began: the any-time sequence with the whole error rate, no margin, and on a list
+the sign of its mean at the end. Their flips were not counted while they ran; they are in the pages that are computed
+from the results.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from core.domain.claims import Decision, Fact
+from core.domain.difference_cells import NOTHING
+from core.domain.group_verdicts import GroupTest
+from core.domain.one_sided_bets import OneSidedBets
+from core.domain.paired_test import PairedTest, Shown, TestPlan
+from core.domain.sequential_test import FRACTIONS, SequentialTest
+
+#: Facts by the decision that they are, and by the side of the sequence's bets.
+_FACTS: Mapping[Decision, tuple[Fact, int]] = {
+    Decision.BETTER: (Fact.ABOVE_ZERO, 0),
+    Decision.WORSE: (Fact.BELOW_ZERO, 1),
+}
+
+
+def is_former(document: Mapping[str, Any]) -> bool:
+    """Return whether a stored state is one of then."""
+    return "sequence" not in document["test"]
+
+
+def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]:
+    """Return the stored state of `RunningVerdict` that goes on with the same numbers."""
+    sequence = SequentialTest.from_json(document["test"])
+    shown: dict[Fact, Shown] = {}
+    if sequence.decided_at is not None:
+        shown[_FACTS[sequence.decided][0]] = Shown(count=sequence.decided_at, test="anytime")
+    test = PairedTest(
+        plan=plan,
+        sequence=sequence,
+        bets={fact: _bets(sequence, decision) for decision, (fact, _) in _FACTS.items()},
+        neutral=NOTHING,
+        repeated=False,
+        shown=shown,
+    )
+    groups = {
+        grouping: {group: _group(SequentialTest.from_json(state)).to_json() for group, state in tests.items()}
+        for grouping, tests in document["groups"].items()
+    }
+    kept = {name: document[name] for name in ("better", "worse", "clipped", "without_value", "looks")}
+    return {"test": test.to_json(), "groups": groups, "flips": None, "tasks": sequence.count, **kept}
+
+
+def _group(sequence: SequentialTest) -> GroupTest:
+    return GroupTest(sequence=sequence, better=_bets(sequence, Decision.BETTER), worse=_bets(sequence, Decision.WORSE))
+
+
+def _bets(sequence: SequentialTest, decision: Decision) -> OneSidedBets:
+    """Return the bets of a side against a mean of 0."""
+    side = _FACTS[decision][1]
+    at = sequence.plan.resolution
+    bets = OneSidedBets(null=0.0, threshold=sequence.plan.log_threshold, pairs=sequence.plan.pairs)
+    if not sequence.count:
+        return bets
+    capital = np.array(sequence.log_capital).reshape(2, 2 * at + 1, len(FRACTIONS))[side, at]
+    return OneSidedBets(
+        null=0.0,
+        threshold=sequence.plan.log_threshold,
+        pairs=sequence.plan.pairs,
+        count=sequence.count,
+        total=sequence.total if side == 0 else -sequence.total,
+        log_capital=tuple(capital.tolist()),
+        peak=sequence.peaks[side],
+        shown_at=sequence.decided_at if sequence.decided is decision else None,
+    )

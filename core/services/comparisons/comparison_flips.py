@@ -1,0 +1,50 @@
+"""Flips of comparisons: all scenarios that one model fails and the other does not, from the results of the batches."""
+
+import json
+from typing import Any
+
+from core.domain.compared_results import ComparedResults, paired_results
+from core.domain.flips import flips_of
+from core.services.datasets.catalogue import played
+from core.services.simulations.results import Results
+from core.store import comparisons as store
+from core.store.database import Database
+from errors import Invalid
+
+
+class ComparisonFlips:
+    """Reads the results of the batches that a verdict has; the cost grows with what was played."""
+
+    def __init__(self, database: Database, results: Results) -> None:
+        self._database = database
+        self._results = results
+
+    def flips(self, id: str, number: int, *, broke: bool) -> list[dict[str, Any]]:
+        """Return the flips of a model, in the order of play; ``number``: of the model among those compared, from 0.
+
+        Raise UnknownComparison, and Invalid for a number that no model has. A batch whose simulation was deleted has
+        none.
+        """
+        with self._database.read() as c:
+            row = store.find(c, id)
+            models = store.models_of(c, [id])
+            plays = {(play.ordinal, play.batch): play for play in store.simulations_of(c, [id])}
+        compared = [model for model in models if model.ordinal != row.reference]
+        if number >= len(compared):
+            raise Invalid(f"`model` is a number from 0 to {len(compared) - 1}: the models of the comparison.")
+        model = compared[number]
+        definition = played(json.loads(model.provenance)["dataset"]).definition
+        flips: list[dict[str, Any]] = []
+        for batch in range(model.batch):
+            sides = [plays.get((ordinal, batch)) for ordinal in (model.ordinal, row.reference)]
+            if any(side is None or side.state is None for side in sides):
+                continue
+            mine, other = (str(side.simulation_id) for side in sides if side is not None)
+            both = paired_results(self._read(mine, definition, labelled=True), self._read(other, definition))
+            flips += [flip.document((mine, other)) for flip in flips_of(both.pairs) if flip.broke == broke]
+        return flips
+
+    def _read(self, simulation: str, definition: Any, *, labelled: bool = False) -> ComparedResults:
+        results = ComparedResults({}, definition, () if labelled else None)
+        results.add(self._results.lines(simulation))
+        return results

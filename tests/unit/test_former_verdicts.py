@@ -1,0 +1,41 @@
+"""Comparisons that began before claims were kept end as they would have ended then."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.domain.comparison_questions import question_of
+from core.domain.comparisons import batches
+from core.domain.pair_verdicts import Pair
+from core.domain.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+
+#: Comparisons of 40 scenarios: the state that 0.2.0 stored after their first batch, and how it ended them.
+STORED = json.loads((Path(__file__).parent / "former_verdicts.json").read_text())
+SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"}
+
+
+@pytest.mark.parametrize("former", STORED, ids=lambda former: f"{former['design']}, {former['decision']}")
+def test_a_comparison_that_began_before_ends_by_the_rules_it_began_with(former: dict[str, Any]) -> None:
+    streets = ["ab"[index % 2] for index in range(former["scenarios"])]
+    sizes = group_sizes([{"street": street} for street in streets])
+    spec = {"design": former["design"], "bound": None, "error_rate": 0.05}
+    asked = question_of(spec, SCORE, former["scenarios"], sizes)
+    verdict = RunningVerdict.from_json(former["stored"], asked)
+    first, second = np.array(former["first"]), np.array(former["second"])
+    for indexes in batches(3, range(former["scenarios"]))[1:]:
+        pairs = [
+            Pair(index=i, repeat=0, tasks=(at, at), statuses=("ok", "ok"), groups={"street": streets[i]})
+            for at, i in enumerate(indexes)
+        ]
+        batch = PlayedBatch(
+            scenarios=indexes, pairs=pairs, first=first[indexes], second=second[indexes], simulations=("m", "o")
+        )
+        verdict = RunningVerdict.from_json(json.loads(json.dumps(verdict.to_json())), asked).extend(asked, batch)
+    document = verdict.described(asked, ("new", "old"), over=True)
+    names = ("decision", "low", "high", "mean", "decided_at")
+    assert {name: document["verdict"][name] for name in names} == {name: former[name] for name in names}
+    assert [group["verdict"] for group in document["groups"]["street"]] == former["groups"]
+    assert document["verdict"]["margin"] == 0 and document["flips"] is None

@@ -1,0 +1,45 @@
+"""Margins: the default, and those that cannot be tested."""
+
+from typing import Any
+
+import pytest
+
+from core.domain.margins import checked_margin
+from core.domain.metric_scale import MetricScale
+
+SCORE: dict[str, Any] = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
+GAP: dict[str, Any] = {"name": "gap", "better": "lower", "unit": "m"}
+
+
+def margin(metric: dict[str, Any], requested: float | None = None, bound: float | None = None) -> float:
+    return checked_margin(metric, MetricScale.of(metric, bound), requested)
+
+
+def test_the_default_is_2_percent_of_the_declared_range() -> None:
+    assert margin(SCORE) == 2.0
+    assert margin(SCORE | {"high": 1.0}) == pytest.approx(0.02)
+
+
+def test_there_is_none_without_a_declared_range_or_below_a_narrow_bound() -> None:
+    assert margin(GAP) == margin(GAP, bound=5.0) == margin(SCORE, bound=1.5) == 0.0
+
+
+def test_a_margin_of_the_request_is_taken_and_0_is_none() -> None:
+    assert (margin(SCORE, 3.5), margin(SCORE, 0.0), margin(GAP, 0.5, bound=5.0)) == (3.5, 0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("metric", "requested", "bound", "words"),
+    [
+        (GAP, 1.0, None, "Name a `bound`"),
+        (SCORE, 100.0, None, "below 100 %"),
+        (SCORE, 5.0, 5.0, "below 5 %"),
+        (SCORE, -1.0, None, "at least 0"),
+        (SCORE, float("nan"), None, "at least 0"),
+    ],
+)
+def test_a_margin_that_cannot_be_tested_is_refused(
+    metric: dict[str, Any], requested: float, bound: float | None, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        margin(metric, requested, bound)
