@@ -8,14 +8,23 @@ from xml.etree import ElementTree
 from windtunnel import figures
 from windtunnel.visible_text import visible
 
-#: What the verdict must be: that the candidate is better, or that it was not shown to be worse.
-Requirement = Literal["better", "not-worse"]
-#: `errored`: the gate could not decide.
-Outcome = Literal["passed", "failed", "skipped", "errored"]
-
+#: What has to be shown of the candidate: that it is not worse by the margin, better, or equivalent within the margin.
+Requirement = Literal["not-worse", "better", "equivalent"]
+#: `refuted`: the opposite was shown. `undecided`: neither was. `errored`: nothing could be compared.
+Outcome = Literal["passed", "failed", "refuted", "undecided", "skipped", "errored"]
 
 #: Element of a JUnit report for each outcome but `passed`.
-TAGS: Mapping[Outcome, str] = {"failed": "failure", "skipped": "skipped", "errored": "error"}
+TAGS: Mapping[Outcome, str] = {
+    "failed": "failure",
+    "refuted": "failure",
+    "undecided": "failure",
+    "skipped": "skipped",
+    "errored": "error",
+}
+#: Exit codes of a gate whose comparison could be played.
+PASSED, FAILED, UNDECIDED = 0, 1, 3
+#: Scenarios that broke which the message of their check names.
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +37,32 @@ class Check:
     message: str
 
 
+def claim_of(requirement: Requirement) -> str:
+    """Return the claim of a comparison that a requirement asks for."""
+    return requirement.replace("-", "_")
+
+
 def verdict_check(model: Mapping[str, Any], requirement: Requirement) -> Check:
     """Return the check of the verdict on a candidate, a model of a comparison that has ended."""
     verdict = model["verdict"]
     if verdict is None or model["state"] not in {"finished", "running"}:
         reason = model.get("reason") or f"the model is {model['state']}"
         return Check("verdict", "candidate", "failed", f"{model['name']} could not be compared: {reason}")
-    passes = verdict["decision"] == "better" or (requirement == "not-worse" and verdict["decision"] != "worse")
-    return Check("verdict", str(verdict["metric"]), "passed" if passes else "failed", str(verdict["sentence"]))
+    claim = claim_of(requirement)
+    outcome: Outcome = "passed" if verdict["claims"][claim] else "refuted" if verdict["refuted"][claim] else "undecided"
+    return Check("verdict", str(verdict["metric"]), outcome, str(verdict["sentence"]))
+
+
+def flip_check(model: Mapping[str, Any], allowed: int) -> Check:
+    """Return the check of the scenarios that broke: that only the candidate fails."""
+    flips = model["flips"]
+    broke = flips["counts"]["broke"] if flips else 0
+    message = str(flips["sentence"]) if flips else "No scenario was played."
+    if broke > allowed:
+        names = [str(flip["name"] or f"scenario {flip['index']}") for flip in flips["broke"][:NAMED]]
+        more = f" and {broke - len(names):,} more" if broke > len(names) else ""
+        message += f" Broke: {', '.join(names)}{more}; {allowed:,} may."
+    return Check("flips", "no new failures", "passed" if broke <= allowed else "failed", message)
 
 
 def task_check(failed: int, played: int, *, allowed: int, error: str | None) -> Check:
@@ -48,12 +75,12 @@ def task_check(failed: int, played: int, *, allowed: int, error: str | None) -> 
 
 def same_model(requirement: Requirement) -> Check:
     """Return the check of a candidate that has the same bytes as the reference: it is as good as that."""
-    outcome: Outcome = "failed" if requirement == "better" else "passed"
+    outcome: Outcome = "refuted" if requirement == "better" else "passed"
     return Check("verdict", "candidate", outcome, "The candidate and the reference are the same bytes.")
 
 
-def undecided(reason: str) -> Check:
-    """Return the check of a gate that could not decide."""
+def errored(reason: str) -> Check:
+    """Return the check of a gate that could compare nothing."""
     return Check("verdict", "candidate", "errored", f"The gate could not decide: {reason}")
 
 
@@ -83,18 +110,25 @@ def passes(checks: Sequence[Check]) -> bool:
     return all(check.outcome in {"passed", "skipped"} for check in checks)
 
 
+def exit_code(checks: Sequence[Check]) -> int:
+    """Return the exit code: undecided only if nothing has failed besides."""
+    if passes(checks):
+        return PASSED
+    return FAILED if any(check.outcome in {"failed", "refuted"} for check in checks) else UNDECIDED
+
+
 def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> bytes:
     """Return the checks as a JUnit report, a test case each; ``url`` is the page of what was played."""
     suites = ElementTree.Element("testsuites", name="windtunnel gate")
-    counts = {outcome: str(sum(check.outcome == outcome for check in checks)) for outcome in TAGS}
+    counts = {tag: str(sum(TAGS.get(check.outcome) == tag for check in checks)) for tag in set(TAGS.values())}
     suite = ElementTree.SubElement(
         suites,
         "testsuite",
         name=visible(name),
         tests=str(len(checks)),
-        failures=counts["failed"],
+        failures=counts["failure"],
         skipped=counts["skipped"],
-        errors=counts["errored"],
+        errors=counts["error"],
         time=f"{seconds:.3f}",
     )
     properties = ElementTree.SubElement(suite, "properties")
@@ -104,7 +138,8 @@ def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> by
             suite, "testcase", classname=visible(f"windtunnel.{check.suite}"), name=visible(check.name), time="0"
         )
         if check.outcome != "passed":
-            ElementTree.SubElement(case, TAGS[check.outcome], message=visible(check.message)).text = url
+            told = ElementTree.SubElement(case, TAGS[check.outcome], type=check.outcome, message=visible(check.message))
+            told.text = url
         else:
             ElementTree.SubElement(case, "system-out").text = visible(check.message)
     ElementTree.indent(suites)
@@ -115,7 +150,7 @@ def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> by
 def markdown(checks: Sequence[Check], model: Mapping[str, Any], *, title: str, url: str, server: str) -> str:
     """Return a summary for a pull request: the verdict, failed checks, and the scenarios that differ most."""
     lines = [f"### {'✅' if passes(checks) else '❌'} {_cell(title)}", ""]
-    lines += [f"- {_cell(check.message)}" for check in checks if check.suite in {"verdict", "tasks"}]
+    lines += [f"- {_cell(check.message)}" for check in checks if check.suite in {"verdict", "tasks", "flips"}]
     verdict = model.get("verdict") or {}
     if verdict.get("message"):
         lines.append(f"- {_cell(verdict['message'])}")
@@ -129,9 +164,12 @@ def markdown(checks: Sequence[Check], model: Mapping[str, Any], *, title: str, u
         if worst:
             lines += ["", f"**{head}**", "", "| scenario | candidate | reference | difference |", "|---|--:|--:|--:|"]
             lines += [_scenario(entry, server) for entry in worst]
+    if any(check.suite == "flips" for check in checks) and (broke := ((model.get("flips") or {}).get("broke") or [])):
+        lines += ["", "**What broke**", "", "| scenario | candidate | reference | at |", "|---|---|---|--:|"]
+        lines += [_flip(entry, server) for entry in broke[:NAMED]]
     skipped = sum(check.outcome == "skipped" for check in checks)
     if skipped:
-        lines += ["", f"{skipped} groups have too few pairs for a verdict of their own."]
+        lines += ["", f"{skipped} groups have too few scenarios for a verdict of their own."]
     lines += ["", f"[The whole comparison]({url})", ""]
     return "\n".join(lines)
 
@@ -148,6 +186,12 @@ def _scenario(entry: Mapping[str, Any], server: str) -> str:
 
     name = entry.get("name") or f"scenario {entry['index']}"
     return f"| {_cell(name)} | {result('first')} | {result('second')} | {figures.number(entry['difference'])} |"
+
+
+def _flip(entry: Mapping[str, Any], server: str) -> str:
+    name = _cell(entry["name"] or f"scenario {entry['index']}")
+    at = "" if entry["at"] is None else f"{figures.number(entry['at'])} s"
+    return f"| [{name}]({server}{entry['replay']}) | {_cell(entry['outcome'])} | {_cell(entry['to_outcome'])} | {at} |"
 
 
 def _cell(text: object) -> str:

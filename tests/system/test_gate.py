@@ -56,7 +56,27 @@ def test_a_worse_candidate_fails(gate: Gate, tmp_path: Path) -> None:
     assert finished.returncode == 1, finished.stdout + finished.stderr
     document = json.loads(finished.stdout)
     assert document["passed"] is False and document["model"]["verdict"]["decision"] == "worse"
-    assert ElementTree.parse(tmp_path / "gate.xml").find("testsuite/testcase/failure") is not None
+    failure = ElementTree.parse(tmp_path / "gate.xml").find("testsuite/testcase/failure")
+    assert failure is not None and failure.get("type") == "refuted"
+
+
+def test_too_few_scenarios_leave_it_undecided_and_a_wider_margin_does_not(gate: Gate, tmp_path: Path) -> None:
+    (tmp_path / "copy.py").write_text((EXAMPLE / "policy.py").read_text() + "\n# other bytes\n")
+    shutil.copy(EXAMPLE / "policy.py", tmp_path)
+    few = ("copy.py", "--against", "policy.py", "--dataset", "cartpole", "--scenarios", "0-39")
+    finished = gate(*few, "--margin", "5", "--junit", "gate.xml")
+    assert finished.returncode == 3, finished.stdout + finished.stderr
+    assert "would be equivalent at a margin of" in finished.stdout
+    failure = ElementTree.parse(tmp_path / "gate.xml").find("testsuite/testcase/failure")
+    assert failure is not None and failure.get("type") == "undecided"
+    finished = gate(*few, "--margin", "100", "--require", "equivalent", "--no-new-failures")
+    assert finished.returncode == 0 and "0 scenarios broke" in finished.stdout, finished.stdout + finished.stderr
+
+
+def test_a_metric_without_a_range_asks_for_a_margin_and_a_bound(gate: Gate) -> None:
+    unranged = ("cartpole", "--against", "zero", "--dataset", "cartpole", "--metric", "clipped_actions")
+    finished = gate(*unranged)
+    assert finished.returncode == 2 and "`margin`" in finished.stderr and "`bound`" in finished.stderr
 
 
 def test_a_candidate_that_crashes_fails_although_its_reference_is_as_bad(gate: Gate, tmp_path: Path) -> None:

@@ -22,7 +22,15 @@ METRICS: Sequence[outputs.Column] = (
     ("difference", lambda metric: figures.number(metric["difference"])),
     ("95 % low", lambda metric: figures.number(metric["low"])),
     ("95 % high", lambda metric: figures.number(metric["high"])),
-    ("pairs", lambda metric: metric["count"]),
+    ("scenarios", lambda metric: metric["count"]),
+)
+FLIPS: Sequence[outputs.Column] = (
+    ("flip", lambda flip: flip["flip"]),
+    ("scenario", lambda flip: flip["name"] or flip["index"]),
+    ("repeat", lambda flip: flip["repeat"]),
+    ("first", lambda flip: flip["outcome"]),
+    ("second", lambda flip: flip["to_outcome"]),
+    ("at", lambda flip: figures.seconds(flip["at"])),
 )
 
 
@@ -31,6 +39,8 @@ METRICS: Sequence[outputs.Column] = (
 @click.argument("second", shell_complete=simulation_ids)
 @click.option("--dataset", shell_complete=dataset_names, help="Compare two models (files or names) on this dataset.")
 @click.option("--metric", help="Metric of the verdict; the dataset's score if left out.")
+@click.option("--margin", type=click.FloatRange(0), help="Difference that does not matter; 2 % of a declared range.")
+@click.option("--flips", is_flag=True, help="List the scenarios that only one of them fails.")
 @click.option("--scenarios", metavar="0-99,120", help="With --dataset: only these.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format.")
 @with_client
@@ -40,18 +50,21 @@ def command(
     second: str,
     dataset: str | None,
     metric: str | None,
+    margin: float | None,
+    flips: bool,
     scenarios: str | None,
     output: str,
 ) -> None:
-    """Compare FIRST with SECOND, and say whether it is better.
+    """Compare FIRST with SECOND, and say whether it is better, or equivalent within the margin.
 
     \b
     windtunnel compare 01jz8 01jz9                            # two simulations of the same scenarios
     windtunnel compare new.onnx old.onnx --dataset car_street # plays scenarios until the verdict holds
     """
     if dataset is not None:
-        document = _played(client, (first, second), dataset, metric, scenarios)
+        document = _played(client, (first, second), dataset, metric=metric, margin=margin, scenarios=scenarios)
         verdicts = [model["verdict"] for model in document["models"]]
+        flipped = document["models"][0]["flips"]
     else:
         if scenarios is not None:
             raise click.UsageError("--scenarios is for models, with --dataset; simulations have played theirs.")
@@ -59,13 +72,19 @@ def command(
             ids = [client.simulations.find(id) for id in (first, second)]
         except WindtunnelError as error:
             raise WindtunnelError(f"{error} To compare models, add --dataset.") from None
-        document = client.simulations.compare(*ids, metric=metric)
+        document = client.simulations.compare(*ids, metric=metric, margin=margin)
         verdicts = [document["verdict"]]
+        flipped = document["flips"]
     if output != "table":
         click.echo(outputs.serialised(document, output))
         return
     for verdict in verdicts:
         click.echo(visible(verdict["sentence"] if verdict else "There is no verdict: the dataset has no score."))
+        if verdict and verdict["message"]:
+            click.echo(visible(verdict["message"]))
+    if flips and flipped:
+        click.echo(f"\n{visible(flipped['sentence'])}")
+        outputs.show_table(FLIPS, [{"flip": way, **flip} for way in ("broke", "fixed") for flip in flipped[way]])
     if dataset is None:
         click.echo()
         metrics = [{"name": name, **values} for name, values in document["metrics"].items()]
@@ -74,9 +93,7 @@ def command(
         click.echo(f"{client.server.url}/comparisons/{document['id']}", err=True)
 
 
-def _played(
-    client: "Client", models: Sequence[str], dataset: str, metric: str | None, scenarios: str | None
-) -> dict[str, Any]:
+def _played(client: "Client", models: Sequence[str], dataset: str, **members: Any) -> dict[str, Any]:
     """Upload the models that are files, compare them to the end, and return the comparison."""
     from windtunnel.commands.transfer_bar import transfer_bar
 
@@ -84,7 +101,7 @@ def _played(
     for model in models:
         with transfer_bar(model) as progress:
             names.append(client.models.stored(model, progress=progress))
-    comparison = client.comparisons.create(names, dataset, metric=metric, scenarios=scenarios)
+    comparison = client.comparisons.create(names, dataset, **members)
     comparison = client.comparisons.wait(comparison.id, tell_batch)
     if comparison.state != "finished":
         raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")

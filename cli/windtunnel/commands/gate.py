@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two requests for a report whose replays are being made, and for how long it is waited for.
 REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
-#: Exit codes.
-PASSED, FAILED = 0, 1
 
 
 @click.command()
@@ -32,10 +30,20 @@ PASSED, FAILED = 0, 1
 @click.option("--dataset", required=True, shell_complete=dataset_names, help="Dataset whose scenarios are played.")
 @click.option(
     "--require",
-    type=click.Choice(["not-worse", "better"]),
+    type=click.Choice(["not-worse", "better", "equivalent"]),
     default="not-worse",
     show_default=True,
-    help="The verdict that lets the candidate through.",
+    help="What has to be shown of the candidate.",
+)
+@click.option("--margin", type=click.FloatRange(0), help="Difference that does not matter; 2 % of a declared range.")
+@click.option(
+    "--no-new-failures",
+    "new_failures",
+    metavar="[N]",
+    is_flag=False,
+    flag_value=0,
+    type=click.IntRange(0),
+    help="Play all scenarios, and fail if more than N broke (0).",
 )
 @click.option("--max-failures", type=click.IntRange(0), default=0, help="Tasks that may be not ok; none by default.")
 @click.option("--groups", is_flag=True, help="Play all scenarios, and fail also if a group of them has regressed.")
@@ -58,6 +66,7 @@ def command(
     require: gate.Requirement,
     max_failures: int,
     groups: bool,
+    new_failures: int | None,
     labels: tuple[str, ...],
     junit: str | None,
     markdown: str | None,
@@ -65,9 +74,10 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare CANDIDATE with a reference and exit 0 if it passes, 1 if it does not, 2 if nothing could be compared.
+    """Compare CANDIDATE with a reference. Exit codes: 0 passed; 1 refuted, or a check failed; 2 nothing could be
+    compared; 3 undecided: neither what is required nor its opposite was shown.
 
-    Both play the same scenarios, in batches, until the verdict holds at the error rate, or all are played. CANDIDATE
+    Both play the same scenarios, in batches, until that is shown at the error rate, or all are played. CANDIDATE
     and the reference are files, names (`prod`, `prod@3`, `prod@gold`) or references. A candidate that fails in a task
     does not pass.
 
@@ -90,22 +100,32 @@ def command(
 
     options["labels"] = pairs(labels, "--label")
     try:
-        judgement = _judged(client, (candidate, against), dataset, require, max_failures, groups, options)
+        required = Required(require, max_failures, groups, new_failures)
+        judgement = _judged(client, (candidate, against), dataset, required, options)
     except (WindtunnelError, click.ClickException) as error:  # the next step of a CI may read the reports
-        report(Judgement({"name": candidate}, client.server.url, [gate.undecided(str(error))]))
+        report(Judgement({"name": candidate}, client.server.url, [gate.errored(str(error))]))
         raise
     if html and judgement.comparison is not None:
         _write_report(client, judgement.comparison, Path(html))
     elif html:
         click.echo(f"{html} is not written: nothing was compared.", err=True)
     report(judgement)
-    passed = gate.passes(judgement.checks)
     if as_json:
-        document = {"passed": passed, "url": judgement.url, "model": judgement.model}
+        document = {"passed": gate.passes(judgement.checks), "url": judgement.url, "model": judgement.model}
         click.echo(outputs.serialised(document, "json"))
     elif markdown != "-":
         _print(judgement.checks)
-    raise click.exceptions.Exit(PASSED if passed else FAILED)
+    raise click.exceptions.Exit(gate.exit_code(judgement.checks))
+
+
+@dataclass(frozen=True)
+class Required:
+    """What a candidate has to show. ``new_failures``: scenarios that may break; None: any number."""
+
+    claim: gate.Requirement
+    max_failures: int
+    groups: bool
+    new_failures: int | None
 
 
 @dataclass(frozen=True)
@@ -125,9 +145,7 @@ def _judged(
     client: "Client",
     models: tuple[str, str],
     dataset: str,
-    require: gate.Requirement,
-    max_failures: int,
-    groups: bool,
+    required: Required,
     options: dict[str, Any],
 ) -> Judgement:
     """Compare a candidate with a reference; of the same bytes, play the candidate alone."""
@@ -143,10 +161,15 @@ def _judged(
             simulation = client.simulations.wait(simulation.id)
         if simulation.state not in {"succeeded", "failed"}:
             raise click.ClickException(f"The simulation {simulation.id} is {simulation.state}: {simulation.reason}")
-        checks = [gate.same_model(require), _tasks(client, [simulation], max_failures)]
+        checks = [gate.same_model(required.claim), _tasks(client, [simulation], required.max_failures)]
         return Judgement({"name": known[0].name}, url, checks)
     comparison = client.comparisons.create(
-        references, dataset, reference=references[1], play_all=groups or None, **given
+        references,
+        dataset,
+        reference=references[1],
+        play_all=required.groups or required.new_failures is not None or None,
+        until=gate.claim_of(required.claim),
+        **given,
     )
     url = f"{client.server.url}/comparisons/{comparison.id}"
     click.echo(url, err=True)
@@ -156,8 +179,10 @@ def _judged(
     played = [client.simulations.get(simulation["id"]) for simulation in model["simulations"]]
     if comparison.state != "finished" and not (played and played[-1].state == "failed"):
         raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")
-    checks = [gate.verdict_check(model, require), _tasks(client, played, max_failures)]
-    return Judgement(model, url, checks + (gate.group_checks(model) if groups else []), comparison.id)
+    checks = [gate.verdict_check(model, required.claim), _tasks(client, played, required.max_failures)]
+    if required.new_failures is not None:
+        checks.append(gate.flip_check(model, required.new_failures))
+    return Judgement(model, url, checks + (gate.group_checks(model) if required.groups else []), comparison.id)
 
 
 def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int) -> gate.Check:
@@ -176,12 +201,12 @@ def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int) -> ga
 
 def _print(checks: list[gate.Check]) -> None:
     for check in checks:
-        if check.suite == "verdict" or check.outcome == "failed":
-            colour = "green" if check.outcome == "passed" else "red"
+        if check.suite in {"verdict", "flips"} or check.outcome == "failed":
+            colour = {"passed": "green", "undecided": "yellow"}.get(check.outcome, "red")
             click.echo(f"{click.style(check.outcome, fg=colour)}  {visible(check.message)}")
     skipped = sum(check.outcome == "skipped" for check in checks)
     if skipped:
-        click.echo(f"{skipped} groups have too few pairs for a verdict of their own.")
+        click.echo(f"{skipped} groups have too few scenarios for a verdict of their own.")
 
 
 @contextmanager

@@ -173,15 +173,20 @@ class Reading:
         text = "\n".join(kept)[-MOST_CHARACTERS:]
         return text if text.strip() else "The log is empty: neither the model nor the simulator has printed anything."
 
-    async def compare_simulations(self, first: Id, second: Id, metric: str | None = None) -> dict[str, Any]:
-        """Compare two simulations of the same scenarios, pair by pair: the verdict, and where they differ most."""
+    async def compare_simulations(
+        self, first: Id, second: Id, metric: str | None = None, margin: float | None = None
+    ) -> dict[str, Any]:
+        """Compare two simulations of the same scenarios: the verdict, where they differ most, and what broke.
+
+        `margin`: difference in the unit of the metric that does not matter.
+        """
         ids = [await self._client.simulations.find(simulation) for simulation in (first, second)]
-        document = await self._client.simulations.compare(*ids, metric=metric)
+        document = await self._client.simulations.compare(*ids, metric=metric, margin=margin)
         regressed = {
             grouping: [group for group in groups if group.get("verdict") in {"regressed", "suspect", "improved"}]
             for grouping, groups in (document.get("groups") or {}).items()
         }
-        members = ("models", "verdict", "metrics", "unpaired", "scenarios")
+        members = ("models", "verdict", "metrics", "unpaired", "scenarios", "flips")
         return {**{name: document.get(name) for name in members}, "groups": regressed}
 
     async def list_comparisons(self, limit: Limit = 20) -> list[dict[str, Any]]:
@@ -206,14 +211,14 @@ class Reading:
         comparison: Annotated[str, Field(description="Id of a comparison, its first letters, or `last`.")],
         seconds: Annotated[float, Field(ge=0, le=300, description="Wait for its end, at most this long.")] = 0,
     ) -> dict[str, Any]:
-        """Describe a comparison of models: state, and for each model the verdict, and where it is better or worse."""
+        """Describe a comparison of models: state, and for each model the verdict, and where it is better."""
         id = await self._comparison(comparison)
         try:
             async with asyncio.timeout(seconds):
                 found = await self._client.comparisons.wait(id)
         except TimeoutError:
             found = await self._client.comparisons.get(id)
-        members = ("name", "state", "reason", "played", "verdict", "scenarios")
+        members = ("name", "state", "reason", "played", "verdict", "scenarios", "flips")
         models = [{name: model.get(name) for name in members} for model in found.raw["models"]]
         page = f"{self._client.server.url}/comparisons/{found.id}"
         return {"id": found.id, "state": found.state, "reason": found.reason, "models": models, "page": page}
