@@ -1,7 +1,5 @@
 // Elements of SVG, numbers and colours of plots.
 
-import { element } from "../replay/dom.js";
-
 /** Return an element of SVG. */
 export function drawn(name, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -17,17 +15,11 @@ export function number(value) {
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
 }
 
-/** Return the colours of the style sheet as a canvas needs them, for the present scheme. */
+/** Return the colours of the style sheet at an element; they are registered as colours, so a canvas understands them. */
 export function colours(within) {
-  const probe = within.appendChild(element("span", { hidden: "" }));
-  const resolved = (name) => {
-    probe.style.color = `var(${name})`;
-    return getComputedStyle(probe).color;
-  };
-  const names = { fg: "--fg", muted: "--muted", line: "--line", accent: "--accent", bad: "--bad", panel: "--panel" };
-  const result = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, resolved(name)]));
-  probe.remove();
-  return result;
+  const style = getComputedStyle(within);
+  const names = ["fg", "muted", "line", "accent", "bad", "panel"];
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`)]));
 }
 
 /** Fetch a JSON document of the API; raise an Error with the problem's detail. */
