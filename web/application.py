@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from web import api_client, formatting
 from web.api_client import Refused
+from web.chart_scale import scale_of
 from web.declared_metrics import score_of
 from web.states import STATES
 from web.views import comparison, comparisons, data, models, operations, session, simulation, simulations, submission
@@ -30,7 +31,9 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
     app = Flask("web", static_folder=str(STATIC), static_url_path="/static", template_folder="templates")
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(formatting.FILTERS)
-    app.jinja_env.globals.update(static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of)
+    app.jinja_env.globals.update(
+        static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of, scale_of=scale_of
+    )
     api_client.register(app, wsgi_api)
     for module in (simulations, simulation, comparison, comparisons, data, models, operations, session, submission):
         app.register_blueprint(module.blueprint)

@@ -1,54 +1,110 @@
-"""Course of a verdict as an SVG: the mean difference and its interval after each batch, over the pairs played."""
+"""Course of a verdict as a picture: the mean difference and its interval after each look, beside 0 and the margin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT = 600.0, 140.0
-#: Room for the axis, in the units of the picture.
-LEFT, BOTTOM, TOP = 4.0, 4.0, 6.0
+from web.chart_scale import ChartScale, scale_of
+
+#: Most looks whose number of pairs is written below the picture.
+LABELLED = 6
+#: Longest end mark of an interval, to each side, in percent of the picture's width.
+CAP = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLook:
+    """A look in the picture: ``x`` and heights in percent of it from its upper left; ``pairs`` that were played.
+
+    ``left`` and ``right``: ends of the marks at the interval's ends. ``is_labelled``: its pairs are written below.
+    """
+
+    pairs: int
+    x: float
+    left: float
+    right: float
+    mean: float
+    low: float
+    high: float
+    is_labelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnMargin:
+    """The band from -margin to +margin: ``value`` in the metric's unit, ``top`` and ``bottom`` in percent.
+
+    ``holds``: whether the last interval is within it; an end that is equal to the margin is.
+    """
+
+    value: float
+    top: float
+    bottom: float
+    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Points of an SVG of WIDTH by HEIGHT. ``band``: polygon of the interval; ``line``: of the mean; ``zero``: height.
+    """Picture of a course. ``ticks``: height and value of each line; ``zero``: height of no difference, in percent.
 
-    ``low`` and ``high``: differences at the bottom and at the top.
+    ``is_cut``: at least one interval reaches beyond the picture.
     """
 
-    band: str
-    line: str
+    looks: Sequence[DrawnLook]
+    ticks: Sequence[tuple[float, float]]
     zero: float
-    low: float
-    high: float
+    margin: DrawnMargin | None
+    is_cut: bool
 
 
-def course_of(looks: Sequence[Mapping[str, Any]], pairs: int) -> Course | None:
-    """Return the course of a verdict; None before the second batch, when it is a point.
+def course_of(looks: Sequence[Mapping[str, Any]], margin: float | None = None) -> Course | None:
+    """Return the course of a verdict; None before the first look. ``margin``: of its comparison, in the metric's unit.
 
-    The bounds are those after the second batch: the interval after the first is several times as wide.
+    Looks are equally far apart, because each batch is larger than the last: on an axis of pairs the first ones would
+    be one above the other. The picture shows 0, the margin and the last interval; the first intervals, which are many
+    times as wide, are cut.
     """
-    if len(looks) < 2:
+    if not looks:
         return None
-    widest = looks[1]
-    low, high = min(widest["low"], 0.0), max(widest["high"], 0.0)
-    span = (high - low) or 1.0
+    scale = _scale_of(looks, margin or 0.0)
+    slot = 100 / len(looks)
+    every = -(-len(looks) // LABELLED)
 
-    def at(look: Mapping[str, Any], name: str) -> str:
-        value = min(max(look[name], low), high)
-        x = LEFT + (WIDTH - LEFT) * look["count"] / max(pairs, 1)
-        return f"{x:.1f},{_height(value, low, span):.1f}"
+    def drawn(number: int, look: Mapping[str, Any]) -> DrawnLook:
+        x, cap = slot * (number + 0.5), min(CAP, slot / 4)
+        return DrawnLook(
+            pairs=look["count"],
+            x=round(x, 2),
+            left=round(x - cap, 2),
+            right=round(x + cap, 2),
+            mean=_height(scale, look["mean"]),
+            low=_height(scale, look["low"]),
+            high=_height(scale, look["high"]),
+            is_labelled=(len(looks) - 1 - number) % every == 0,
+        )
 
-    upper = [at(look, "high") for look in looks]
-    lower = [at(look, "low") for look in reversed(looks)]
     return Course(
-        band=" ".join([*upper, *lower]),
-        line=" ".join(at(look, "mean") for look in looks),
-        zero=round(_height(0.0, low, span), 1),
-        low=low,
-        high=high,
+        looks=[drawn(number, look) for number, look in enumerate(looks)],
+        ticks=[(_height(scale, tick), tick) for tick in scale.ticks],
+        zero=_height(scale, 0.0),
+        margin=_margin(scale, margin, looks[-1]) if margin else None,
+        is_cut=any(look["low"] < scale.low or scale.high < look["high"] for look in looks),
     )
 
 
-def _height(value: float, low: float, span: float) -> float:
-    return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / span)
+def _scale_of(looks: Sequence[Mapping[str, Any]], margin: float) -> ChartScale:
+    """Return a scale that has room for half as much again as must be seen, as far as there is anything to be seen."""
+    needed = [0.0, -margin, margin, looks[-1]["low"], looks[-1]["high"]]
+    low, high = min(needed), max(needed)
+    room = (high - low) / 2
+    least, most = min(look["low"] for look in looks), max(look["high"] for look in looks)
+    return scale_of([min(low, max(least, low - room)), max(high, min(most, high + room))])
+
+
+def _margin(scale: ChartScale, margin: float, last: Mapping[str, Any]) -> DrawnMargin:
+    holds = -margin <= last["low"] and last["high"] <= margin
+    return DrawnMargin(margin, top=_height(scale, margin), bottom=_height(scale, -margin), holds=holds)
+
+
+def _height(scale: ChartScale, value: float) -> float:
+    """Return how far below the upper edge a value is, in percent of the height; far beyond it, two heights."""
+    return round(min(max(100 - scale.place(value), -100.0), 200.0), 2)

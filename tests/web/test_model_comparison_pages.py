@@ -13,7 +13,6 @@ from tests.api.test_model_comparisons import runs as runs
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
 from web.comparison_request import comparison_request
 from web.form_fields import UnreadableField
-from web.verdict_course import course_of
 
 
 def fill(page: Page, origin: str) -> None:
@@ -216,15 +215,3 @@ def test_a_form_without_values_has_no_members_but_models() -> None:
     for rate in ("x", "%", "0", "100", "nan"):
         with pytest.raises(UnreadableField, match="Enter 5 for 5 %"):
             comparison_request({"error_rate": [rate]})
-
-
-def test_the_course_of_a_verdict_lies_within_its_picture() -> None:
-    looks = [
-        {"count": 16, "mean": 20.0, "low": -90.0, "high": 95.0},
-        {"count": 32, "mean": 18.0, "low": 2.0, "high": 40.0},
-    ]
-    assert course_of(looks[:1], 288) is None
-    course = course_of(looks, 288)
-    assert course is not None and (course.low, course.high) == (0, 40)
-    heights = [float(point.partition(",")[2]) for point in course.band.split() + course.line.split()]
-    assert all(0 <= height <= 140 for height in heights)

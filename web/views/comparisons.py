@@ -166,7 +166,9 @@ def shown_parts(answer: Mapping[str, Any]) -> dict[str, Any]:
 def verdict_parts(comparison: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the verdicts of a page and of a report need."""
     return {
-        "courses": [course_of(model["looks"], comparison["scenarios"]) for model in comparison["models"]],
+        "courses": [
+            course_of(model["looks"], (model["verdict"] or {}).get("margin")) for model in comparison["models"]
+        ],
         "tones": TONES,
         "decisions": DECISIONS,
     }
