@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser import StaticSite, keep_picture, static_site
+from tests.waiting import until
 from tests.web.test_replay_player import answer, recorded
 
 STATIC = Path(__file__).parents[2] / "web" / "static"
@@ -92,15 +93,15 @@ def replays(tmp_path: Path) -> Iterator[StaticSite]:
         yield site
 
 
-def legends_are_drawn(page: Page) -> list[Colour]:
-    """Return the colours of the values of both replays, which are the legend; all are in charts, and legible."""
-    signals = page.locator(".replay-signal")
-    drawn = sum((pixels(canvas) for canvas in signals.locator("canvas").all()), Counter())
-    colours = [colour_of(signals.locator(f".replay-series-{side}").first) for side in (0, 1)]
-    for colour in colours:
-        assert drawn[colour] > 50, f"{colour} of the legend is not among {drawn.most_common(3)}"
-        assert contrast(colour, numbers(signals.first.evaluate(BACKGROUND))) >= 3
-    return colours
+def legend_of(page: Page) -> list[Colour]:
+    """Return the colours of the values of both replays, which are the legend of the lines."""
+    return [colour_of(page.locator(f".replay-signal .replay-series-{side}").first) for side in (0, 1)]
+
+
+def is_drawn(page: Page, colours: list[Colour]) -> bool:
+    """Tell whether lines in the charts of a page have these colours."""
+    drawn = sum((pixels(canvas) for canvas in page.locator(".replay-signal canvas").all()), Counter[Colour]())
+    return all(drawn[colour] > 50 for colour in colours)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -108,10 +109,14 @@ def test_lines_of_replays_have_the_colours_of_their_legend(page: Page, replays: 
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.goto(f"{replays.origin}/page")
     expect(page.locator(".replay-signal").first).to_be_visible()
-    first = legends_are_drawn(page)
+    legend = legend_of(page)
+    assert is_drawn(page, legend), "black lines beside a coloured legend"
+    background = numbers(page.locator(".replay-signal").first.evaluate(BACKGROUND))
+    assert all(contrast(colour, background) >= 3 for colour in legend)
     keep_picture(page, f"replays-{scheme}", full_page=True)
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
-    assert set(legends_are_drawn(page)).isdisjoint(first), "a page that is open changes with the system"
+    assert set(legend_of(page)).isdisjoint(legend)
+    until(lambda: is_drawn(page, legend_of(page)), message="a page that is open does not change with the system")
 
 
 def test_the_style_sheet_registers_every_colour_that_depends_on_the_mode() -> None:

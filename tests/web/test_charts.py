@@ -7,10 +7,13 @@ import pytest
 from flask import render_template
 from playwright.sync_api import Locator, Page, expect
 
+from tests.api.test_comparisons import Play, scored
+from tests.api.test_comparisons import play as play
 from tests.api.test_model_comparisons import Runs, better
 from tests.api.test_model_comparisons import runs as runs
 from tests.browser import accessibility_violations, keep_picture, scrolls_sideways
-from tests.web.test_chart_colours import BACKGROUND, SCHEMES, Scheme, colour_of, contrast, numbers
+from tests.waiting import until
+from tests.web.test_chart_colours import BACKGROUND, SCHEMES, Colour, Scheme, colour_of, contrast, numbers, pixels
 from web import application, comparison_report
 from web.views.comparisons import labelled, verdict_parts
 
@@ -128,3 +131,134 @@ def test_the_intervals_of_a_table_share_a_scale_that_its_head_says(
     share = (group["mean"] - float(low)) / (float(high) - float(low))
     drawn = table.locator("svg.interval").first.locator("line.mean").get_attribute("x1")
     assert float(str(drawn).rstrip("%")) == pytest.approx(2 + 96 * share, abs=0.1)
+
+
+@pytest.fixture
+def drives(play: Play) -> str:
+    """Id of a simulation of car_street: a metric of 0 and 1, one with both signs, texts; every tenth task crashed."""
+
+    def result(task: int) -> dict[str, Any]:
+        if task % 10 == 0:
+            return scored(task, None, status="crashed")
+        drive = {"outcome": "collision", "collision": 1} if task % 5 == 1 else {"outcome": "arrived", "collision": 0}
+        result = scored(task, 20.0 + task * 7 % 71, time_lost=(task * 13 % 60) - 20.5, **drive)
+        result["scenario"] |= {"density": ("sparse", "dense")[task // 3 % 2], "start": {"pos": task * 1.7 - 100}}
+        return result
+
+    return play(result)
+
+
+def card(page: Page, title: str) -> Locator:
+    return page.locator("metric-plots figure", has=page.get_by_text(title, exact=True))
+
+
+def colour_named(page: Page, name: str) -> Colour:
+    """Return a colour of the style sheet, in the mode in force."""
+    return numbers(page.evaluate("name => getComputedStyle(document.body).getPropertyValue(name)", f"--{name}"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_histogram_is_drawn_in_the_colours_of_its_legend(
+    page: Page, origin: str, drives: str, scheme: Scheme
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{origin}/simulations/{drives}")
+    score = card(page, "Driving score")
+    expect(score).to_contain_text("216 tasks")
+
+    def colours() -> tuple[Colour, Colour]:
+        """The colours of the most pixels, and of the bars as the style sheet has it."""
+        [(drawn, _)] = pixels(score.locator("canvas")).most_common(1)
+        return drawn, colour_named(page, "accent")
+
+    def is_drawn_as_said() -> bool:
+        drawn, said = colours()
+        return drawn == said
+
+    until(is_drawn_as_said)
+    first, _ = colours()
+    assert contrast(first, numbers(score.evaluate(BACKGROUND))) >= 3
+    assert pixels(score.locator("canvas"))[colour_of(score.locator(".key.mean"), "borderLeftColor")] > 20, "the mean"
+    page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    until(is_drawn_as_said, message="a page that is open does not change with the system")
+    assert colours()[0] != first
+
+
+def test_a_metric_of_0_and_1_is_shown_as_counts_and_shares(page: Page, origin: str, drives: str) -> None:
+    page.goto(f"{origin}/simulations/{drives}")
+    page.get_by_role("button", name="All").click()
+    collision = card(page, "Collision")
+    expect(collision).to_contain_text("216 tasks")
+    expect(collision.locator("tbody tr")).to_have_text(["14822.2 %", "016877.8 %"])
+    expect(collision.locator("canvas")).to_have_count(0)
+    failed = card(page, "Share of failures")
+    expect(failed).to_contain_text("240 tasks")
+    expect(failed.get_by_role("row", name="did not fail")).to_contain_text("168")
+    expect(card(page, "Outcome").locator("tbody tr")).to_have_text(["arrived16877.8 %", "collision4822.2 %"])
+
+
+def choose(page: Page, metric: str, against: str, second: str = "") -> Locator:
+    plot = page.locator("dependence-plot")
+    for number, value in ((2, second), (1, against), (0, metric)):  # texts have no heat map
+        plot.locator("select").nth(number).select_option(value)
+    return plot
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_points_are_drawn_in_the_colours_of_their_legend_with_a_line_at_0(
+    page: Page, origin: str, drives: str, scheme: Scheme
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{origin}/simulations/{drives}")
+    plot = choose(page, "time_lost", "start.pos")
+    expect(plot.locator(".legend li")).to_have_text(
+        ["216 tasks that are ok", "24 that are not ok, at the worst value", "A point leads to its task."]
+    )
+    expect(plot.get_by_role("columnheader", name="Mean (s)")).to_be_visible()
+    drawn, muted = pixels(plot.locator("canvas")), colour_named(page, "muted")
+    for key in plot.locator(".key").all():
+        colour = colour_of(key, "backgroundColor")
+        assert drawn[colour] > 100 and contrast(colour, numbers(plot.evaluate(BACKGROUND))) >= 3
+    keep_picture(page, f"plots-{scheme}", full_page=True)
+    assert accessibility_violations(page) == []
+    choose(page, "score", "start.pos")  # no value is negative
+    expect(plot.get_by_role("img", name="Driving score of single tasks")).to_be_visible()
+    width = int(plot.locator("canvas").get_attribute("width") or 0)
+    assert pixels(plot.locator("canvas"))[muted] < width / 2 < drawn[muted]
+
+
+def test_intervals_of_groups_share_the_scale_of_their_head(page: Page, origin: str, drives: str) -> None:
+    page.goto(f"{origin}/simulations/{drives}")
+    plot = choose(page, "time_lost", "density")
+    expect(plot.get_by_role("columnheader", name="Mean (s)")).to_be_visible()
+    assert_means_are_in_place(plot.get_by_role("table"))
+    page.goto(f"{origin}/simulations/{drives}/sensitivity?metric=time_lost")
+    expect(page.locator("th.plot").first).to_contain_text("95 % interval (s), on a scale from")
+    assert_means_are_in_place(page.get_by_role("table").first)
+
+
+def assert_means_are_in_place(table: Locator) -> None:
+    """Fail unless the marks of means are where the scale of the table's head has their values."""
+    low, *_, high = (float(text) for text in table.locator("thead svg text").all_text_contents())
+    values = table.locator("tbody td:nth-child(3)").all_inner_texts()
+    marks = table.locator("tbody line.mean").all()
+    assert len(values) == len(marks) > 1
+    for value, mark in zip(values, marks, strict=True):
+        share = (float(value) - low) / (high - low)
+        assert float(str(mark.get_attribute("x1")).rstrip("%")) == pytest.approx(2 + 96 * share, abs=0.2)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_shades_of_tables_have_a_legend(page: Page, origin: str, drives: str, scheme: Scheme) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{origin}/simulations/{drives}")
+    heat = choose(page, "score", "street", "density").locator("table.heat")
+    expect(heat.locator("caption")).to_contain_text("Mean of Driving score (%), 240 tasks")
+    least, most = (colour_of(heat.locator(".key").nth(end), "backgroundColor") for end in (0, 1))
+    cells = {float(cell.inner_text()): colour_of(cell, "backgroundColor") for cell in heat.locator("td.cell").all()}
+    assert (cells[min(cells)], cells[max(cells)]) == (least, most)
+    assert accessibility_violations(page) == []
+    keep_picture(page, f"heat-{scheme}", full_page=True)
+    counts = choose(page, "outcome", "density")
+    expect(counts.locator("caption")).to_contain_text("the stronger the shade, the larger its share of the row")
+    assert accessibility_violations(page) == []

@@ -1,31 +1,33 @@
-// A histogram of one metric: bars by uPlot for numbers, a table of bars for texts.
+// Distribution of one metric: a histogram by uPlot for numbers, a table of bars for texts and for 0 and 1.
 
 import { element } from "../replay/dom.js";
-import { colours, number } from "./dom.js";
+import { axis, colours, number, percent, rule } from "./dom.js";
 
-const HEIGHT = 120;
+const HEIGHT = 150;
 
-/** Draw the bins of a metric into a container; return the plot, which is to be destroyed with it. */
-export function histogram(container, metric, width) {
+/** Draw the bins of a metric into a container; `label`: of its axis. Return the plot, which is destroyed with it. */
+export function histogram(container, metric, label, width) {
   const ink = colours(container);
   const { edges, counts } = metric;
   const centres = counts.map((_, bin) => (edges[bin] + edges[bin + 1]) / 2);
-  const axis = { stroke: ink.muted, grid: { show: false }, ticks: { stroke: ink.line, size: 4 }, font: "11px system-ui" };
+  const small = { font: "11px system-ui", labelFont: "11px system-ui", labelSize: 15 };
+  const hasBothSigns = metric.min < 0 && metric.max > 0;
   const options = {
     width,
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
-    padding: [6, 10, 0, 4],
+    padding: [6, 10, 0, 0],
     scales: { x: { time: false, range: [edges[0], edges[edges.length - 1]] }, y: { range: (_, low, high) => [0, high || 1] } },
     axes: [
-      { ...axis, size: 24, space: 45 },
-      { ...axis, size: 38, space: 28, grid: { stroke: ink.line, width: 1 }, values: (_, ticks) => ticks.map(whole) },
+      axis(ink, label, { ...small, grid: { show: false }, size: 22, space: 45 }),
+      axis(ink, "tasks", { ...small, size: 34, space: 28, values: (_, ticks) => ticks.map(whole) }),
     ],
     series: [
       {},
       { fill: ink.accent, stroke: ink.accent, width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.92, 60] }) },
     ],
+    hooks: { draw: [...(hasBothSigns ? [rule("x", 0, ink.muted, ink.panel)] : []), rule("x", metric.mean, ink.fg, ink.panel)] },
   };
   return new uPlot(options, [centres, counts], container);
 }
@@ -34,21 +36,28 @@ function whole(value) {
   return Number.isInteger(value) ? value.toLocaleString("en", { notation: "compact" }) : "";
 }
 
-/** Return a table of bars: the number of tasks by text. */
-export function valueBars(values, most = 12) {
-  const rows = Object.entries(values).sort((a, b) => b[1] - a[1]);
+/** Tell whether all values of a metric are 0 or 1: the API then has a bin for each. */
+export function isBinary({ edges }) {
+  return edges?.length === 3 && edges[0] === -0.5 && edges[2] === 1.5;
+}
+
+/** Return a table of bars with the number of tasks, and its share, of each row: a text and a count. */
+export function bars(rows, most = 12) {
   const total = rows.reduce((sum, [, count]) => sum + count, 0);
   const body = element("tbody");
-  for (const [value, count] of rows.slice(0, most)) {
+  for (const [text, count] of rows.slice(0, most)) {
     body.append(
       element("tr", {},
-        element("th", { scope: "row" }, value),
-        element("td", {}, element("meter", { max: total, value: count, "aria-hidden": "true" })),
-        element("td", { class: "numeric" }, number(count))),
+        element("th", { scope: "row" }, text),
+        element("td", {}, element("meter", { max: total || 1, value: count, "aria-hidden": "true" })),
+        element("td", { class: "numeric" }, number(count)),
+        element("td", { class: "numeric" }, percent(count / (total || 1)))),
     );
   }
-  const table = element("table", { class: "bars" }, body);
-  if (rows.length > most) table.append(element("caption", {}, `and ${rows.length - most} more`));
+  const heads = ["Value", "", "Tasks", "Share"].map((text) =>
+    element(text ? "th" : "td", text ? { scope: "col", class: text === "Value" ? null : "numeric" } : {}, text));
+  const table = element("table", { class: "bars" }, element("thead", {}, element("tr", {}, ...heads)), body);
+  if (rows.length > most) table.prepend(element("caption", {}, `${most} of ${rows.length} values`));
   return table;
 }
 

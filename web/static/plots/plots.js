@@ -1,9 +1,9 @@
 // The elements <metric-plots> and <dependence-plot>: live plots of a simulation, from /distributions and /dependence.
 
 import { element } from "../replay/dom.js";
-import { load, number } from "./dom.js";
-import { counts, heatMap, intervals, scatter } from "./dependence.js";
-import { described, histogram, valueBars } from "./histogram.js";
+import { load, number, withUnit } from "./dom.js";
+import { counts, heatMap, intervals, scatter, scatterLegend } from "./dependence.js";
+import { bars, described, histogram, isBinary } from "./histogram.js";
 
 /** Metrics that are drawn until the reader asks for all. */
 const SHOWN = 8;
@@ -101,22 +101,30 @@ class MetricPlots extends LiveElement {
     }
     card.plot?.destroy();
     card.plot = null;
-    const heading = element("figcaption", {}, element("b", {}, title), unit ? ` ${unit}` : "");
+    const heading = element("figcaption", {}, element("b", {}, title));
+    if (metric.count) heading.append(element("span", { class: "muted" }, ` ${tasks(metric.count)}`));
     const surface = element("div", { class: "surface" });
     card.replaceChildren(heading, surface);
     if (metric.kind === "category" && Object.keys(metric.values).length) {
-      surface.append(valueBars(metric.values, 5));
+      surface.append(bars(Object.entries(metric.values).sort((one, other) => other[1] - one[1]), 5));
+    } else if (isBinary(metric)) {
+      const [no, yes] = name === "failed" ? ["did not fail", "failed"] : ["0", "1"];
+      surface.append(bars([[yes, metric.counts[1]], [no, metric.counts[0]]]));
     } else if (metric.counts?.length) {
-      heading.append(element("span", { class: "muted" }, ` mean ${number(metric.mean)}`));
+      heading.append(element("span", { class: "muted" }, element("span", { class: "key mean" }), `mean ${number(metric.mean)}${unit && ` ${unit}`}`));
       surface.setAttribute("role", "img");
       surface.setAttribute("aria-label", described(title, metric));
-      card.plot = histogram(surface, metric, Math.max(120, card.clientWidth - 18));
+      card.plot = histogram(surface, metric, withUnit(title, unit), Math.max(120, card.clientWidth - 18));
     } else {
       surface.append(this.complete ? "no values" : "no values yet");
     }
     const notOk = Object.values(metric.not_ok?.statuses ?? {}).reduce((sum, count) => sum + count, 0);
     if (notOk) card.append(element("p", { class: "small bad-text" }, `without ${number(notOk)} tasks that are not ok`));
   }
+}
+
+function tasks(count) {
+  return `${number(count)} task${count === 1 ? "" : "s"}`;
 }
 
 /** Order of metrics: as the dataset declares them, the score first. */
@@ -185,22 +193,22 @@ class DependencePlot extends LiveElement {
     const { title = metric, unit = "" } = this.declared[metric] ?? {};
     this.surface.replaceChildren();
     if (means) {
-      this.surface.append(heatMap(this.answer));
+      this.surface.append(heatMap(this.answer, withUnit(title, unit)));
     } else if (groups.some((group) => group.values)) {
       this.surface.append(counts(groups, parameters[0].name));
     } else {
       this.surface.append(intervals(groups, parameters[0].name, unit));
-      if (points?.tasks.length) {
-        this.draw(points.tasks.map((task, at) => ({ task, x: points.x[at], y: points.y[at] })), title, parameters[0].name);
-      }
+      if (points?.tasks.length) this.draw(points, title, unit, parameters[0].name);
     }
     this.surface.setAttribute("aria-label", `${title} by ${parameters.map(({ name }) => name).join(" and ")}`);
   }
 
-  draw(points, title, parameter) {
-    const container = this.surface.appendChild(element("div", { role: "img", "aria-label": `${title} of single tasks by ${parameter}` }));
+  draw({ tasks: numbers, x, y, statuses }, title, unit, parameter) {
+    const points = numbers.map((task, at) => ({ task, x: x[at], y: y[at], isOk: statuses[at] === "ok" }));
+    const container = element("div", { role: "img", "aria-label": `${title} of single tasks by ${parameter}` });
+    this.surface.append(container, scatterLegend(points));
     const open = (task) => location.assign(`/simulations/${this.getAttribute("simulation")}/tasks/${task}`);
-    this.plot = scatter(container, points, title, parameter, open);
+    this.plot = scatter(container, points, withUnit(title, unit), parameter, open);
   }
 }
 
