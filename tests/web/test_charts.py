@@ -133,6 +133,18 @@ def test_the_intervals_of_a_table_share_a_scale_that_its_head_says(
     assert float(str(drawn).rstrip("%")) == pytest.approx(2 + 96 * share, abs=0.1)
 
 
+def test_a_group_without_pairs_does_not_widen_the_scale(
+    page: Page, finished_comparison: dict[str, Any], tmp_path: Path
+) -> None:
+    [model] = finished_comparison["models"]
+    full, empty, *_ = model["groups"]["street"]
+    full |= {"mean": 5, "low": 2, "high": 10}
+    empty |= {"count": 0, "mean": None, "low": -100, "high": 100}
+    model["groups"] = {"street": [full, empty]}
+    page.goto(report(finished_comparison, tmp_path / "report.html"))
+    assert page.get_by_role("table", name="street").locator("thead svg text").all_text_contents() == ["0", "10"]
+
+
 @pytest.fixture
 def drives(play: Play) -> str:
     """Id of a simulation of car_street: a metric of 0 and 1, one with both signs, texts; every tenth task crashed."""
@@ -227,7 +239,11 @@ def test_points_are_drawn_in_the_colours_of_their_legend_with_a_line_at_0(
     assert pixels(plot.locator("canvas"))[muted] < width / 2 < drawn[muted]
 
 
-def test_intervals_of_groups_share_the_scale_of_their_head(page: Page, origin: str, drives: str) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_intervals_of_groups_share_the_scale_of_their_head(
+    page: Page, origin: str, drives: str, scheme: Scheme
+) -> None:
+    page.emulate_media(color_scheme=scheme)
     page.goto(f"{origin}/simulations/{drives}")
     plot = choose(page, "time_lost", "density")
     expect(plot.get_by_role("columnheader", name="Mean (s)")).to_be_visible()
@@ -235,6 +251,8 @@ def test_intervals_of_groups_share_the_scale_of_their_head(page: Page, origin: s
     page.goto(f"{origin}/simulations/{drives}/sensitivity?metric=time_lost")
     expect(page.locator("th.plot").first).to_contain_text("95 % interval (s), on a scale from")
     assert_means_are_in_place(page.get_by_role("table").first)
+    keep_picture(page, f"sensitivity-{scheme}", full_page=True)
+    assert accessibility_violations(page) == []
 
 
 def assert_means_are_in_place(table: Locator) -> None:
