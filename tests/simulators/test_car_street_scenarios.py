@@ -189,6 +189,20 @@ def test_a_drive_can_be_replayed_from_its_actions_alone() -> None:
     assert set(frames[0]["lights"].values()) <= {"r", "y", "g", "u"}
 
 
+def test_the_frames_of_a_replay_count_the_red_lights_at_the_moment_when_each_is_run() -> None:
+    driver = hold(13.9)
+    observation, done = begin(spec("signal_grid-sparse-none-mixed-0"), 3), False
+    counts, lights = [simulator().frame()["red_lights"]], []
+    while not done:
+        lights.append((entry(observation, "stop_line"), entry(observation, "light_red")))
+        observation, done = step(*driver(observation))
+        counts.append(simulator().frame()["red_lights"])
+    assert counts[0] == 0 and counts[-1] == simulator().outcome(None)["red_lights"] > 0
+    for (before, after), (stop_line, is_red) in zip(pairwise(counts), lights, strict=True):
+        assert after in (before, before + 1)
+        assert after == before or (is_red == 1.0 and stop_line < 3.0)
+
+
 def test_a_models_fault_scores_0_and_keeps_the_metrics_so_far() -> None:
     begin(spec("crosswalk-sparse-none-mixed-0"))
     for _ in range(50):

@@ -55,7 +55,11 @@ def test_a_street_is_replayed_and_has_a_scene() -> None:
     first, *_, last = replay["frames"]
     assert first["action"] is None and last["action"] == [1.0, 0.0]
     assert [signal["name"] for signal in replay["scene"]["action"]] == ["accel", "lane"]
-    assert len(last["observation"]) == len(replay["scene"]["observation"]) == 16
+    declared = datasets()["car_street"].definition["interface"]["observation"]
+    shown = [(signal["name"], signal["unit"]) for signal in replay["scene"]["observation"]]
+    assert shown == list(zip(declared["names"], declared["units"], strict=True))
+    assert len(last["observation"]) == len(shown) == 32
+    assert last["red_lights"] == 0
     own_speed = next(car["speed"] for car in last["vehicles"] if car["id"] == "ego")
     assert last["observation"][0] == pytest.approx(own_speed, abs=0.01)
 
@@ -70,7 +74,7 @@ def test_two_replays_are_identical() -> None:
 
 @pytest.mark.parametrize(
     ("dataset", "steps", "observation"),
-    [("noop", 1, 4), ("cartpole", 3, 4), ("highway", 2, 16), ("mujoco_hopper", 3, 11)],
+    [("noop", 1, 4), ("cartpole", 3, 4), ("highway", 2, 25), ("mujoco_hopper", 3, 11)],
 )
 def test_every_simulator_has_a_picture(dataset: str, steps: int, observation: int) -> None:
     size = len(datasets()[dataset].definition["interface"]["action"]["names"])

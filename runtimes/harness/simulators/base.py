@@ -93,8 +93,10 @@ class Interface:
         return cls(observation=Space.of(values["observation"]), action=Space.of(values["action"]))
 
 
-#: Entries of observations and actions that a replay of signals shows.
-SHOWN = 16
+#: Entries of an observation and of an action that a replay keeps: all of every shipped world, and not all of an image.
+KEPT = 512
+#: Significant digits of these numbers, as many as single precision has: half the bytes of a double's.
+DIGITS = 7
 
 
 def signals_scene(interface: Interface) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def _signals(space: Space) -> list[dict[str, Any]]:
     described = zip(space.names, space.units, space.low, space.high, strict=True)
     return [
         {"name": name, "unit": unit, "low": _bound(low), "high": _bound(high)}
-        for name, unit, low, high in islice(described, SHOWN)
+        for name, unit, low, high in islice(described, KEPT)
     ]
 
 
@@ -119,10 +121,15 @@ def signals_frame(
 ) -> dict[str, Any]:
     """Return a frame of signals; ``action``: None before the first step. ``reward``: None if there is none."""
     return {
-        "observation": observation.reshape(-1)[:SHOWN].tolist(),
-        "action": None if action is None else action.reshape(-1)[:SHOWN].tolist(),
+        "observation": _numbers(observation),
+        "action": None if action is None else _numbers(action),
         "reward": reward,
     }
+
+
+def _numbers(values: "NDArray[Any]") -> list[Any]:
+    kept = values.reshape(-1)[:KEPT].tolist()
+    return [float(f"{value:.{DIGITS}g}") for value in kept] if values.dtype.kind == "f" else kept
 
 
 class Simulator(Protocol):

@@ -267,6 +267,7 @@ class SumoSimulator:
                 "time": round(self._step.now, 1),
                 "limit": round(self._step.limit, 2),
                 "outcome": self._step.outcome,
+                "red_lights": self._step.drive.red_lights,
             }
         )
 
