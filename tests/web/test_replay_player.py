@@ -22,8 +22,19 @@ from web import replay_bundle
 
 ROOT = Path(__file__).parents[2]
 REPLAYS = Path(__file__).parent / "replays"
-#: Recorded replays with a scene that is drawn, one of each kind of world.
-STAGED = ("street_collision", "street_arrival", "highway", "cartpole", "simple_tag", "connect_four", "half_cheetah")
+#: Recorded replays with a scene that is drawn, one of each kind of world; those of streets that collide or arrive were
+#: made when a replay kept 16 numbers of an observation and no red lights.
+STAGED = (
+    "street_collision",
+    "street_arrival",
+    "street_red_light",
+    "street_pedestrian",
+    "highway",
+    "cartpole",
+    "simple_tag",
+    "connect_four",
+    "half_cheetah",
+)
 EGO = (0, 166, 166)
 #: Colour of the outline of a collision.
 SPARK = "255,209,102"
@@ -482,6 +493,52 @@ def test_a_click_on_a_chart_goes_to_its_time(site: StaticSite, still: Page) -> N
     assert time_of(still) == pytest.approx(1.8, abs=0.1)
 
 
+def test_a_street_shows_what_explains_a_drive_in_groups(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_pedestrian"))
+    seek(still, 4.0)
+    groups = still.locator(".replay-group button")
+    names = [text.rstrip("0123456789 of") for text in groups.all_text_contents()]
+    assert names == ["Conflict", "Behind", "Right lane", "Lane and route"]
+    shown = still.locator(".replay-signal:visible .replay-signal-name").all_text_contents()
+    assert {"conflict_ego_dist", "conflict_foe_dist", "conflict_foe_speed", "rear_gap", "right_lead_gap"} <= set(shown)
+    assert "route_left" not in shown
+    expect(groups.last).to_have_attribute("aria-expanded", "false")
+    groups.last.focus()
+    still.keyboard.press("Enter")
+    expect(groups.last).to_have_attribute("aria-expanded", "true")
+    expect(still.locator(".replay-signal:visible", has_text="route_left")).to_have_count(1)
+    assert groups.last.evaluate("node => node === document.activeElement") and time_of(still) == 4.0
+    groups.first.click()
+    expect(still.locator(".replay-signal:visible", has_text="conflict_ego_dist")).to_have_count(0)
+    still.get_by_text("Choose,").click()
+    expect(still.locator(".replay-choices li")).to_have_count(34)
+
+
+def test_a_street_that_keeps_sixteen_numbers_has_those_in_its_groups(site: StaticSite, still: Page) -> None:
+    document = recorded("street_collision")
+    assert len(document["scene"]["observation"]) == len(document["frames"][0]["observation"]) == 16
+    show(still, site, document)
+    seek(still, 5.0)
+    still.get_by_text("Choose,").click()
+    expect(still.locator(".replay-choices li")).to_have_count(18)
+    assert "left_lead_gapLeft lane" in still.locator(".replay-choices li").all_text_contents()
+    row = still.locator(".replay-signal", has=still.get_by_text("speed", exact=True)).locator(".replay-value")
+    assert float(row.text_content() or "") == pytest.approx(document["frames"][50]["observation"][0], rel=1e-3)
+
+
+def test_a_light_that_is_red_is_a_bar_over_the_time_in_which_it_is(site: StaticSite, still: Page) -> None:
+    document = recorded("street_red_light")
+    names = [signal["name"] for signal in document["scene"]["observation"]]
+    red = [frame["observation"][names.index("light_red")] for frame in document["frames"]]
+    show(still, site, document)
+    row = still.locator(".replay-signal.replay-binary", has_text="light_red")
+    expect(row.get_by_text("no or yes")).to_be_visible()
+    counts = row.locator("canvas").evaluate(COLOURS)
+    bar = counts["0,116,122"] / sum(counts.values())
+    # The canvas has a pixel of margin above and below the bar.
+    assert bar == pytest.approx(sum(red) / (len(red) - 1) * 0.8, abs=0.03)
+
+
 # -- comparisons
 
 
@@ -692,7 +749,7 @@ def test_the_pages_own_colours_decide_between_light_and_dark(site: StaticSite, s
 
 def test_the_bundle_shows_inline_documents_without_a_server(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")
-    inline = json.dumps(recorded("street_collision")).replace("<", "\\u003c")
+    inline = json.dumps(recorded("street_red_light")).replace("<", "\\u003c")
     document = f'<script type="application/json">{inline}</script>'
     body = f"<replay-player>{document}</replay-player><replay-compare></replay-compare>"
     page.set_content(
@@ -700,6 +757,7 @@ def test_the_bundle_shows_inline_documents_without_a_server(page: Page) -> None:
         f"<body>{body}<script>{replay_bundle.script()}</script></body></html>"
     )
     page.locator("replay-player .replay").wait_for()
+    keep_picture(page, "bundle", full_page=True)
     assert colours(page).get(",".join(map(str, EGO)), 0) > 20
     page.evaluate(
         """() => {

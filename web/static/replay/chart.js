@@ -11,13 +11,9 @@ const MARGIN_DOWN = 5;
  * Where there are more values than pixels, the least and the greatest of each pixel are drawn.
  */
 export function drawChart(canvas, series, duration, held, palette) {
-  const { width, height } = canvas.getBoundingClientRect();
-  if (width === 0 || height === 0) return;
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const fitted = fit(canvas);
+  if (!fitted) return;
+  const { context, width, height } = fitted;
   const [low, high] = rangeOf(series.map(({ values }) => values));
   // Halves: the difference of two finite numbers may be beyond every float.
   const half = high / 2 - low / 2;
@@ -31,6 +27,41 @@ export function drawChart(canvas, series, duration, held, palette) {
     drawLine(context, values, times, { across, down, held, width });
   });
   context.setLineDash([]);
+}
+
+/** Draw when a yes or no is a yes: a bar for each such time; one row for each column. */
+export function drawBand(canvas, series, duration, palette) {
+  const fitted = fit(canvas);
+  if (!fitted) return;
+  const { context, width, height } = fitted;
+  const rowHeight = height / series.length;
+  series.forEach(({ values, times }, number) => {
+    const top = number * rowHeight + 1;
+    const across = (time) => (duration > 0 ? (time / duration) * width : 0);
+    context.fillStyle = palette.line;
+    context.fillRect(0, top, width, rowHeight - 2);
+    context.fillStyle = palette.series[number % palette.series.length];
+    for (let start = 0; start < values.length; start += 1) {
+      if (values[start] !== 1) continue;
+      let stop = start;
+      while (stop + 1 < values.length && values[stop + 1] === 1) stop += 1;
+      const [left, right] = [across(times[start]), across(times[Math.min(stop + 1, values.length - 1)])];
+      context.fillRect(left, top, Math.max(right - left, 2), rowHeight - 2);
+      start = stop;
+    }
+  });
+}
+
+/** Fit a canvas to its place, and return its context in CSS pixels and its size; null if it has none. */
+function fit(canvas) {
+  const { width, height } = canvas.getBoundingClientRect();
+  if (width === 0 || height === 0) return null;
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { context, width, height };
 }
 
 function drawZero(context, y, width, palette) {

@@ -1,13 +1,13 @@
 // Panel of signals: a chart and the present value of each that is chosen, one cursor, a list to choose from.
 
-import { drawChart } from "./chart.js";
+import { drawBand, drawChart } from "./chart.js";
 import { element, setText } from "./dom.js";
 import { figure, seconds, unitText } from "./format.js";
 import { paletteOf } from "./palette.js";
-import { rangeOf, signalsOf } from "./signals.js";
+import { isBinary, rangeOf, signalsOf } from "./signals.js";
 import { frameAt } from "./timeline.js";
 
-/** The most signals that are shown at first. */
+/** The most signals that are shown at first where they have no groups. */
 const SHOWN_FIRST = 12;
 
 export class SignalPanel {
@@ -18,6 +18,7 @@ export class SignalPanel {
     const signals = mergedSignals(replays);
     const first = shownFirst(signals);
     this._rows = signals.map((signal) => new SignalRow(signal, first.has(signal)));
+    this._folded = new Set(signals.filter((signal) => signal.folded).map((signal) => signal.group));
     this._cursor = element("div", { class: "replay-cursor" });
     this._list = element("ul", { class: "replay-signals" });
     this._charts = element("div", { class: "replay-charts" }, this._list, this._cursor);
@@ -59,18 +60,40 @@ export class SignalPanel {
     for (const type of ["pointerdown", "focusin"]) document.removeEventListener(type, this._closeChooser);
   }
 
+  /** Return the rows that can be seen: those that are chosen, of groups that are not folded. */
   _shown() {
-    return this._rows.filter((row) => row.isShown);
+    return this._rows.filter((row) => row.isChosen && !this._folded.has(row.group));
   }
 
   _show() {
-    const shown = this._shown();
-    const items = shown.flatMap((row, number) => {
-      const isFirst = row.group !== shown[number - 1]?.group;
-      return isFirst ? [element("li", { class: "replay-group" }, row.group), row.element] : [row.element];
-    });
+    const chosen = this._rows.filter((row) => row.isChosen);
+    const items = chosen.flatMap((row, number) =>
+      row.group === chosen[number - 1]?.group ? [row.element] : [this._heading(row.group, chosen), row.element],
+    );
     this._list.replaceChildren(...items);
-    setText(this._count, `${this._shown().length} of ${this._rows.length}`);
+    setText(this._count, `${chosen.length} of ${this._rows.length}`);
+    this._fold();
+  }
+
+  /** Return the heading of a group: a button that folds and unfolds it, with how many of its signals are chosen. */
+  _heading(group, chosen) {
+    const [some, all] = [chosen, this._rows].map((rows) => rows.filter((row) => row.group === group).length);
+    const count = element("small", {}, some < all ? `${some} of ${all}` : String(all));
+    const button = element("button", { type: "button" }, group, count);
+    button.addEventListener("click", () => {
+      if (!this._folded.delete(group)) this._folded.add(group);
+      this._fold();
+    });
+    button.dataset.group = group;
+    return element("li", { class: "replay-group" }, button);
+  }
+
+  /** Hide the rows of the groups that are folded. */
+  _fold() {
+    for (const row of this._rows) row.element.hidden = this._folded.has(row.group);
+    for (const button of this._list.querySelectorAll(".replay-group button")) {
+      button.setAttribute("aria-expanded", String(!this._folded.has(button.dataset.group)));
+    }
     this.recolour();
     this._clock.refresh();
   }
@@ -136,6 +159,7 @@ export class SignalPanel {
   /** Go to the time of a chart at which a pointer is. */
   _seekByPointer() {
     const seek = (event) => {
+      if (event.target.closest("button")) return false;
       const box = this._chartBox();
       const left = event.clientX - this._charts.getBoundingClientRect().left;
       if (box === null || left < box.left - 8) return false;
@@ -155,20 +179,20 @@ export class SignalPanel {
 class SignalRow {
   constructor(signal, isShown) {
     this._signal = signal;
+    this._isBinary = isBinary(signal);
     this.group = signal.group;
     this.title = `${signal.group} ${signal.name}`;
     this.canvas = element("canvas", { class: "replay-chart", "aria-hidden": "true" });
     this._values = signal.columns.map((_, number) => element("span", { class: `replay-value replay-series-${number}` }));
-    const [low, high] = rangeOf(signal.columns);
     this.element = element(
       "li",
-      { class: "replay-signal" },
+      { class: `replay-signal${this._isBinary ? " replay-binary" : ""}` },
       element(
         "div",
         { class: "replay-signal-text" },
         element("span", { class: "replay-signal-name", title: this.title }, signal.name),
         element("span", { class: "replay-values" }, ...this._values, element("small", {}, unitText(signal.unit))),
-        element("span", { class: "replay-range" }, low === high ? "constant" : `${figure(low, 3)} … ${figure(high, 3)}`),
+        element("span", { class: "replay-range" }, this._rangeText()),
       ),
       this.canvas,
     );
@@ -181,7 +205,7 @@ class SignalRow {
     );
   }
 
-  get isShown() {
+  get isChosen() {
     return this._box.checked;
   }
 
@@ -189,9 +213,16 @@ class SignalRow {
     this._box.checked = isShown;
   }
 
+  _rangeText() {
+    const [low, high] = rangeOf(this._signal.columns);
+    if (low === high) return "constant";
+    return this._isBinary ? "no or yes" : `${figure(low, 3)} … ${figure(high, 3)}`;
+  }
+
   draw(duration, times, palette) {
     const series = this._signal.columns.map((values, number) => ({ values, times: times[number] }));
-    drawChart(this.canvas, series, duration, this._signal.held, palette);
+    if (this._isBinary) drawBand(this.canvas, series, duration, palette);
+    else drawChart(this.canvas, series, duration, this._signal.held, palette);
   }
 
   show(indexes) {
@@ -202,13 +233,14 @@ class SignalRow {
   }
 }
 
-/** Return the first signals that change; if none does, the first of all. */
+/** Return the first signals that change, or all that do if they have groups; if none does, the first of all. */
 function shownFirst(signals) {
   const changing = signals.filter(({ columns }) => {
     const [low, high] = rangeOf(columns);
     return low < high;
   });
-  return new Set((changing.length > 0 ? changing : signals).slice(0, SHOWN_FIRST));
+  const hasGroups = signals.some((signal) => signal.folded !== undefined);
+  return new Set((changing.length > 0 ? changing : signals).slice(0, hasGroups ? undefined : SHOWN_FIRST));
 }
 
 /** Return the signals of all replays by group and name, each with a column for each replay. */

@@ -1,12 +1,15 @@
 // Signals of a replay: a column of numbers over its frames for each action, reward and observation.
 
-/** The most signals that are read: a document may have more entries than a page can list. */
-const MOST_SIGNALS = 200;
+import { grouped } from "./signal_groups.js";
+
+/** The most signals that are read: all of what a server keeps; other documents may have more than a page can list. */
+const MOST_SIGNALS = 600;
 /** Metres per second squared beyond which a vehicle was stopped by the simulator, not driven. */
 const MOST_ACCELERATION = 30;
 
 /**
- * Return the signals of a replay: group, name, unit, values (NaN where a frame has none), declared range.
+ * Return the signals of a replay: group, name, unit, values (NaN where a frame has none), declared range; in a street
+ * also whether the group is `folded` at first.
  *
  * A value of `held` signals counts until the next frame; others are lines between frames.
  */
@@ -14,6 +17,7 @@ export function signalsOf(replay) {
   const frames = replay.frames ?? [];
   const scene = replay.scene ?? {};
   const isPlainStreet = scene.kind === "street" && !scene.observation;
+  const observations = entries("Observation", scene.observation, frames, "observation", false);
   const street = isPlainStreet ? streetSignals(frames, Number(replay.dt) || 0.1) : [];
   const rewards = frames.some((frame) => typeof frame.reward === "number")
     ? [signal("Reward", { name: "reward" }, frames, (frame) => frame.reward, true)]
@@ -22,7 +26,7 @@ export function signalsOf(replay) {
     ...entries("Action", scene.action, frames, "action", true),
     ...rewards,
     ...street,
-    ...entries("Observation", scene.observation, frames, "observation", false),
+    ...(scene.kind === "street" ? grouped(observations) : observations),
   ].slice(0, MOST_SIGNALS);
 }
 
@@ -37,6 +41,12 @@ export function rangeOf(columns) {
     }
   }
   return low <= high ? [low, high] : [0, 0];
+}
+
+/** Tell whether a signal is a yes or a no: all its values are 0 or 1, and its range is declared as these. */
+export function isBinary(signal) {
+  if (signal.low !== 0 || signal.high !== 1 || signal.unit) return false;
+  return signal.columns.every((column) => column.every((value) => value === 0 || value === 1 || Number.isNaN(value)));
 }
 
 function entries(group, described, frames, member, held) {
