@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Response
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.browser import (
     Errors,
@@ -220,7 +220,7 @@ def test_a_street_has_speed_limit_brake_and_the_names_of_its_events(site: Static
     expect(still.get_by_role("img", name="limit 50 km/h")).to_be_visible()
     expect(still.locator(".replay-limit.replay-exceeded")).to_have_count(1)
     events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
-    assert events == ["4.3 sAbove the limit", "7.2 sCollision with pedestrian p4", "7.2 sEnd: collision"]
+    assert events == ["4.3 sAbove the limit", "7.2 sFailed: collision with pedestrian p4, at fault"]
 
 
 def test_a_street_of_an_older_server_has_the_signals_of_its_car(site: StaticSite, still: Page) -> None:
@@ -315,13 +315,13 @@ def test_the_slider_is_moved_by_pointer_and_says_where_it_is(site: StaticSite, s
 def test_an_event_is_a_mark_on_the_slider_and_a_button_that_leads_to_it(site: StaticSite, still: Page) -> None:
     show(still, site, recorded("street_collision"))
     marks = still.locator(".replay-mark")
-    assert marks.count() == 3 and SPARK not in colours(still)
-    still.get_by_role("button", name="Collision with pedestrian p4").click()
+    assert marks.count() == 2 and SPARK not in colours(still)
+    still.get_by_role("list", name="Events").get_by_role("button", name="collision with pedestrian p4").click()
     drawn(still)
     assert time_of(still) == pytest.approx(7.2)
     assert SPARK in colours(still), "the collision is not drawn"
     places = [mark.evaluate("mark => parseFloat(mark.style.left)") for mark in marks.all()]
-    assert places == pytest.approx([4.3 / 7.2 * 100, 100, 100])
+    assert places == pytest.approx([4.3 / 7.2 * 100, 100])
 
 
 def test_a_replay_plays_by_itself_and_not_where_motion_is_unwanted(
@@ -358,6 +358,123 @@ def test_a_picture_of_ten_thousand_frames_takes_no_longer_than_of_a_hundred(site
         assert added == 0, "pictures add elements to the page"
         pictures.append(milliseconds)
     assert pictures[1] < 2 * pictures[0] + 20, f"{pictures[1]:.1f} ms for a picture, {pictures[0]:.1f} ms of 100 frames"
+
+
+# -- reasons of a failure
+
+
+def labels(page: Page) -> Locator:
+    """Return the labels above the slider."""
+    return page.get_by_role("group", name="What explains the result").get_by_role("button")
+
+
+def places(page: Page) -> list[tuple[float, float, float]]:
+    """Return the left, right and top of each label, as shares of the slider's track and pixels."""
+    boxes: list[list[float]] = page.evaluate(
+        """() => {
+          const track = document.querySelector(".replay-marks").getBoundingClientRect();
+          return [...document.querySelectorAll(".replay-flag")].map(flag => {
+            const box = flag.getBoundingClientRect();
+            return [(box.left - track.left) / track.width, (box.right - track.left) / track.width, box.top];
+          });
+        }"""
+    )
+    return [(left, right, top) for left, right, top in boxes]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_red_light_and_the_collision_that_follows_are_labelled_at_their_moments(
+    site: StaticSite, still: Page, scheme: Any
+) -> None:
+    still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    show(still, site, recorded("street_red_light"))
+    assert labels(still).all_text_contents() == ["Red light", "Collision"]
+    labels(still).first.click()
+    drawn(still)
+    assert time_of(still) == pytest.approx(4.3)
+    stop_line = still.locator(".replay-signal", has_text="stop_line").locator(".replay-value")
+    assert stop_line.text_content() == "100"  # it is behind the car since this frame
+    keep_picture(still, f"red_light-{scheme}", full_page=True)
+    for left, right, _ in places(still):
+        assert -0.001 <= left < right <= 1.001
+    assert accessibility_violations(still) == []
+
+
+def test_a_key_goes_from_reason_to_reason(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_red_light"))
+    still.get_by_label("Time").focus()
+    for time in (4.3, 5.4, 4.3):
+        still.keyboard.press("r")
+        assert time_of(still) == pytest.approx(time)
+
+
+def test_a_reason_is_reached_by_the_keyboard_and_named_for_readers(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_red_light"))
+    still.get_by_role("button", name="Reset zoom").focus()
+    still.keyboard.press("Tab")
+    still.keyboard.press("Tab")
+    collision = still.get_by_role("button", name="Collision, at 5.4 s: Failed: collision with vehicle v21, at fault")
+    assert collision.evaluate("node => node === document.activeElement")
+    still.keyboard.press("Enter")
+    assert time_of(still) == pytest.approx(5.4)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "label", "event"),
+    [
+        ("street_arrival", {"outcome": "stranded", "failed": True}, "Off the route", "end of a lane"),
+        ("street_arrival", {"outcome": "timeout", "failed": True}, "Time limit", "scenario's time"),
+        ("street_arrival", {"outcome": "timed_out", "failed": True, "status": "timed_out"}, "Deadline", "its deadline"),
+        ("street_collision", {"failed": True, "status": "crashed"}, "Model crashed", "process ended"),
+        ("cartpole", {"outcome": "fell", "failed": True}, "Fell", "Failed: fell"),
+        ("simple_tag", {"failed": True, "status": "invalid"}, "Invalid action", "not an action"),
+        ("half_cheetah", {"failed": True, "status": "failed"}, "Error", "raised an error"),
+    ],
+)
+def test_every_kind_of_failure_is_labelled_at_the_end_that_it_makes(
+    site: StaticSite, still: Page, name: str, changes: dict[str, Any], label: str, event: str
+) -> None:
+    document = recorded(name)
+    document["result"]["status"] = changes.pop("status", "ok")
+    show(still, site, document | changes)
+    assert labels(still).last.text_content() == label
+    last = still.get_by_role("list", name="Events").get_by_role("button").last
+    assert event in (last.text_content() or "")
+    labels(still).last.click()
+    assert time_of(still) == pytest.approx(still.evaluate("document.querySelector('replay-player').clock.duration"))
+
+
+def test_a_crash_in_a_drawing_is_labelled_when_it_happens(site: StaticSite, still: Page) -> None:
+    document = recorded("highway") | {"outcome": "crashed", "failed": True}
+    for frame in document["frames"][20:]:
+        frame["drawing"]["at"]["crash"] = [0.0, 0.0]
+    show(still, site, document)
+    assert labels(still).all_text_contents() == ["Crashed"]
+    labels(still).click()
+    assert time_of(still) == pytest.approx(20.0)
+
+
+def test_a_task_that_did_not_fail_has_an_end_and_no_label(site: StaticSite, still: Page) -> None:
+    show(still, site, recorded("street_arrival"))
+    expect(labels(still)).to_have_count(0)
+    events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
+    assert events[-1] == "10.9 sEnd: arrived" and not any("Failed" in event for event in events)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_labels_of_two_replays_name_their_side_and_do_not_cover_each_other(
+    site: StaticSite, still: Page, width: int
+) -> None:
+    still.set_viewport_size({"width": width, "height": 800})
+    compare(still, site, [recorded("street_red_light"), recorded("street_pedestrian")])
+    assert set(labels(still).all_text_contents()) == {"idm: Red light", "idm: Collision", "brake: Collision"}
+    boxes = places(still)
+    for number, (left, right, top) in enumerate(boxes):
+        assert -0.001 <= left < right <= 1.001
+        for other_left, other_right, other_top in boxes[:number]:
+            assert top != other_top or right < other_left or other_right < left
+    keep_picture(still, f"reasons-{width}", full_page=True)
+    assert not scrolls_sideways(still)
 
 
 # -- camera
@@ -551,7 +668,8 @@ def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSi
     drawn(still)
     assert time_of(still) == pytest.approx(10.9)
     events = still.get_by_role("list", name="Events").get_by_role("button").all_text_contents()
-    assert "7.2 sbrake: End: collision" in events and "10.9 sidm: End: arrived" in events
+    assert "7.2 sbrake: Failed: collision with pedestrian p4, at fault" in events
+    assert "10.9 sidm: End: arrived" in events
     keep_picture(still, "comparison", full_page=True)
 
 
@@ -688,11 +806,12 @@ def test_readers_meet_title_picture_controls_events_signals_and_result_in_this_o
     for _ in range(12):
         still.keyboard.press("Tab")
         focused.append(still.evaluate("document.activeElement.getAttribute('aria-label')"))
-    assert focused[:10] == [
+    assert focused[:11] == [
         "Follow",
         "Zoom in",
         "Zoom out",
         "Reset zoom",
+        "Collision, at 7.2 s: Failed: collision with pedestrian p4, at fault",
         "Time",
         "Play",
         "One frame back",
@@ -757,6 +876,7 @@ def test_the_bundle_shows_inline_documents_without_a_server(page: Page) -> None:
         f"<body>{body}<script>{replay_bundle.script()}</script></body></html>"
     )
     page.locator("replay-player .replay").wait_for()
+    assert labels(page).all_text_contents() == ["Red light", "Collision"]
     keep_picture(page, "bundle", full_page=True)
     assert colours(page).get(",".join(map(str, EGO)), 0) > 20
     page.evaluate(

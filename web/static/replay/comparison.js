@@ -51,7 +51,11 @@ export class ReplayCompare extends ReplayElement {
     ];
     if (clock.duration === 0) return { children: [...children, ...table] };
     const events = replays.flatMap((replay, side) =>
-      eventsOf(replay, times[side]).map((event) => ({ ...event, text: `${labels[side]}: ${event.text}` })),
+      eventsOf(replay, times[side]).map((event) => ({
+        ...event,
+        text: `${labels[side]}: ${event.text}`,
+        label: event.label && `${labels[side]}: ${event.label}`,
+      })),
     );
     events.sort((first, second) => first.time - second.time);
     const shown = stages.filter((stage) => stage !== null);

@@ -149,6 +149,7 @@ export class ReplayElement extends HTMLElement {
     if (this._parts?.clock) {
       this._parts.clock.stop();
       this._parts.stages.forEach((stage) => stage.stop());
+      this._parts.transport.stop();
       this._parts.panel.stop();
     }
     this._parts = null;

@@ -9,6 +9,9 @@ import { distanceOf, frameAt } from "./timeline.js";
 const SAME = 1e-3;
 /** Share of the replay that Page Up and Page Down move. */
 const PAGE = 0.1;
+/** Pixels between two labels of a row, and from row to row. */
+const LABELS_APART = 6;
+const ROW_HEIGHT = 24;
 
 export class Transport {
   /** `times`: of the frames to step through; `events`: of all replays on the clock; `cameras`: their stages. */
@@ -16,6 +19,7 @@ export class Transport {
     this._clock = clock;
     this._times = times;
     this._events = events;
+    this._labelled = events.filter((event) => event.label !== null);
     this._cameras = cameras;
     this._distance = distanceOf(times);
     this._play = iconButton("play", "Play", () => clock.toggle(), "Space");
@@ -35,6 +39,7 @@ export class Transport {
     this.element = element(
       "div",
       { class: "replay-transport", role: "group", "aria-label": "Playback" },
+      this._labels(),
       element("div", { class: "replay-track" }, this._slider, this._marks()),
       element(
         "div",
@@ -87,6 +92,16 @@ export class Transport {
     this._clock.seek(direction > 0 ? (later?.time ?? duration) : (earlier?.time ?? 0));
   }
 
+  /** Go to the next moment that explains the result, after the last one to the first, and pause there. */
+  toReason() {
+    const next = this._labelled.find((event) => event.time > this._clock.time + SAME) ?? this._labelled[0];
+    if (next) this._seek(next.time);
+  }
+
+  stop() {
+    this._observer.disconnect();
+  }
+
   /** Handle a key that was pressed within the player; return whether it means something here. */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
@@ -105,6 +120,7 @@ export class Transport {
       "=": () => this._cameras().forEach((stage) => stage.closer()),
       "-": () => this._cameras().forEach((stage) => stage.farther()),
       0: () => this._cameras().forEach((stage) => stage.reset()),
+      r: () => this.toReason(),
       f: () => this._cameras().forEach((stage) => stage.toggleFollowing()),
       ...(isSlider && {
         ArrowDown: () => this.step(-1),
@@ -136,10 +152,55 @@ export class Transport {
     for (const event of this._events) {
       const mark = element("i", { class: `replay-mark replay-${event.kind}` });
       mark.classList.toggle("replay-bad", event.bad);
-      mark.style.left = `${this._clock.duration > 0 ? (event.time / this._clock.duration) * 100 : 0}%`;
+      mark.style.left = `${this._shareOf(event) * 100}%`;
       marks.append(mark);
     }
     return marks;
+  }
+
+  /** Return where on the slider an event is, from 0 to 1. */
+  _shareOf(event) {
+    return this._clock.duration > 0 ? event.time / this._clock.duration : 0;
+  }
+
+  /** Return the labels above the slider: a button for each event that explains the result. */
+  _labels() {
+    this._flags = this._labelled.map((event) => {
+      const name = `${event.label}, at ${seconds(event.time, this._distance)} s: ${event.text}`;
+      const attributes = { type: "button", class: `replay-flag replay-${event.kind}`, "aria-label": name };
+      const flag = element("button", attributes, element("span", {}, event.label));
+      flag.title = `${event.text} (r: the next such moment)`;
+      flag.addEventListener("click", () => this._seek(event.time));
+      return flag;
+    });
+    const box = element("div", { class: "replay-flags", role: "group", "aria-label": "What explains the result" });
+    box.append(...this._flags);
+    box.hidden = this._flags.length === 0;
+    this._observer = new ResizeObserver(() => this._placeLabels(box));
+    this._observer.observe(box);
+    return box;
+  }
+
+  /** Place each label at its time and within the track, in the lowest row that has room for it. */
+  _placeLabels(box) {
+    const width = box.clientWidth;
+    const ends = [];
+    const places = this._flags.map((flag, number) => {
+      const at = this._shareOf(this._labelled[number]) * width;
+      const left = Math.max(0, Math.min(at - flag.offsetWidth / 2, width - flag.offsetWidth));
+      const free = ends.findIndex((end) => end + LABELS_APART <= left);
+      const row = free < 0 ? ends.length : free;
+      ends[row] = left + flag.offsetWidth;
+      return { flag, at, left, row };
+    });
+    box.style.height = `${ends.length * ROW_HEIGHT}px`;
+    for (const { flag, at, left, row } of places) {
+      flag.style.left = `${left}px`;
+      flag.style.bottom = `${row * ROW_HEIGHT}px`;
+      flag.style.zIndex = String(ends.length - row); // above the stems of the labels above
+      flag.style.setProperty("--replay-stem", `${at - left}px`);
+      flag.style.setProperty("--replay-stem-length", `${row * ROW_HEIGHT}px`);
+    }
   }
 
   _eventList() {
