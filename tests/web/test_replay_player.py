@@ -477,6 +477,67 @@ def test_labels_of_two_replays_name_their_side_and_do_not_cover_each_other(
     assert not scrolls_sideways(still)
 
 
+# -- pedestrians
+
+#: Colours of a pedestrian, and of the ring around it.
+PERSONS = {"light": (194, 24, 127), "dark": (255, 122, 200)}
+RINGS = {"light": (255, 255, 255), "dark": (12, 16, 20)}
+
+
+def contrast(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the contrast of two colours as WCAG 2.2 defines it."""
+
+    def luminance(colour: Sequence[float]) -> float:
+        red, green, blue = (
+            value / 255 / 12.92 if value / 255 <= 0.04045 else ((value / 255 + 0.055) / 1.055) ** 2.4
+            for value in colour
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_pedestrians_are_seen_at_every_zoom(site: StaticSite, still: Page, scheme: Any, whole: bool) -> None:
+    still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    document = recorded("street_pedestrian")
+    show(still, site, document)
+    seek(still, 4.0)
+    if whole:
+        still.get_by_role("button", name="Follow").click()
+        drawn(still)
+    found = colours(still)
+    person = ",".join(map(str, PERSONS[scheme]))
+    # A disc of 6 pixels has 113; some pixels of its edge are mixed, and one person at least is in view.
+    assert found.get(person, 0) >= 80
+    assert contrast(PERSONS[scheme], RINGS[scheme]) >= 3
+    grounds = [[int(part) for part in colour.split(",")] for colour, count in found.items() if count > 3000]
+    assert len(grounds) >= 3
+    for ground in grounds:
+        assert max(contrast(ground, PERSONS[scheme]), contrast(ground, RINGS[scheme])) >= 3, ground
+    keep_picture(still, f"pedestrians-{scheme}-{'whole' if whole else 'near'}", full_page=True)
+
+
+def test_the_legend_names_pedestrians_and_all_others_in_the_colours_of_the_picture(
+    site: StaticSite, still: Page
+) -> None:
+    document = recorded("street_pedestrian")
+    document["frames"][0]["vehicles"].append(document["frames"][0]["vehicles"][0] | {"id": "actor", "kind": "actor"})
+    show(still, site, document)
+    legend = still.get_by_role("list", name="Legend").get_by_role("listitem")
+    texts = legend.all_text_contents()
+    assert texts[:3] == ["model's car", "its path", "pedestrian"] and texts[-1] == "actor of the event"
+    swatch = legend.filter(has_text="pedestrian").locator("i")
+    assert swatch.evaluate("node => getComputedStyle(node).backgroundColor") == f"rgb{PERSONS['light']}"
+    still.evaluate("document.documentElement.className = 'dark'")
+    drawn(still)
+    assert swatch.evaluate("node => getComputedStyle(node).backgroundColor") == f"rgb{PERSONS['dark']}"
+    show(still, site, recorded("cartpole"))
+    expect(still.get_by_role("list", name="Legend")).to_have_count(0)
+
+
 # -- camera
 
 
@@ -654,6 +715,17 @@ def test_a_light_that_is_red_is_a_bar_over_the_time_in_which_it_is(site: StaticS
     bar = counts["0,116,122"] / sum(counts.values())
     # The canvas has a pixel of margin above and below the bar.
     assert bar == pytest.approx(sum(red) / (len(red) - 1) * 0.8, abs=0.03)
+
+
+def test_the_conflict_ahead_is_named_in_the_picture(site: StaticSite, still: Page) -> None:
+    document = recorded("street_pedestrian")
+    show(still, site, document)
+    seek(still, 4.0)
+    own, other, speed = document["frames"][40]["observation"][29:32]
+    text = f"Conflict in {own:.0f} m, other {other:.0f} m away at {speed * 3.6:.0f} km/h"
+    expect(still.get_by_text(text)).to_be_visible()
+    show(still, site, recorded("street_red_light"))
+    expect(still.locator(".replay-conflict")).to_be_hidden()
 
 
 # -- comparisons

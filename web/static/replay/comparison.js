@@ -37,7 +37,7 @@ export class ReplayCompare extends ReplayElement {
     );
     const sides = replays.map((replay, side) => {
       const head = replayHead(replay, labels[side]);
-      const parts = stages[side] ? [head, stages[side].element] : [head];
+      const parts = stages[side] ? [head, ...stages[side].elements] : [head];
       return element("section", { class: `replay-side replay-series-${side}`, "aria-label": labels[side] }, ...parts);
     });
     const children = [element("div", { class: "replay-sides" }, ...sides)];

@@ -26,6 +26,7 @@ export class DrawingScene {
     this._farthest = Math.max(width, height) * FARTHEST_STEP_SHARE;
     this.extent = { width, height };
     this.follows = this._centres !== null;
+    this.legend = [];
     this.bounds = this._boundsOf(width / 2, height / 2);
   }
 

@@ -14,6 +14,8 @@ const LIGHT_SCENE = {
   glass: "#12181f",
   ink: "#12181f",
   halo: "#00a6a6",
+  person: "#c2187f",
+  personRing: "#ffffff",
 };
 const DARK_SCENE = {
   ground: "#1b2124",
@@ -29,6 +31,8 @@ const DARK_SCENE = {
   glass: "#12181f",
   ink: "#dfe6ec",
   halo: "#2fd0d0",
+  person: "#ff7ac8",
+  personRing: "#0c1014",
 };
 /** Colours that are equal on light and dark pages. */
 const FIXED = {
@@ -38,7 +42,6 @@ const FIXED = {
   brake: "#ff4d4f",
   good: "#2a9d5c",
   white: "#ffffff",
-  person: "#8a5cc9",
   spark: "#ffd166",
   vehicles: { calm: "#dfe4ea", normal: "#bcc6d2", aggressive: "#f0a830", truck: "#8796a8", actor: "#ef6c3a" },
   lights: { r: "#e5383b", u: "#f08c2e", y: "#f6c945", g: "#38b26c", s: "#e5383b" },

@@ -36,7 +36,13 @@ export class ReplayPlayer extends ReplayElement {
     const panel = new SignalPanel([{ replay, times }], clock);
     const body = element("div", { class: `replay-body${stages.length > 0 ? "" : " replay-charts-only"}` });
     body.append(
-      element("div", { class: "replay-main" }, ...stages.map((stage) => stage.element), transport.element, transport.eventList),
+      element(
+        "div",
+        { class: "replay-main" },
+        ...stages.flatMap((stage) => stage.elements),
+        transport.element,
+        transport.eventList,
+      ),
       panel.element,
     );
     const children = [replayHead(replay), body];

@@ -31,8 +31,10 @@ export class Stage {
     this._pointers = new Map();
     this.canvas = element("canvas", { class: "replay-canvas", role: "img", "aria-label": label, tabindex: -1 });
     this._hud = replay.scene.kind === "street" ? new CarPanel() : null;
+    this._legend = new Legend(this._scene.legend);
     this.element = element("div", { class: "replay-stage" }, this.canvas, this._buttons());
     if (this._hud) this.element.append(this._hud.element);
+    this.elements = this._scene.legend.length > 0 ? [this.element, this._legend.element] : [this.element];
     const { width, height } = this._scene.extent;
     this.element.style.aspectRatio = String(1 / Math.min(Math.max(height / width, LOWEST), HIGHEST));
     this._observer = new ResizeObserver(() => this._clock.refresh());
@@ -56,7 +58,10 @@ export class Stage {
       this.canvas.width = pixelsAcross;
       this.canvas.height = pixelsDown;
     }
-    this._palette ??= paletteOf(this.element);
+    if (!this._palette) {
+      this._palette = paletteOf(this.element);
+      this._legend.recolour(this._palette);
+    }
     const time = Math.min(this._clock.time, this._times[this._times.length - 1]);
     this._view = this._camera.view(time, width, height);
     this._scene.draw(this.canvas.getContext("2d"), this._view, time, this._palette, ratio);
@@ -153,29 +158,53 @@ export class Stage {
   }
 }
 
-/** Panel of the model's car: speed, limit, brake, the light ahead. */
+/** Legend of a scene: what each colour is. */
+class Legend {
+  /** `entries`: text, form (`car`, `person` or `line`) and `colour(palette)` of each. */
+  constructor(entries) {
+    this._entries = entries;
+    const swatch = ({ form }) => element("i", { class: `replay-swatch replay-${form}`, "aria-hidden": "true" });
+    this._swatches = entries.map(swatch);
+    const items = entries.map(({ text }, number) => element("li", {}, this._swatches[number], text));
+    this.element = element("ul", { class: "replay-scene-legend", "aria-label": "Legend" }, ...items);
+  }
+
+  recolour(palette) {
+    this._swatches.forEach((swatch, number) => {
+      swatch.style.backgroundColor = this._entries[number].colour(palette);
+    });
+  }
+}
+
+/** Panel of the model's car: speed, limit, brake, the light ahead, the conflict ahead. */
 class CarPanel {
   constructor() {
     this._speed = element("span", { class: "replay-speed" });
     this._limit = element("span", { class: "replay-limit", role: "img" });
     this._brake = element("span", { class: "replay-chip replay-brake" }, "Brake");
     this._light = element("span", { class: "replay-chip replay-light" });
+    this._conflict = element("span", { class: "replay-chip replay-conflict" });
     this.element = element(
       "div",
       { class: "replay-hud" },
       element("span", { class: "replay-speed-line" }, this._speed, element("small", {}, "km/h")),
       this._limit,
-      element("span", { class: "replay-chips" }, this._brake, this._light),
+      element("span", { class: "replay-chips" }, this._brake, this._light, this._conflict),
     );
   }
 
-  show({ speed, limit, brake, light }) {
+  show({ speed, limit, brake, light, conflict }) {
     setText(this._speed, speed === null ? "–" : String(Math.round(speed * KMH)));
     const posted = limit === null ? "" : String(Math.round(limit * KMH));
     setText(this._limit, posted);
     this._limit.setAttribute("aria-label", `limit ${posted} km/h`);
     this._limit.classList.toggle("replay-exceeded", speed !== null && limit !== null && speed > limit * 1.03);
     this._brake.classList.toggle("replay-on", brake);
+    this._conflict.hidden = conflict === null;
+    if (conflict) {
+      const [own, other] = [conflict.own, conflict.other].map(Math.round);
+      setText(this._conflict, `Conflict in ${own} m, other ${other} m away at ${Math.round(conflict.speed * KMH)} km/h`);
+    }
     const name = light ? LIGHT_NAMES[light.state] : undefined;
     this._light.hidden = name === undefined;
     if (name === undefined) return;

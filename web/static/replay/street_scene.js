@@ -2,6 +2,7 @@
 
 import { between } from "./timeline.js";
 import { drawScaleBar } from "./camera.js";
+import { ACTOR, isOfEvent, legendOf } from "./street_legend.js";
 
 /** Metres around the car that the camera shows when it follows it. */
 const FOLLOWED = { width: 110, height: 62 };
@@ -9,7 +10,9 @@ const FOLLOWED = { width: 110, height: 62 };
 const MARGIN = 12;
 /** Pixels: the least length of a car and radius of a person, so that they can be seen in a whole town. */
 const LEAST_CAR = 12;
-const LEAST_PERSON = 3;
+const LEAST_PERSON = 6;
+/** Metres: radius of a person. */
+const PERSON = 0.5;
 /** Metres ahead of the car up to which a light is named, and from the middle of its lane. */
 const LIGHT_AHEAD = 80;
 const LIGHT_BESIDE = 2;
@@ -33,6 +36,8 @@ export class StreetScene {
     this.extent = FOLLOWED;
     this.bounds = this._boundsOf();
     this._crash = this._crashOf();
+    this.legend = legendOf(this._frames);
+    this._entries = new Map((replay.scene.observation ?? []).map(({ name }, number) => [name, number]));
   }
 
   /** Return the centre of the model's car, or its last one if it has left the street. */
@@ -54,7 +59,15 @@ export class StreetScene {
       limit: frame.limit ?? null,
       brake: Boolean(car?.brake),
       light: car ? this._lightAhead(frame, car) : null,
+      conflict: this._conflictAhead(frame),
     };
+  }
+
+  /** Return the conflict that the model observes: metres of the car and of the other to it, the other's speed. */
+  _conflictAhead(frame) {
+    const names = ["conflict", "conflict_ego_dist", "conflict_foe_dist", "conflict_foe_speed"];
+    const [isThere, own, other, speed] = names.map((name) => frame.observation?.[this._entries.get(name)]);
+    return isThere === 1 ? { own, other, speed } : null;
   }
 
   draw(context, view, time, palette, ratio) {
@@ -66,8 +79,8 @@ export class StreetScene {
     const { index, next, share } = between(this._times, time);
     this._drawTrace(context, view, time, index, palette);
     this._drawStops(context, view, this._frames[index], palette);
-    this._drawPeople(context, view, index, next, share, palette);
     this._drawCars(context, view, index, next, share, palette);
+    this._drawPeople(context, view, index, next, share, palette);
     view.applyPixels(context, ratio);
     if (this._crash && time >= this._crash.time - 1e-6) drawBurst(context, view, this._crash, palette);
     drawScaleBar(context, view, "m", palette);
@@ -140,17 +153,20 @@ export class StreetScene {
     }
   }
 
+  /** Draw the pedestrians above all else: discs in a ring, one of which differs from every ground. */
   _drawPeople(context, view, index, next, share, palette) {
-    const radius = Math.max(0.5, LEAST_PERSON / view.scale);
-    context.lineWidth = 1.2 / view.scale;
-    context.strokeStyle = palette.scene.white;
+    const radius = Math.max(PERSON, LEAST_PERSON / view.scale);
+    const disc = (x, y, size, colour) => {
+      context.fillStyle = colour;
+      context.beginPath();
+      context.arc(x, y, size, 0, 2 * Math.PI);
+      context.fill();
+    };
     for (const person of this._frames[index].pedestrians ?? []) {
       const { x, y } = moved(person, this._actor(this._frames[next], "pedestrians", person.id), share);
-      context.fillStyle = person.id === "late" ? palette.scene.vehicles.actor : palette.scene.person;
-      context.beginPath();
-      context.arc(x, y, radius, 0, 2 * Math.PI);
-      context.fill();
-      context.stroke();
+      if (isOfEvent(person)) disc(x, y, radius + 4.5 / view.scale, palette.scene.vehicles[ACTOR]);
+      disc(x, y, radius + 2 / view.scale, palette.scene.personRing);
+      disc(x, y, radius, palette.scene.person);
     }
   }
 
