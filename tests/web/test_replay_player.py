@@ -477,6 +477,15 @@ def test_labels_of_two_replays_name_their_side_and_do_not_cover_each_other(
     assert not scrolls_sideways(still)
 
 
+def test_an_element_begins_at_the_moment_that_it_is_given_and_stays_there(site: StaticSite, page: Page) -> None:
+    site.responses["/other"] = [answer(recorded("street_pedestrian"))]
+    body = '<replay-compare at="4.3" left="/replay" right="/other"></replay-compare>'
+    show(page, site, recorded("street_red_light"), body=body)
+    drawn(page)
+    assert time_of(page) == pytest.approx(4.3)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
 # -- pedestrians
 
 #: Colours of a pedestrian, and of the ring around it.

@@ -108,6 +108,7 @@ export class ReplayElement extends HTMLElement {
         parts.stages.forEach((stage) => stage.recolour());
         parts.panel.recolour();
       });
+      if (this.hasAttribute("at")) parts.clock.seek(Number(this.getAttribute("at")) || 0);
       draw();
       parts.panel.recolour();
       this._playWhenVisible(parts.clock);
@@ -127,9 +128,9 @@ export class ReplayElement extends HTMLElement {
     }
   }
 
-  /** Play as soon as the element is in view, unless the page or the system asks for no motion. */
+  /** Play as soon as the element is in view, unless a moment or no motion is asked for. */
   _playWhenVisible(clock) {
-    if (this.hasAttribute("paused") || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    if (this.hasAttribute("at") || this.hasAttribute("paused") || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
     this._visibility = new IntersectionObserver(
       (entries) => {
         if (!entries.some((entry) => entry.isIntersecting)) return;
