@@ -26,7 +26,7 @@ HOLD = 1.6
 REACH = 95.0
 
 GROUND, ASPHALT, JUNCTION, PAVEMENT, PAINT = "#e4e9df", "#50565e", "#565c65", "#c9cbc6", "#f4f4ef"
-INK, PANEL, ALARM, GOOD = "#12181f", "#ffffff", "#e5383b", "#2a9d5c"
+INK, PANEL, ALARM, GOOD, PERSON = "#12181f", "#ffffff", "#e5383b", "#2a9d5c", "#c2187f"
 EGO_PAINT = "#00a6a6"
 PAINTS = {
     "calm": "#dfe4ea",
@@ -259,11 +259,12 @@ def _people(animation: Animation) -> Iterable[str]:
         known = without_gaps(track)
         positions = [_screen(actor["x"], actor["y"]).replace(",", " ") for actor in known]
         attribute, visibility = animate_visibility(animation, [actor is not None for actor in track])
-        late = name == "late"
+        # The pedestrian of the event `late_pedestrian` has a ring in the colour of the events' vehicles.
+        ring = f'<circle r="10" fill="{PAINTS["actor"]}"/>' if name == "late" else ""
         yield (
             f'<g class="person"{attribute} transform="translate({positions[0]})">{visibility}'
             f"{animate_transform(animation, 'translate', positions)}"
-            f'<circle r="4.4" fill="{PAINTS["actor"] if late else "#6a4c93"}" stroke="{PANEL}" stroke-width="1.2"/></g>'
+            f'{ring}<circle r="7" fill="{PERSON}" stroke="{PANEL}" stroke-width="2"/></g>'
         )
 
 

@@ -140,6 +140,17 @@ def test_an_actor_is_hidden_until_its_first_frame() -> None:
     assert "hidden;visible" in switches
 
 
+def test_pedestrians_are_larger_than_the_paint_of_a_road_and_have_a_colour_of_their_own() -> None:
+    people = [{"id": name, "x": x, "y": 3.0, "speed": 1.0} for name, x in (("p1", 5.0), ("late", 9.0))]
+    frames = [frame(index, car("other", 9.0, kind="actor"), pedestrians=people) for index in range(5)]
+    root = ElementTree.fromstring(svg(replay(frames)))
+    late, other = [group.findall(f"{SVG}circle") for group in root.iter(f"{SVG}g") if group.get("class") == "person"]
+    assert len(late) == len(other) + 1, "the pedestrian of an event has a ring"
+    assert float(other[0].attrib["r"]) >= 6 and float(late[0].attrib["r"]) > float(late[1].attrib["r"])
+    fills = [element.get("fill") for element in root.iter() if element.get("fill") == other[0].get("fill")]
+    assert len(fills) == 2, "nothing else has the colour of a pedestrian"
+
+
 def test_a_distant_actor_is_not_drawn() -> None:
     near_car, far_car = car("near", 50.0), car("far", 400.0)
     with_distant_car = svg(replay([frame(index, near_car, far_car) for index in range(5)]))
