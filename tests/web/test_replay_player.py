@@ -944,6 +944,18 @@ def test_the_pages_own_colours_decide_between_light_and_dark(site: StaticSite, s
     assert "228,233,223" in light and "228,233,223" not in dark and "27,33,36" in dark
 
 
+@pytest.mark.parametrize(("scheme", "accent"), [("light", (29, 78, 216)), ("dark", (138, 180, 255))])
+def test_a_pages_colours_for_both_modes_reach_the_charts_as_those_of_the_mode(
+    site: StaticSite, still: Page, scheme: Any, accent: tuple[int, int, int]
+) -> None:
+    pair = ":root { color-scheme: light dark; --accent: light-dark(#1d4ed8, #8ab4ff) }"
+    site.responses["/page.css"] = [Response(PAGE_STYLE + pair, mimetype="text/css")]
+    still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    show(still, site, recorded("street_red_light"))
+    for kind in (".replay-binary", ":not(.replay-binary)"):
+        assert ",".join(map(str, accent)) in still.locator(f".replay-signal{kind} canvas").first.evaluate(COLOURS)
+
+
 # -- in a report
 
 
