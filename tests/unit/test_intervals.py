@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from core.domain.intervals import BLOCK, RESAMPLES, mean_interval, normal_interval, wilson
+from core.domain.bounded_mean import bounded_interval
+from core.domain.intervals import (
+    BLOCK,
+    FEW,
+    RESAMPLES,
+    mean_interval,
+    normal_interval,
+    student_interval,
+    wilson,
+)
 
 
-@pytest.mark.parametrize("count", [2, 7, 8, 9, 10, 128, 129, 288, 1025, BLOCK])
+@pytest.mark.parametrize("count", [30, 31, 128, 129, 288, 1025, BLOCK])
 def test_blocks_of_resamples_give_the_interval_of_single_resamples_to_the_last_bit(count: int) -> None:
     values = np.random.default_rng(count).exponential(size=count) * 1e6
     generator = np.random.Generator(np.random.PCG64(0))
@@ -22,6 +32,25 @@ def test_blocks_of_resamples_give_the_interval_of_single_resamples_to_the_last_b
 def test_a_mean_of_fewer_than_two_values_has_no_interval() -> None:
     for interval in (mean_interval(np.array([3.0])), mean_interval(np.array([])), normal_interval(1, 3.0, 0.0)):
         assert all(map(math.isnan, interval))
+
+
+def test_few_values_of_which_most_are_the_best_have_an_interval_that_covers_their_mean() -> None:
+    generator = np.random.default_rng(7)
+    covered = 0
+    for _ in range(200):
+        low, high = mean_interval(100.0 * (generator.random(12) < 0.92), (0.0, 100.0))
+        covered += low <= 92 <= high
+    assert covered >= 0.93 * 200, "the bootstrap covers it in 60 %"
+
+
+def test_few_values_have_the_interval_of_their_range_or_of_student() -> None:
+    values = np.random.default_rng(3).uniform(0, 100, FEW - 1)
+    assert mean_interval(values, (0.0, 100.0)) == bounded_interval(values, 0.0, 100.0)
+    student = stats.ttest_1samp(values, 0.0).confidence_interval()
+    assert mean_interval(values) == pytest.approx((student.low, student.high), rel=1e-8)
+    beyond = values + 50
+    assert mean_interval(beyond, (0.0, 100.0)) == mean_interval(beyond), "the declared range is wrong"
+    assert student_interval(2, 1.0, 0.0) == (1.0, 1.0) and math.isnan(student_interval(1, 1.0, 0.0)[0])
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
