@@ -5,13 +5,25 @@ value, then every second, fourth, ... of each group), complete until the sample 
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.intervals import BOOTSTRAPPED, mean_interval, normal_interval, wilson
+from core.domain.intervals import (
+    BOOTSTRAPPED,
+    FEW,
+    Bounds,
+    few_values_interval,
+    mean_interval,
+    normal_interval,
+    student_interval,
+    wilson,
+)
 from core.domain.rates import is_rate
+from core.domain.scenario_intervals import RATE, UnitSums
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -26,9 +38,10 @@ def sorted_by_group(codes: Codes) -> tuple[Codes, Codes]:
 
 
 class GroupedColumn:
-    """One metric's values of ``ok`` tasks, by group."""
+    """One metric's values of ``ok`` tasks, by group. ``scenarios``: where some have several tasks, their number."""
 
-    def __init__(self) -> None:
+    def __init__(self, scenarios: int | None = None) -> None:
+        self._by_unit = None if scenarios is None else UnitSums(scenarios)
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._means: Floats = np.zeros(0)
         self._m2: Floats = np.zeros(0)
@@ -48,16 +61,19 @@ class GroupedColumn:
         self._lows = np.append(self._lows, np.full(more, math.inf))
         self._highs = np.append(self._highs, np.full(more, -math.inf))
 
-    def add(self, codes: Codes, values: Floats, room: int) -> None:
+    def add(self, codes: Codes, values: Floats, room: int, units: Codes | None = None) -> None:
         """Add a block of values, sorted by group and in each group by task; NaN counts as missing.
 
-        ``room``: most values of the sample.
+        ``room``: most values of the sample. ``units``: the scenarios of the tasks.
         """
         present = ~np.isnan(values)
         if not present.all():
             codes, values = codes[present], values[present]
+            units = None if units is None else units[present]
         if not len(values):
             return
+        if self._by_unit is not None and units is not None:
+            self._by_unit.add(codes, units, values, room)
         if codes[-1] >= len(self.counts):
             self._grow(int(codes[-1]) + 1)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -151,24 +167,86 @@ class GroupedColumn:
         low, high = float(self._lows[used].min()), float(self._highs[used].max())
         return is_rate(declared, count=int(self.counts.sum()), low=low, high=high, binary=True)
 
-    def interval(self, group: int, *, rate: bool, bootstrap: bool) -> dict[str, float | None]:
+    def interval(
+        self,
+        group: int,
+        *,
+        rate: bool,
+        bounds: Bounds | None,
+        bootstrap: bool,
+        failures: "Failures | None" = None,
+    ) -> dict[str, float | None]:
         """Return the 95 % interval of a group's mean, `low` and `high`, None for a mean of one value; empty without.
 
-        ``rate``: whether the metric is a rate (`is_rate`). ``bootstrap``: take the bootstrap of up to BOOTSTRAPPED
-        values, which takes milliseconds to seconds.
+        ``rate``: whether the metric is a rate (`is_rate`). ``bounds``: its declared range. ``bootstrap``: take the
+        bootstrap of up to BOOTSTRAPPED values, which takes milliseconds to seconds. ``failures``: tasks that are not
+        ``ok``, for `low_penalised` and `high_penalised`, the interval of the mean over all tasks.
         """
-        n = self.count(group)
-        if not n:
+        ends: dict[str, float | None] = {}
+        if self.count(group):
+            low, high = self._interval(group, rate, bounds, bootstrap)
+            ends = {"low": _finite(low), "high": _finite(high)}
+        if failures is not None:
+            low, high = self._penalised_interval(group, failures, rate, bounds)
+        elif not ends:
             return {}
-        mean = float(self._means[group])
+        return ends | {"low_penalised": _finite(low), "high_penalised": _finite(high)}
+
+    def _interval(self, group: int, rate: bool, bounds: Bounds | None, bootstrap: bool) -> tuple[float, float]:
+        if self._by_unit is not None and (values := self._by_unit.of(group)).repeated:
+            return values.interval(rate=rate, bounds=bounds)
+        n, mean, m2 = self.count(group), float(self._means[group]), float(self._m2[group])
         if rate:
-            low, high = wilson(round(mean * n), n)
-        elif bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
-            with np.errstate(over="ignore", invalid="ignore"):
-                low, high = mean_interval(self.sample(group))
-        else:
-            low, high = normal_interval(n, mean, float(self._m2[group]))
-        return {"low": _finite(low), "high": _finite(high)}
+            return wilson(round(mean * n), n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if n < FEW:
+                return self._few_interval(group, (), bounds)
+            if bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
+                return mean_interval(self.sample(group))
+        return normal_interval(n, mean, m2)
+
+    def _few_interval(self, group: int, more: Sequence[float], bounds: Bounds | None) -> tuple[float, float]:
+        """Return the interval of the mean of a group's values, of which there are few, and ``more``."""
+        sample = self.sample(group) if self.count(group) else np.zeros(0)
+        if len(sample) == self.count(group):
+            return few_values_interval(np.append(sample, more), bounds)
+        return student_interval(self.count(group), float(self._means[group]), float(self._m2[group]))
+
+    def _penalised_interval(
+        self, group: int, failures: "Failures", rate: bool, bounds: Bounds | None
+    ) -> tuple[float, float]:
+        """Return the interval of the mean over all tasks, of which those that are not ``ok`` have the worst value."""
+        worst, failed = failures.worst, failures.count
+        if worst is None:
+            return math.nan, math.nan
+        rate = rate and worst in RATE
+        if self._by_unit is not None and failures.by_unit is not None:
+            values = self._by_unit.of(group, failures.by_unit, worst)
+            if values.repeated:
+                return values.interval(rate=rate, bounds=bounds)
+        n = self.count(group)
+        total = n + failed
+        mean_ok, m2 = (float(self._means[group]), float(self._m2[group])) if n else (0.0, 0.0)
+        mean = (mean_ok * n + worst * failed) / total
+        if rate:
+            return wilson(round(mean * total), total)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if total < FEW:
+                return self._few_interval(group, [worst] * failed, bounds)
+            m2 += n * failed / total * (mean_ok - worst) ** 2
+        return normal_interval(total, mean, m2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failures:
+    """The tasks of a group that are not ``ok``, each of which counts as ``worst``; None if no value is declared.
+
+    ``by_unit``: their numbers by scenario, where some scenarios have several tasks.
+    """
+
+    count: int
+    worst: float | None
+    by_unit: UnitSums | None
 
 
 def _finite(value: float | None) -> float | None:

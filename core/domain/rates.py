@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.intervals import Bounds
+
 #: Least number of values of a metric without a declaration that can show that it is a rate.
 OBSERVED = 30
 
@@ -30,6 +32,12 @@ def declared_rate(metric: Mapping[str, Any]) -> bool | None:
 def declared_rates(metrics: Iterable[Mapping[str, Any]]) -> dict[str, bool | None]:
     """Return `declared_rate` of each metric of a dataset's definition, by name."""
     return {metric["name"]: declared_rate(metric) for metric in metrics}
+
+
+def declared_bounds(metric: Mapping[str, Any]) -> Bounds | None:
+    """Return the least and the largest value that a metric of a dataset's definition declares; None unless both."""
+    low, high = metric.get("low"), metric.get("high")
+    return None if low is None or high is None else (float(low), float(high))
 
 
 def is_rate(declared: bool | None, *, count: int, low: float, high: float, binary: bool) -> bool:

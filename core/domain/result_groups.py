@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.grouped_column import Codes, Floats, GroupedColumn, sorted_by_group
+from core.domain.grouped_column import Codes, Failures, Floats, GroupedColumn, sorted_by_group
+from core.domain.intervals import Bounds
+from core.domain.scenario_intervals import UnitSums
 
 #: Most outcomes of a metric. Further outcomes count together, as OTHERS.
 OUTCOMES = 1000
@@ -21,7 +23,8 @@ OTHERS = "(others)"
 class Block:
     """Consecutive results. ``statuses``: positions in ``names``, whose first is `ok`. ``succeeded``: the ``ok`` tasks.
 
-    ``numbers`` and ``texts``: metrics of the ``ok`` tasks; NaN or None for no value.
+    ``numbers`` and ``texts``: metrics of the ``ok`` tasks; NaN or None for no value. ``units``: the scenarios of all
+    tasks, where some scenarios have several; else None.
     """
 
     names: Sequence[str]
@@ -29,6 +32,7 @@ class Block:
     succeeded: NDArray[np.int64]
     numbers: Mapping[str, Floats]
     texts: "Mapping[str, NumberedTexts]"
+    units: Codes | None = None
 
 
 class OutcomeNames:
@@ -63,10 +67,12 @@ class NumberedTexts:
 
 
 class Grouping:
-    """Results by group. ``limit``: most groups."""
+    """Results by group. ``limit``: most groups. ``scenarios``: their number, if some have several tasks."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, scenarios: int | None = None) -> None:
         self._limit = limit
+        self._scenarios = scenarios
+        self._failures = None if scenarios is None else UnitSums(scenarios)
         #: Numbers of the groups by key, in order of first appearance.
         self.groups: dict[Any, int] = {}
         #: Results that belong to no listed group.
@@ -82,13 +88,18 @@ class Grouping:
         """
         codes = self._codes(keys) if keys is not None else np.zeros(len(block.statuses), np.int64)
         self._count_statuses(codes, block)
+        if self._failures is not None and block.units is not None:
+            failed = (codes >= 0) & (block.statuses != 0)
+            self._failures.add(codes[failed], block.units[failed], np.zeros(int(failed.sum())), room)
         codes = codes[block.succeeded]
-        order, ordered = sorted_by_group(codes) if keys is not None else (None, codes)
+        units = None if block.units is None else block.units[block.succeeded]
+        order, ordered = sorted_by_group(codes) if keys is not None else (slice(None), codes)
+        units = None if units is None else units[order]
         for name, values in block.numbers.items():
             column = self._columns.get(name)
             if column is None:
-                column = self._columns[name] = GroupedColumn()
-            column.add(ordered, values if order is None else values[order], room)
+                column = self._columns[name] = GroupedColumn(self._scenarios)
+            column.add(ordered, values[order], room, units)
         for name, texts in block.texts.items():
             self._count_outcomes(name, codes, texts)
 
@@ -135,12 +146,14 @@ class Grouping:
         worst: Mapping[str, float | None],
         *,
         rates: Mapping[str, bool] | None = None,
+        bounds: Mapping[str, Bounds] | None = None,
         bootstrap: bool = False,
     ) -> dict[str, Any]:
         """Return a group's statuses, outcomes and statistics.
 
         ``worst``: by declared metric, the value that a task counts which is not ``ok``. ``rates``: whether each metric
-        is a rate (`rates`), for the intervals of means; None for no intervals.
+        is a rate (`rates`), for the intervals of means; None for no intervals. ``bounds``: by metric with a declared
+        range, its ends.
         """
         statuses = self.statuses(group)
         done = sum(statuses.values())
@@ -151,7 +164,13 @@ class Grouping:
             if column.count(group) or (failed and name in worst):
                 metrics[name] = column.summary(group, penalties=failed, worst=worst.get(name))
                 if rates is not None:
-                    metrics[name] |= column.interval(group, rate=rates.get(name, False), bootstrap=bootstrap)
+                    metrics[name] |= column.interval(
+                        group,
+                        rate=rates.get(name, False),
+                        bounds=(bounds or {}).get(name),
+                        bootstrap=bootstrap,
+                        failures=Failures(failed, worst.get(name), self._failures) if failed else None,
+                    )
         return {
             "tasks": {"total": done, "done": done, "failed": failed},
             "statuses": statuses,

@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 
 from core.domain.grouped_column import Floats, GroupedColumn
-from core.domain.rates import declared_rates
+from core.domain.rates import declared_bounds, declared_rates
 from core.domain.result_columns import NESTED_COLUMNS, BlockColumn, ColumnKinds, TaskResult, columns_of
 from core.domain.result_groups import Block, Grouping, NumberedTexts, OutcomeNames
+from core.domain.scenario_units import ScenarioUnits
 
 #: Results of a block.
 BLOCK = 4096
@@ -31,6 +32,7 @@ class ResultTally:
     """Tally of results. ``metrics``: the dataset's. ``group_by``: fields of scenarios.
 
     ``swept``: the swept parameters. ``per_combination``: number of consecutive tasks with equal values of them.
+    ``units``: the scenarios of the tasks, if some have several; they are the unit of all intervals.
     """
 
     def __init__(
@@ -39,7 +41,11 @@ class ResultTally:
         group_by: Sequence[str] = (),
         swept: Sequence[str] = (),
         per_combination: int = 1,
+        units: ScenarioUnits | None = None,
     ) -> None:
+        self._units = units
+        scenarios = None if units is None else units.positions
+        self._bounds = {metric["name"]: ends for metric in metrics if (ends := declared_bounds(metric)) is not None}
         self._worst = {metric["name"]: metric.get("worst") for metric in metrics}
         self._declared_rates = declared_rates(metrics)
         self._booleans: dict[str, bool] = {}
@@ -47,11 +53,11 @@ class ResultTally:
         self._status_names = ["ok"]
         self._metric_names = dict.fromkeys(self._worst)
         self._outcome_names: dict[str, OutcomeNames] = {}
-        self._total = Grouping(1)
+        self._total = Grouping(1, scenarios)
         self._timing: dict[str, GroupedColumn] = {}
         self._group_by = {name: Grouping(GROUPS) for name in group_by}
         self._parameters = {name: Grouping(SWEPT) for name in swept}
-        self._sweep = Grouping(SWEPT) if swept else None
+        self._sweep = Grouping(SWEPT, scenarios) if swept else None
         self._combinations: dict[int, Mapping[str, Any]] = {}
         self._per_combination = per_combination
         self._kinds = ColumnKinds()
@@ -126,7 +132,8 @@ class ResultTally:
                 self._booleans[name] = self._booleans.get(name, True) and types <= {bool, type(None)}
             if str in types:
                 texts[name] = self._outcome_names.setdefault(name, OutcomeNames()).numbered(values)
-        return Block(tuple(self._status_names), status_codes, succeeded, numbers, texts)
+        units = None if self._units is None else self._units.of(np.array([result.task for result in results]))
+        return Block(tuple(self._status_names), status_codes, succeeded, numbers, texts, units)
 
     @property
     def done(self) -> int:
@@ -136,7 +143,8 @@ class ResultTally:
     def summary(self) -> dict[str, Any]:
         """Return totals, `timing`, `groups` and `sweep`; complete the last block."""
         self._fold_rest()
-        result = self._total.summary(0, self._worst, rates=self._total.rates(self._rates()), bootstrap=True)
+        rates = self._total.rates(self._rates())
+        result = self._total.summary(0, self._worst, rates=rates, bounds=self._bounds, bootstrap=True)
         if self._timing:
             result["timing"] = {
                 name: column.summary(0, penalties=0, worst=None) for name, column in self._timing.items()
@@ -158,13 +166,14 @@ class ResultTally:
     def sweep(self) -> dict[str, Any]:
         """Return a row for each listed combination, in task order, and whether these are all; complete the last block.
 
-        Intervals are of Wilson for rates, and of the normal approximation for other means.
+        Intervals are of Wilson for rates, and of the normal approximation for other means of at least FEW scenarios.
         """
         self._fold_rest()
         combinations = self._sweep or Grouping(0)
         rates = combinations.rates(self._rates())
         rows = [
-            {"params": self._combinations[combination]} | combinations.summary(group, self._worst, rates=rates)
+            {"params": self._combinations[combination]}
+            | combinations.summary(group, self._worst, rates=rates, bounds=self._bounds)
             for combination, group in combinations.groups.items()
         ]
         return {"rows": rows, "complete": not combinations.unlisted}

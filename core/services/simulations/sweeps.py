@@ -1,12 +1,13 @@
 """Sweeps: the statistics of each combination of swept parameters, for any number of combinations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import SWEPT, ResultTally
+from core.domain.scenario_units import units_of
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
@@ -41,14 +42,17 @@ class Sweeps:
         if sweep is not None and sweep["complete"]:
             return parameters, iter(sweep["rows"])
         metrics = played(provenance["dataset"]).definition["metrics"]
-        return parameters, self._computed(id, metrics, parameters, TaskPlan(plan).per_combination)
+        tasks = TaskPlan(plan)
+        units = units_of(plan["select"], tasks.scenarios, tasks.count)
 
-    def _computed(
-        self, id: str, metrics: list[Mapping[str, Any]], parameters: list[str], per_combination: int
-    ) -> Iterator[Mapping[str, Any]]:
-        """Yield the rows of all combinations, of which SWEPT at a time are in memory."""
-        window = SWEPT * per_combination
-        tally, current = ResultTally(metrics, (), parameters, per_combination), 0
+        def tally() -> ResultTally:
+            return ResultTally(metrics, (), parameters, tasks.per_combination, units)
+
+        return parameters, self._computed(id, tally, SWEPT * tasks.per_combination)
+
+    def _computed(self, id: str, empty: Callable[[], ResultTally], window: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of all combinations, those of ``window`` tasks at a time. ``empty``: makes a tally."""
+        tally, current = empty(), 0
         for body in self._results.lines(id):
             for block in blocks_of(body):
                 results = list(map(_result_decoder.decode, block))
@@ -56,7 +60,7 @@ class Sweeps:
                     number = results[0].task // window
                     if number != current:
                         yield from tally.sweep()["rows"]
-                        tally, current = ResultTally(metrics, (), parameters, per_combination), number
+                        tally, current = empty(), number
                     inside = [result for result in results if result.task < (number + 1) * window]
                     tally.add(inside)
                     results = results[len(inside) :]
