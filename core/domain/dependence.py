@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from core.domain.distribution import FAILED, failing
 from core.domain.histogram import ValueRange, bins_of
-from core.domain.intervals import mean_interval, normal_interval, wilson
+from core.domain.intervals import FEW, Bounds, mean_interval, normal_interval, wilson
 from core.domain.rates import are_rates
 from core.domain.result_groups import OTHERS
 from core.domain.result_table import TableRows, TextValues, mixed
+from core.domain.scenario_intervals import values_by_unit
+from core.domain.scenario_units import ScenarioUnits
 from core.domain.task_parameters import Parameter
 
 Floats = NDArray[np.float64]
@@ -94,13 +96,20 @@ def metric_values(
 
 
 def statistics_by_group(
-    axis: Axis, tasks: NDArray[Any], values: Floats, declared_rate: bool | None = None
+    axis: Axis,
+    tasks: NDArray[Any],
+    values: Floats,
+    declared_rate: bool | None = None,
+    bounds: Bounds | None = None,
+    units: ScenarioUnits | None = None,
 ) -> list[dict[str, Any]]:
     """Return each group with count, mean, its 95 % interval, extremes and quartiles of a metric.
 
-    Intervals are of Wilson for a rate, else of the bootstrap for few values and of the normal approximation for many;
-    the mean of a single value has none. Quartiles are of up to SORTED values. ``declared_rate``: whether the dataset
-    declares the metric as a rate.
+    Intervals are of Wilson for a rate, else of the bootstrap for up to BOOTSTRAPPED values and of the normal
+    approximation for many; below FEW values see `few_values_interval`; the mean of a single value has none. Where a
+    group has several tasks of a scenario, its interval is that of the scenarios (`UnitValues`). Quartiles are of up to
+    SORTED values. ``declared_rate``: whether the dataset declares the metric as a rate. ``bounds``: its declared range.
+    ``units``: the scenarios of the tasks, if some have several.
     """
     codes = axis.codes(tasks)
     present = (codes >= 0) & np.isfinite(values)
@@ -123,11 +132,15 @@ def statistics_by_group(
         document = axis.group(code) | {"count": count}
         statistics: dict[str, float] = {}
         if count:
-            if rate:
+            own = codes == code if units is not None or bootstrap or count < FEW else slice(0)
+            of_units = None if units is None else values_by_unit(units.of(tasks[own]), values[own])
+            if of_units is not None and of_units.repeated:
+                low, high = of_units.interval(rate=rate, bounds=bounds)
+            elif rate:
                 low, high = wilson(round(mean * count), count)
-            elif bootstrap:
+            elif bootstrap or count < FEW:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    low, high = mean_interval(values[codes == code])
+                    low, high = mean_interval(values[own], bounds)
             else:
                 low, high = normal_interval(count, mean, float(m2[code]))
             statistics = {"mean": mean, "low": low, "high": high, "min": lows[code], "max": highs[code]}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.bounded_mean import bounded_interval
 from core.domain.dependence import (
     NUMBERS,
     POINTS,
@@ -23,6 +24,7 @@ from core.domain.dependence import (
 from core.domain.intervals import wilson
 from core.domain.result_groups import OTHERS
 from core.domain.result_table import ResultTable, TableRows
+from core.domain.scenario_units import ScenarioUnits
 from core.domain.task_parameters import Parameter, parameter_of, scenario_parameters, swept_parameters
 from errors import Invalid
 from runtimes.harness.evaluator.tasks import TaskPlan
@@ -184,6 +186,30 @@ def test_values_that_happen_to_be_0_or_1_are_no_rate() -> None:
 def test_a_mean_of_a_single_task_has_no_interval() -> None:
     [group] = statistics_by_group(axis_of(parameter(["only"])), np.arange(1), np.array([22.8]), declared_rate=False)
     assert (group["mean"], group["low"], group["high"]) == (22.8, None, None)
+
+
+def test_a_group_with_repetitions_has_the_interval_of_its_scenarios() -> None:
+    generator = np.random.default_rng(4)
+    made = parameter([("a", "b")[at % 2] for at in range(80)])
+    tasks, covered = np.arange(80 * 6), 0
+    for _ in range(200):
+        values = np.tile(50 + 10 * generator.normal(size=80), 6) + 5 * generator.normal(size=480)
+        groups = statistics_by_group(axis_of(made), tasks, values, False, None, ScenarioUnits(80))
+        covered += sum(group["low"] <= 50 <= group["high"] for group in groups)
+    assert 0.92 * 400 <= covered <= 0.98 * 400, "over tasks it covers 0.66"
+
+
+def test_a_group_with_one_task_of_each_scenario_has_the_interval_of_its_tasks_to_the_last_bit() -> None:
+    swept = Parameter("params.lag", "sweep", "number", np.array([0.0, 4.0]), 50, [0, 4])
+    tasks, values = np.arange(100), np.random.default_rng(2).normal(size=100)
+    groups = statistics_by_group(axis_of(swept), tasks, values, False, None, ScenarioUnits(50))
+    assert groups == statistics_by_group(axis_of(swept), tasks, values, False)
+
+
+def test_few_tasks_of_a_group_have_the_interval_of_the_declared_range() -> None:
+    values = np.array([100.0] * 11 + [0.0])
+    [group] = statistics_by_group(axis_of(parameter(["only"])), np.arange(12), values, False, (0.0, 100.0))
+    assert (group["low"], group["high"]) == bounded_interval(values, 0.0, 100.0)
 
 
 def test_booleans_are_known_as_such() -> None:

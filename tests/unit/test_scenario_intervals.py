@@ -217,12 +217,12 @@ def test_a_row_of_a_sweep_without_repetitions_has_the_interval_of_its_tasks_to_t
     assert rows == summary_of(results, None, **options)["sweep"]["rows"]
 
 
-@given(st.integers(1, 9), st.integers(1, 7))
+@given(st.integers(1, 19), st.integers(1, 17))
 def test_intervals_do_not_depend_on_batches(batch: int, block: int) -> None:
-    results = list(played(7, 4))
+    results = list(played(40, 2))
     with mock.patch.object(result_tally, "BLOCK", block):
-        whole = summary_of(results, ScenarioUnits(7))
-        tally = ResultTally(METRICS, units=ScenarioUnits(7))
+        whole = summary_of(results, ScenarioUnits(40))
+        tally = ResultTally(METRICS, units=ScenarioUnits(40))
         for at in range(0, len(results), batch):
             tally.add(results[at : at + batch])
         assert tally.summary() == whole

@@ -77,7 +77,14 @@ def _dependence(
     if kind == "category":
         return document | {"groups": outcomes_by_group(axis, rows, metric)}
     values = metric_values(metric, rows, table.worst, table.failure)
-    document["groups"] = statistics_by_group(axis, rows.tasks, values, _declared_rate(metric, table, rows))
+    document["groups"] = statistics_by_group(
+        axis,
+        rows.tasks,
+        values,
+        _declared_rate(metric, table, rows),
+        table.bounds.get(metric),
+        table.units,
+    )
     if axis.parameter.kind == "number":
         document["points"] = points(axis.parameter, rows, values)
     return document

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.domain.distribution import RunningDistributions
+from core.domain.intervals import Bounds
+from core.domain.rates import declared_bounds
 from core.domain.result_table import ResultTable
+from core.domain.scenario_units import ScenarioUnits
 from core.domain.states import FINAL
 from core.domain.task_parameters import Parameter, scenario_parameters, swept_parameters
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
 from core.store import results as store
 from core.store import simulations
@@ -30,14 +34,17 @@ class SimulationTable:
     """The table of a simulation, and what its dataset declares. ``lock`` is held while it is read or extended.
 
     ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``definition``:
-    the dataset's. ``parameters``: None until a request needs them. ``size``: bytes of memory, about.
+    the dataset's. ``bounds``: the declared range of metrics that have one. ``units``: the scenarios of the tasks, if
+    some have several. ``parameters``: None until a request needs them. ``size``: bytes of memory, about.
     """
 
     stage: str
     provenance: Mapping[str, Any]
     definition: Mapping[str, Any]
     worst: Mapping[str, float | None]
+    bounds: Mapping[str, Bounds]
     failure: Mapping[str, Any]
+    units: ScenarioUnits | None
     distributions: RunningDistributions
     table: ResultTable = field(default_factory=ResultTable)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -172,12 +179,16 @@ class ResultTables:
 def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
     definition = played(provenance["dataset"]).definition
     worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
+    bounds = {metric["name"]: ends for metric in definition["metrics"] if (ends := declared_bounds(metric)) is not None}
     failure = definition.get("failure") or {}
+    plan = (provenance.get("play") or {}).get("tasks") or {}
     return SimulationTable(
         stage=stage,
         provenance=provenance,
         definition=definition,
         worst=worst,
+        bounds=bounds,
         failure=failure,
+        units=units_of_plan(plan),
         distributions=RunningDistributions(worst, failure),
     )

@@ -14,11 +14,11 @@ import msgspec
 from core.domain.outcomes import ErrorTally
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.scenario_units import units_of
 from core.domain.score import Score
 from core.domain.score_series import TaskSeries
 from core.domain.worst_tasks import WorstTasks
 from core.services.datasets.catalogue import played
+from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -76,11 +76,10 @@ def tally_of(provenance: dict[str, Any]) -> ResultTally:
     definition = played(provenance["dataset"]).definition
     plan = (provenance.get("play") or {}).get("tasks") or {}
     swept = tuple(plan.get("sweep") or ())
-    per_combination, units = 1, None
-    if plan:
-        tasks = TaskPlan(plan)
-        per_combination, units = tasks.per_combination, units_of(plan["select"], tasks.scenarios, tasks.count)
-    return ResultTally(definition["metrics"], definition.get("group_by", ()), swept, per_combination, units)
+    per_combination = TaskPlan(plan).per_combination if swept else 1
+    return ResultTally(
+        definition["metrics"], definition.get("group_by", ()), swept, per_combination, units_of_plan(plan)
+    )
 
 
 def blocks_of(body: bytes) -> Iterator[list[bytes]]:

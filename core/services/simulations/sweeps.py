@@ -7,8 +7,8 @@ import msgspec
 
 from core.domain.result_columns import TaskResult
 from core.domain.result_tally import SWEPT, ResultTally
-from core.domain.scenario_units import units_of
 from core.services.datasets.catalogue import played
+from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.summaries import blocks_of
@@ -42,13 +42,12 @@ class Sweeps:
         if sweep is not None and sweep["complete"]:
             return parameters, iter(sweep["rows"])
         metrics = played(provenance["dataset"]).definition["metrics"]
-        tasks = TaskPlan(plan)
-        units = units_of(plan["select"], tasks.scenarios, tasks.count)
+        per_combination, units = TaskPlan(plan).per_combination, units_of_plan(plan)
 
         def tally() -> ResultTally:
-            return ResultTally(metrics, (), parameters, tasks.per_combination, units)
+            return ResultTally(metrics, (), parameters, per_combination, units)
 
-        return parameters, self._computed(id, tally, SWEPT * tasks.per_combination)
+        return parameters, self._computed(id, tally, SWEPT * per_combination)
 
     def _computed(self, id: str, empty: Callable[[], ResultTally], window: int) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of all combinations, those of ``window`` tasks at a time. ``empty``: makes a tally."""
