@@ -52,6 +52,12 @@ class DistributionSchema(Open):
         required=True,
         metadata={"description": "Number of tasks that are `ok` without a value, or with none that is finite."},
     )
+    never = fields.Integer(
+        metadata={
+            "description": "Number of tasks whose value stands for `never`, such as the least time to collision of"
+            " a drive that closes in on nobody; absent for a metric without such a value."
+        },
+    )
     edges = fields.List(
         fields.Float(),
         metadata={

@@ -264,7 +264,9 @@ class SummarySchema(Open):
         metadata={
             "description": (
                 "By metric, in its unit: `mean_ok` over tasks that are `ok`, `mean_penalised` over "
-                "all tasks; `low` and `high` are the ends of the 95 % interval of `mean_ok`."
+                "all tasks; `low` and `high` are the ends of the 95 % interval of `mean_ok`, "
+                "`low_penalised` and `high_penalised` of `mean_penalised`. Its unit is the scenario. "
+                "`never`: number of tasks whose value stands for `never`, which is in no other figure."
             )
         },
     )

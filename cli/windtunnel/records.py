@@ -60,15 +60,19 @@ class Statistics(Record, frozen=True, kw_only=True):
     """Statistics of a metric over tasks, in the metric's unit.
 
     ``low`` and ``high`` are the ends of the 95 % interval of the mean. ``mean_penalised`` is over all tasks, with the
-    metric's worst value for those that are not `ok`; the others are over the tasks that are `ok`.
+    metric's worst value for those that are not `ok`, and ``low_penalised`` to ``high_penalised`` its interval; the
+    others are over the tasks that are `ok`. ``never``: tasks without a value because what is measured never happened.
     """
 
     count: int = 0
+    never: int = 0
     mean: float | None = None
     mean_ok: float | None = None
     mean_penalised: float | None = None
     low: float | None = None
     high: float | None = None
+    low_penalised: float | None = None
+    high_penalised: float | None = None
     std: float | None = None
     min: float | None = None
     p50: float | None = None

@@ -81,17 +81,24 @@ def axis_of(parameter: Parameter, most_values: int = VALUES) -> Axis:
 
 
 def metric_values(
-    metric: str, rows: TableRows, worst: Mapping[str, float | None], failure: Mapping[str, Any]
+    metric: str,
+    rows: TableRows,
+    worst: Mapping[str, float | None],
+    failure: Mapping[str, Any],
+    never: Mapping[str, float] | None = None,
 ) -> Floats:
     """Return a metric's value of each task: of tasks that are not ``ok`` the worst value; NaN for none.
 
-    ``worst``: by declared metric. ``failure``: the dataset's, for the metric `failed`.
+    ``worst``: by declared metric. ``failure``: the dataset's, for the metric `failed`. ``never``: by metric, the value
+    that stands for "never", which is none.
     """
     values = rows.numbers.get(metric)
     if values is None and metric == FAILED and metric not in worst:
         return failing(rows, failure).astype(np.float64)
     penalty = worst.get(metric)
-    numbers = math.nan if values is None else values.astype(np.float64)
+    numbers = np.full(len(rows.tasks), math.nan) if values is None else values.astype(np.float64)
+    if never is not None and metric in never:
+        numbers[numbers == never[metric]] = math.nan
     return np.where(rows.ok, numbers, math.nan if penalty is None else float(penalty))
 
 

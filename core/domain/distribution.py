@@ -44,11 +44,18 @@ class RunningDistributions:
     """Histograms of a table's numbers and counts of its texts.
 
     ``worst``: by declared metric, the value that a task counts which is not ``ok``. ``failure``: see `failing`.
+    ``never``: by metric, the value that stands for "never", which is counted apart.
     The cost of an update grows with the rows that are new, unless a sample replaces the table's rows.
     """
 
-    def __init__(self, worst: Mapping[str, float | None], failure: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        worst: Mapping[str, float | None],
+        failure: Mapping[str, Any],
+        never: Mapping[str, float] | None = None,
+    ) -> None:
         self._worst = worst
+        self._never = never or {}
         self._failure = failure
         self._reset(0)
 
@@ -58,6 +65,7 @@ class RunningDistributions:
         self._statuses = _RunningCounts()
         self._failed = 0
         self._histograms: dict[str, RunningHistogram] = {}
+        self._never_counts = dict.fromkeys(self._never, 0)
         self._texts: dict[str, _RunningCounts] = {}
 
     def update(self, table: ResultTable) -> TableRows:
@@ -70,7 +78,13 @@ class RunningDistributions:
         self._failed += int(failing(rows.since(since), self._failure).sum())
         for name, column in rows.numbers.items():
             histogram = self._histograms.setdefault(name, RunningHistogram())
-            histogram.add(_finite(column[since:]), lambda column=column: _finite(column))  # type: ignore[misc]
+            never = self._never.get(name)
+            if never is not None:
+                self._never_counts[name] += int((column[since:] == never).sum())
+            histogram.add(
+                _finite(column[since:], never),
+                lambda column=column, never=never: _finite(column, never),  # type: ignore[misc]
+            )
         for name, texts in rows.texts.items():
             self._texts.setdefault(name, _RunningCounts()).add(texts.codes[since:])
         return rows
@@ -103,7 +117,9 @@ class RunningDistributions:
             count += in_all
         elif not count and name == self._failure.get("metric"):  # its outcomes are texts
             document = {"kind": "category", "count": 0, "values": {}}
-        document["missing"] = ok - count
+        if name in self._never_counts:
+            document["never"] = self._never_counts[name]
+        document["missing"] = ok - count - self._never_counts.get(name, 0)
         worst = self._worst.get(name)
         if worst is not None:
             document["not_ok"] = {"value": worst, "statuses": dict(not_ok)}
@@ -129,7 +145,11 @@ def _histogram(histogram: RunningHistogram) -> dict[str, Any]:
     }
 
 
-def _finite(column: NDArray[Any]) -> Floats:
+def _finite(column: NDArray[Any], never: float | None) -> Floats:
+    """Return the finite values of a column but for those that stand for "never"."""
     values = column.astype(np.float64)
-    present: Floats = values[np.isfinite(values)]
+    counted = np.isfinite(values)
+    if never is not None:
+        counted &= values != never
+    present: Floats = values[counted]
     return present

@@ -3,8 +3,9 @@
 A group or an outcome beyond its limit is not listed.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Block:
     """Consecutive results. ``statuses``: positions in ``names``, whose first is `ok`. ``succeeded``: the ``ok`` tasks.
 
     ``numbers`` and ``texts``: metrics of the ``ok`` tasks; NaN or None for no value. ``units``: the scenarios of all
-    tasks, where some scenarios have several; else None.
+    tasks, where some scenarios have several; else None. ``never``: whether the value of an ``ok`` task stands for
+    "never", by metric with such a value; ``numbers`` has NaN there.
     """
 
     names: Sequence[str]
@@ -33,6 +35,7 @@ class Block:
     numbers: Mapping[str, Floats]
     texts: "Mapping[str, NumberedTexts]"
     units: Codes | None = None
+    never: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
 class OutcomeNames:
@@ -79,6 +82,7 @@ class Grouping:
         self.unlisted = 0
         self._statuses: dict[int, dict[str, int]] = {}
         self._columns: dict[str, GroupedColumn] = {}
+        self._never: dict[str, Counter[int]] = {}
         self._outcomes: dict[str, tuple[OutcomeNames, dict[int, dict[int, int]]]] = {}
 
     def add(self, block: Block, keys: Sequence[Hashable] | None, room: int) -> None:
@@ -100,6 +104,8 @@ class Grouping:
             if column is None:
                 column = self._columns[name] = GroupedColumn(self._scenarios)
             column.add(ordered, values[order], room, units)
+        for name, never in block.never.items():
+            self._never.setdefault(name, Counter()).update(codes[never & (codes >= 0)].tolist())
         for name, texts in block.texts.items():
             self._count_outcomes(name, codes, texts)
 
@@ -161,8 +167,11 @@ class Grouping:
         metrics = {}
         for name in dict.fromkeys((*worst, *self._columns)):
             column = self._columns.get(name) or GroupedColumn()
-            if column.count(group) or (failed and name in worst):
+            never = self._never[name][group] if name in self._never else None
+            if column.count(group) or never or (failed and name in worst):
                 metrics[name] = column.summary(group, penalties=failed, worst=worst.get(name))
+                if never is not None:
+                    metrics[name]["never"] = never
                 if rates is not None:
                     metrics[name] |= column.interval(
                         group,

@@ -4,11 +4,13 @@ Blocks have a fixed size, so that no figure depends on how results were batched.
 a combination beyond its limit is not listed.
 """
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from core.domain.grouped_column import Floats, GroupedColumn
 from core.domain.rates import declared_bounds, declared_rates
@@ -32,7 +34,8 @@ class ResultTally:
     """Tally of results. ``metrics``: the dataset's. ``group_by``: fields of scenarios.
 
     ``swept``: the swept parameters. ``per_combination``: number of consecutive tasks with equal values of them.
-    ``units``: the scenarios of the tasks, if some have several; they are the unit of all intervals.
+    ``units``: the scenarios of the tasks, if some have several; they are the unit of all intervals. ``never``: by
+    metric, a value that stands for "never"; it is counted apart.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class ResultTally:
         swept: Sequence[str] = (),
         per_combination: int = 1,
         units: ScenarioUnits | None = None,
+        never: Mapping[str, float] | None = None,
     ) -> None:
+        self._never = never or {}
         self._units = units
         scenarios = None if units is None else units.positions
         self._bounds = {metric["name"]: ends for metric in metrics if (ends := declared_bounds(metric)) is not None}
@@ -120,6 +125,7 @@ class ResultTally:
         succeeded = np.flatnonzero(status_codes == 0)
         numbers: dict[str, Floats] = {}
         texts: dict[str, NumberedTexts] = {}
+        never: dict[str, NDArray[np.bool_]] = {}
         for path, values, types in metrics:
             name = path[0]
             if len(path) > 1 or (name not in self._metric_names and len(self._metric_names) >= METRICS):
@@ -129,11 +135,14 @@ class ResultTally:
                 values = [values[position] for position in succeeded.tolist()]
             if types & {int, float, bool}:
                 numbers[name] = floats(values, types)
+                if name in self._never:
+                    never[name] = numbers[name] == self._never[name]
+                    numbers[name] = np.where(never[name], math.nan, numbers[name])
                 self._booleans[name] = self._booleans.get(name, True) and types <= {bool, type(None)}
             if str in types:
                 texts[name] = self._outcome_names.setdefault(name, OutcomeNames()).numbered(values)
         units = None if self._units is None else self._units.of(np.array([result.task for result in results]))
-        return Block(tuple(self._status_names), status_codes, succeeded, numbers, texts, units)
+        return Block(tuple(self._status_names), status_codes, succeeded, numbers, texts, units, never)
 
     @property
     def done(self) -> int:

@@ -253,6 +253,15 @@ def test_a_metric_of_texts_has_counts_by_group() -> None:
     assert outcomes_by_group(axis_of(parameter(["a"])), rows, "kind") == [{"value": "a", "count": 0, "values": {}}]
 
 
+def test_a_value_that_stands_for_never_is_none() -> None:
+    rows = rows_of([("ok", {"ttc": 2}), ("ok", {"ttc": 100}), ("crashed", {"ttc": 100})])
+    assert metric_values("ttc", rows, {"ttc": 0.0}, {}, {"ttc": 100.0}).tolist() == [
+        2,
+        pytest.approx(np.nan, nan_ok=True),
+        0,
+    ]
+
+
 # -- points and cells
 
 

@@ -1,5 +1,7 @@
 """Progress of a simulation: counts, speed and metrics, for any order of results."""
 
+import json
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -24,6 +26,15 @@ def test_speed_is_the_number_of_tasks_per_elapsed_time() -> None:
     assert (progress_fields["done"], progress_fields["failed"], progress_fields["total"]) == (30, 4, 120)
     assert progress_fields["rate"] == pytest.approx(0.5) and progress_fields["eta"] == pytest.approx(180.0)
     assert progress.describe(120, 0.0)["rate"] is None
+
+
+def test_a_metric_with_values_that_stand_for_never_has_no_mean_while_it_is_known_from_sums() -> None:
+    progress = Progress("new", None, {"ttc": 100.0})
+    sketch = {"ttc": [3, 106.0, 10020.0, 2.0, 100.0], "score": [3, 6.0, 14.0, 1.0, 3.0]}
+    progress.add([(1, replace(segment(0, 3), sketch=json.dumps(sketch)))])
+    metrics = progress.describe(3, 1.0)["metrics"]
+    assert [metrics["ttc"][name] for name in ("count", "mean", "std", "min", "max")] == [3, None, None, 2.0, None]
+    assert metrics["score"]["mean"] == 2.0
 
 
 def test_results_of_earlier_launches_count_as_done_and_not_towards_the_speed() -> None:

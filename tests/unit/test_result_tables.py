@@ -95,6 +95,16 @@ def test_tasks_that_are_not_ok_are_counted_at_the_worst_value() -> None:
     assert "not_ok" not in metrics["outcome"]
 
 
+def test_values_that_stand_for_never_are_in_no_bin_and_no_mean() -> None:
+    table, running = ResultTable(), RunningDistributions(WORST, FAILURE, {"score": 100.0})
+    for batch in ([100, 5], [7, None, 100]):
+        table.add(lines([("ok", {"score": value}) for value in batch], table.read))
+        running.update(table)
+    score = running.described(running.update(table))["metrics"]["score"]
+    assert (score["count"], score["never"], score["missing"]) == (2, 2, 1)
+    assert (score["mean"], score["max"], sum(score["counts"])) == (6, 7, 2)
+
+
 def test_a_metric_of_the_dataset_may_be_called_failed() -> None:
     table, running = ResultTable(), RunningDistributions({}, {})
     table.add(lines([("ok", {"failed": 7})]))

@@ -185,6 +185,29 @@ def test_memory_does_not_grow_with_the_results() -> None:
     assert tally.summary()["tasks"]["done"] == tally.done == 36 * 4096
 
 
+# -- values that stand for "never"
+
+
+def test_values_that_stand_for_never_are_counted_apart_from_every_statistic() -> None:
+    values = [2.0, 100.0, 4.0, 100.0, None]
+    results = [
+        result(task, metrics={"ttc": value}, scenario={"side": "lr"[task % 2]}) for task, value in enumerate(values)
+    ]
+    summary = summary_of(results, group_by=("side",), never={"ttc": 100.0})
+    ttc = summary["metrics"]["ttc"]
+    assert (ttc["count"], ttc["never"], ttc["mean"], ttc["max"], ttc["p99"]) == (2, 2, 3.0, 4.0, pytest.approx(3.98))
+    sides = {side: group["metrics"]["ttc"] for side, group in summary["groups"]["side"].items()}
+    assert (sides["l"]["never"], sides["l"]["mean"]) == (0, 3.0)
+    assert (sides["r"]["never"], sides["r"]["count"], sides["r"]["mean"]) == (2, 0, None)
+
+
+def test_a_failed_task_counts_with_the_worst_value_beside_tasks_without_an_event() -> None:
+    metrics = [{"name": "ttc", "worst": 0.0}]
+    results = [result(0, metrics={"ttc": 4.0}), result(1, metrics={"ttc": 100.0}), result(2, "crashed")]
+    ttc = summary_of(results, metrics=metrics, never={"ttc": 100.0})["metrics"]["ttc"]
+    assert (ttc["mean"], ttc["mean_penalised"], ttc["never"]) == (4.0, 2.0, 1)
+
+
 # -- values that are not numbers
 
 

@@ -68,6 +68,7 @@ def _metrics(simulation: "Simulation", dataset: "Dataset") -> str:
             ("95 % high", lambda row: figures.number(row.get("high"))),
             ("min", lambda row: figures.number(row.get("min"))),
             ("max", lambda row: figures.number(row.get("max"))),
+            *([("never", lambda row: row.get("never"))] if any(row.get("never") for row in rows) else []),
             ("unit", lambda row: row["metric"].unit),
             ("better", lambda row: row["metric"].better),
         ),

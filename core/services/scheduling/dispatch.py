@@ -25,6 +25,7 @@ from core.services.uploads.models import key_of
 from core.store import clock_steps, executors, launches, leases, results, scheduling_changes, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
+from datasets.catalogue.never_values import never_values
 from datasets.versions import scenario_folder
 from errors import Conflict, NotAllowed
 
@@ -405,8 +406,9 @@ class Dispatch:
             self._write(lambda c: results.number(c, stage), durable=False)
         progress = self._progress.get(simulation.id)
         if progress is None:
-            metric = Score.of(played(simulation.provenance["dataset"]).definition).metric
-            progress = self._progress[simulation.id] = Progress(simulation.id, metric)
+            definition = played(simulation.provenance["dataset"]).definition
+            progress = Progress(simulation.id, Score.of(definition).metric, never_values(definition))
+            self._progress[simulation.id] = progress
         before = progress.arrived
         while True:
             with self._database.read() as c:

@@ -1,6 +1,7 @@
 """Progress of a simulation: counts and live metrics, accumulated from its segments as they arrive."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from core.domain.score_series import ArrivalSeries
@@ -11,11 +12,15 @@ from core.store.leases import Segment
 class Progress:
     """Sums over the segments of one simulation that have arrived; a restarted dispatcher starts from zero.
 
-    ``metric``: the score of its dataset, None if it has none.
+    ``metric``: the score of its dataset, None if it has none. ``never``: by metric, the value that stands for "never":
+    a batch has only the sum of all its values, so such a metric has no mean until the simulation has ended.
     Results that a retry inherited lie in objects of another simulation: they count as done but not towards the rate.
     """
 
-    def __init__(self, simulation: str | None = None, metric: str | None = None) -> None:
+    def __init__(
+        self, simulation: str | None = None, metric: str | None = None, never: Mapping[str, float] | None = None
+    ) -> None:
+        self._never = never or {}
         self.arrived = 0
         self._own = "" if simulation is None else f"results/{simulation}/"
         self._done = 0
@@ -46,8 +51,16 @@ class Progress:
             "failed": self._failed,
             "rate": rate,
             "eta": (total - self._done) / rate if rate else None,
-            "metrics": sketched(self._sums),
+            "metrics": self._metrics(),
         }
+
+    def _metrics(self) -> dict[str, Any]:
+        metrics: dict[str, Any] = sketched(self._sums)
+        for name, value in self._never.items():
+            figures = metrics.get(name, {})
+            if extremes := [end for end in ("min", "max") if figures.get(end) == value]:
+                figures |= dict.fromkeys(("mean", "std", *extremes))
+        return metrics
 
     def score(self) -> dict[str, Any] | None:
         """Return the series of the score, in order of arrival; None without a score."""

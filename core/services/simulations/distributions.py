@@ -70,13 +70,13 @@ def _dependence(
     if len(parameters) > 1:
         first, second = (axis_of(parameter, VALUES_OF_AXIS) for parameter in parameters)
         document["parameters"] = [first.described(), second.described()]
-        values = metric_values(metric, rows, table.worst, table.failure)
+        values = metric_values(metric, rows, table.worst, table.failure, table.never)
         return document | heat_map(first, second, rows.tasks, values)
     axis = axis_of(parameters[0])
     document["parameters"] = [axis.described()]
     if kind == "category":
         return document | {"groups": outcomes_by_group(axis, rows, metric)}
-    values = metric_values(metric, rows, table.worst, table.failure)
+    values = metric_values(metric, rows, table.worst, table.failure, table.never)
     document["groups"] = statistics_by_group(
         axis,
         rows.tasks,

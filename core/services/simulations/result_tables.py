@@ -22,6 +22,7 @@ from core.services.simulations.results import Results
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
+from datasets.catalogue.never_values import never_values
 from errors import UnknownSimulation
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -35,7 +36,8 @@ class SimulationTable:
 
     ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``definition``:
     the dataset's. ``bounds``: the declared range of metrics that have one. ``units``: the scenarios of the tasks, if
-    some have several. ``parameters``: None until a request needs them. ``size``: bytes of memory, about.
+    some have several. ``never``: by metric, the value that stands for "never". ``parameters``: None until a
+    request needs them. ``size``: bytes of memory, about.
     """
 
     stage: str
@@ -45,6 +47,7 @@ class SimulationTable:
     bounds: Mapping[str, Bounds]
     failure: Mapping[str, Any]
     units: ScenarioUnits | None
+    never: Mapping[str, float]
     distributions: RunningDistributions
     table: ResultTable = field(default_factory=ResultTable)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,7 +62,7 @@ class SimulationTable:
 
     def empty(self) -> None:
         """Forget the results, so that all are read again."""
-        self.table, self.distributions = ResultTable(), RunningDistributions(self.worst, self.failure)
+        self.table, self.distributions = ResultTable(), RunningDistributions(self.worst, self.failure, self.never)
         self.after, self.complete = 0, False
 
     def measure(self) -> None:
@@ -181,6 +184,7 @@ def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
     worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
     bounds = {metric["name"]: ends for metric in definition["metrics"] if (ends := declared_bounds(metric)) is not None}
     failure = definition.get("failure") or {}
+    never = never_values(definition)
     plan = (provenance.get("play") or {}).get("tasks") or {}
     return SimulationTable(
         stage=stage,
@@ -189,6 +193,7 @@ def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
         worst=worst,
         bounds=bounds,
         failure=failure,
+        never=never,
         units=units_of_plan(plan),
-        distributions=RunningDistributions(worst, failure),
+        distributions=RunningDistributions(worst, failure, never),
     )

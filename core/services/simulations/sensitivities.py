@@ -40,7 +40,7 @@ class Sensitivities:
             coverage = table.coverage()
             failed = failing(rows, table.failure)
             by_failure = metric == FAILED and metric not in rows.numbers and metric not in table.worst
-            values = None if by_failure else metric_values(metric, rows, table.worst, table.failure)
+            values = None if by_failure else metric_values(metric, rows, table.worst, table.failure, table.never)
         # the rows do not change when results are added, so that other requests need not wait for the arithmetic
         tasks = rows.tasks
         chosen = _chosen(tasks)

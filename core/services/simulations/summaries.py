@@ -20,6 +20,7 @@ from core.domain.worst_tasks import WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
+from datasets.catalogue.never_values import never_values
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 _result_decoder = msgspec.json.Decoder(TaskResult)
@@ -78,7 +79,12 @@ def tally_of(provenance: dict[str, Any]) -> ResultTally:
     swept = tuple(plan.get("sweep") or ())
     per_combination = TaskPlan(plan).per_combination if swept else 1
     return ResultTally(
-        definition["metrics"], definition.get("group_by", ()), swept, per_combination, units_of_plan(plan)
+        definition["metrics"],
+        definition.get("group_by", ()),
+        swept,
+        per_combination,
+        units_of_plan(plan),
+        never_values(definition),
     )
 
 

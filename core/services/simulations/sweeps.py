@@ -12,6 +12,7 @@ from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.services.simulations.summaries import blocks_of
+from datasets.catalogue.never_values import never_values
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 _result_decoder = msgspec.json.Decoder(TaskResult)
@@ -41,11 +42,11 @@ class Sweeps:
         sweep = summary.get("sweep")
         if sweep is not None and sweep["complete"]:
             return parameters, iter(sweep["rows"])
-        metrics = played(provenance["dataset"]).definition["metrics"]
+        definition = played(provenance["dataset"]).definition
         per_combination, units = TaskPlan(plan).per_combination, units_of_plan(plan)
 
         def tally() -> ResultTally:
-            return ResultTally(metrics, (), parameters, per_combination, units)
+            return ResultTally(definition["metrics"], (), parameters, per_combination, units, never_values(definition))
 
         return parameters, self._computed(id, tally, SWEPT * per_combination)
 

@@ -119,6 +119,7 @@ class MetricPlots extends LiveElement {
       surface.append(this.complete ? "no values" : "no values yet");
     }
     const notOk = Object.values(metric.not_ok?.statuses ?? {}).reduce((sum, count) => sum + count, 0);
+    if (metric.never) card.append(element("p", { class: "small muted" }, `without ${number(metric.never)} tasks in which it never happened`));
     if (notOk) card.append(element("p", { class: "small bad-text" }, `without ${number(notOk)} tasks that are not ok`));
   }
 }
