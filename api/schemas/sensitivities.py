@@ -99,7 +99,10 @@ class ParameterSensitivitySchema(Open):
     source = fields.String(
         required=True,
         validate=validate.OneOf(("scenario", "sweep")),
-        metadata={"description": "Whether the scenarios of the dataset or the sweep of the submission set it."},
+        metadata={
+            "description": "Whether the scenarios of the dataset or the sweep of the submission set it. A swept"
+            " parameter is compared within scenarios, of which each has all its values."
+        },
     )
     kind = fields.String(
         required=True,
@@ -131,6 +134,14 @@ class ParameterSensitivitySchema(Open):
             )
         },
     )
+    picked_from = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Number of categories that `level` was picked from; the interval of the effect holds for all"
+            " of them at once. Null for other effects than `rate_difference`."
+        },
+    )
     missing = fields.Integer(
         required=True, metadata={"description": "Number of results without a value of the parameter."}
     )
@@ -153,11 +164,11 @@ class CombinationSchema(Open):
     rate = fields.Float(required=True, metadata={"description": "Failure rate, from 0 to 1."})
     low = fields.Float(
         required=True,
-        metadata={"description": "Lower end of the 95 % interval of the failure rate (Wilson), from 0 to 1."},
+        metadata={"description": "Lower end of the interval of the failure rate, from 0 to 1."},
     )
     high = fields.Float(
         required=True,
-        metadata={"description": "Upper end of the 95 % interval of the failure rate (Wilson), from 0 to 1."},
+        metadata={"description": "Upper end of the interval of the failure rate, from 0 to 1."},
     )
 
 
@@ -175,7 +186,8 @@ class SensitivitySchema(CoverageSchema):
         required=True,
         metadata={
             "description": (
-                "Smallest number of results that a combination has: those with fewer are left out, however many failed."
+                "Smallest number of scenarios that a combination has: those with fewer are left out, however many "
+                "failed."
             )
         },
     )
@@ -184,6 +196,11 @@ class SensitivitySchema(CoverageSchema):
         required=True,
         metadata={
             "description": "Up to 20 combinations with at least `fewest` results and a failure, whatever the metric:"
-            " those whose failure rate has the highest lower end of its interval."
+            " those whose failure rate has the highest lower end of its interval. The intervals of all `candidates`"
+            " hold at once with a probability of 95 %."
         },
+    )
+    candidates = fields.Integer(
+        required=True,
+        metadata={"description": "Number of combinations that `combinations` were picked from."},
     )

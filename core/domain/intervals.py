@@ -8,6 +8,7 @@ declared range Student's, which is as wrong for such values, and right for those
 
 import math
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ RESAMPLES, BOOTSTRAPPED = 1000, 20_000
 #: Values that are resampled at once: few calls for few values, and little memory for many.
 BLOCK = 20_000
 Z = 1.959963984540054
+NORMAL = NormalDist()
 #: The least and the largest value that a metric can have, as its dataset declares.
 Bounds = tuple[float, float]
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.bounded_mean import bounded_interval
-from core.domain.intervals import FEW, Bounds, student_quantile, wilson
+from core.domain import student_t
+from core.domain.bounded_mean import bounded_interval, lower_bound
+from core.domain.intervals import FEW, NORMAL, Bounds, student_quantile, wilson
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -67,8 +68,10 @@ class UnitValues:
     def interval(self, *, rate: bool, bounds: Bounds | None) -> tuple[float, float]:
         """Return the interval of the mean; NaN for a mean of a single unit, unless it is a rate.
 
-        ``bounds``: the range that the metric declares; None if it has no ends.
+        ``bounds``: the range that the metric declares; None if it has no ends. A rate of one value a unit has Wilson's.
         """
+        if rate and not self.repeated:
+            return wilson(float(self.sums.sum()), float(self.counts.sum()))
         with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest float
             return self._interval(rate, RATE if rate else bounds)
 
@@ -85,6 +88,22 @@ class UnitValues:
             return wilson(mean * self.effective, self.effective, student_quantile(n - 1))
         half = student_quantile(n - 1) * math.sqrt(self.variance)
         return mean - half, mean + half
+
+    def exact_rate_interval(self, error_rate: float) -> tuple[float, float]:
+        """Return the interval of a rate that also holds far out, where Wilson's is too narrow.
+
+        It is that of Clopper and Pearson (Biometrika 26, 1934), with an effective number of tasks.
+        """
+        mean, n, level = self.mean, len(self.sums), error_rate / 2
+        if n < FEW:
+            low, high = bounded_interval(self.sums / self.counts, *RATE, error_rate)
+            return min(low, mean), max(high, mean)
+        effective = float(self.counts.sum())
+        if self.repeated:
+            effective = self.effective * (NORMAL.inv_cdf(level) / student_t.quantile(level, n - 1)) ** 2
+        values, weights = np.array([1.0, 0.0]), np.array([mean, 1 - mean]) * effective
+        values, weights = values[weights > 0], weights[weights > 0]
+        return lower_bound(values, 0.0, level, weights), 1 - lower_bound(1 - values, 0.0, level, weights)
 
     @property
     def effective(self) -> float:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.effect_sizes import (
+    Effect,
     cramers_v,
     epsilon_squared,
     epsilon_squared_effect,
@@ -18,6 +19,7 @@ from core.domain.effect_sizes import (
     spearman,
 )
 from core.domain.intervals import Z
+from core.domain.scenario_intervals import UnitValues
 
 results = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), min_size=4, max_size=40).filter(
     lambda rows: 0 < sum(failed for _, failed in rows) < len(rows)
@@ -29,12 +31,21 @@ def sorted_results(rows: list[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarr
     return np.array(values), np.array(failed)
 
 
+def of_tasks(values: np.ndarray, failed: np.ndarray) -> Effect:
+    """Return the effect of scenarios with one task each."""
+    return rank_biserial(values, failed.astype(float), (~failed).astype(float))
+
+
+def rates(hits: int, trials: int) -> UnitValues:
+    return UnitValues(np.repeat([1.0, 0.0], [hits, trials - hits]), np.ones(trials))
+
+
 @given(results)
 def test_the_rank_biserial_correlation_is_that_of_the_mann_whitney_statistic(rows: list[tuple[float, bool]]) -> None:
     values, failed = sorted_results(rows)
     statistic = scipy.stats.mannwhitneyu(values[failed], values[~failed], method="asymptotic").statistic
     expected = 2 * statistic / (failed.sum() * (~failed).sum()) - 1
-    effect = rank_biserial(values, failed)
+    effect = of_tasks(values, failed)
     assert effect.value == pytest.approx(expected, abs=1e-12)
     assert -1 <= effect.low <= effect.value + 1e-9 and effect.value - 1e-9 <= effect.high <= 1
 
@@ -50,12 +61,12 @@ def test_its_interval_has_de_longs_variance_of_all_pairs(rows: list[tuple[float,
     if not (variance > 1e-12 and 1e-9 < area < 1 - 1e-9):
         return
     logit = scipy.special.logit(area) + np.array([-1, 1]) * Z * math.sqrt(variance) / (area * (1 - area))
-    effect = rank_biserial(values, failed)
+    effect = of_tasks(values, failed)
     assert (effect.low, effect.high) == pytest.approx(tuple(2 * scipy.special.expit(logit) - 1), abs=1e-9)
 
 
 def test_where_numbers_separate_failures_completely_the_interval_is_newcombes() -> None:
-    effect = rank_biserial(np.arange(20.0), np.arange(20) >= 12)
+    effect = of_tasks(np.arange(20.0), np.arange(20) >= 12)
     assert effect.value == effect.high == pytest.approx(1.0)
     area = (effect.low + 1) / 2
     spread = 1 + 9 * ((1 - area) / (2 - area) + area / (1 + area))
@@ -65,8 +76,22 @@ def test_where_numbers_separate_failures_completely_the_interval_is_newcombes() 
 def test_mirrored_numbers_have_the_mirrored_effect() -> None:
     values = np.random.default_rng(1).normal(size=60)
     failed = np.random.default_rng(2).random(60) < 0.3 + 0.2 * np.sign(values)
-    effect, mirrored = (rank_biserial(np.sort(sign * values), failed[np.argsort(sign * values)]) for sign in (1, -1))
+    effect, mirrored = (of_tasks(np.sort(sign * values), failed[np.argsort(sign * values)]) for sign in (1, -1))
     assert (effect.value, effect.low, effect.high) == pytest.approx((-mirrored.value, -mirrored.high, -mirrored.low))
+
+
+def test_repetitions_do_not_make_the_interval_of_a_scenarios_parameter_narrower() -> None:
+    generator = np.random.default_rng(8)
+    wrong = of_tasks_wrong = 0
+    for _ in range(200):
+        speed = np.sort(generator.normal(size=40))
+        failures = generator.binomial(10, generator.beta(0.5, 1.5, 40)).astype(float)
+        effect = rank_biserial(speed, failures, 10 - failures)
+        wrong += not effect.low <= 0 <= effect.high
+        tasks = np.concatenate([np.arange(10) < count for count in failures])
+        effect = of_tasks(np.repeat(speed, 10), tasks)
+        of_tasks_wrong += not effect.low <= 0 <= effect.high
+    assert wrong <= 0.09 * 200 and of_tasks_wrong > 0.3 * 200
 
 
 #: Newcombe, Statistics in Medicine 17 (1998), table II, method 10.
@@ -86,7 +111,7 @@ PUBLISHED = [
 def test_the_interval_of_a_difference_of_rates_is_the_published(
     hits: int, trials: int, other_hits: int, other_trials: int, low: float, high: float
 ) -> None:
-    effect = rate_difference(hits, trials, other_hits, other_trials)
+    effect = rate_difference(rates(hits, trials), rates(other_hits, other_trials))
     assert (effect.low, effect.high) == pytest.approx((low, high), abs=6e-5)
 
 
@@ -99,7 +124,7 @@ def test_the_interval_of_a_difference_of_rates_is_that_of_statsmodels(
     hits = data.draw(st.integers(0, trials))
     other_hits = data.draw(st.integers(0, others))
     expected = confint_proportions_2indep(hits, trials, other_hits, others, method="newcomb", compare="diff")
-    effect = rate_difference(hits, trials, other_hits, others)
+    effect = rate_difference(rates(hits, trials), rates(other_hits, others))
     assert (effect.low, effect.high) == pytest.approx(expected, abs=1e-9)
 
 

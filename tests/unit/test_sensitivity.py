@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.domain.intervals import wilson
 from core.domain.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of, distinct_columns
+from core.domain.scenario_intervals import values_by_unit
 from core.domain.sensitivity import BINS, EffectKind, failure_sensitivities, metric_sensitivities
 from core.domain.worst_combinations import FEWEST, worst_combinations
 
@@ -133,11 +134,11 @@ def test_a_metric_has_correlations_and_shares_of_its_variance() -> None:
 
 def test_the_worst_combination_is_the_one_that_causes_failures() -> None:
     columns, failed = street()
-    worst = worst_combinations(columns, failed)
+    worst = worst_combinations(columns, failed).worst
     assert worst[0].values == {"night": "true", "street": "ramp"} and len(worst) == 20
     chosen = np.array(columns["night"]) & (np.array(columns["street"]) == "ramp")
     assert (worst[0].count, worst[0].failures) == (chosen.sum(), failed[chosen].sum())
-    assert (worst[0].low, worst[0].high) == wilson(worst[0].failures, worst[0].count)
+    assert worst[0].low < worst[0].rate < worst[0].high
     assert [item.low for item in worst] == sorted((item.low for item in worst), reverse=True)
 
 
@@ -166,7 +167,7 @@ def counted(columns: Columns, failed: np.ndarray, fewest: int) -> dict[tuple[tup
 def test_the_table_has_every_value_and_pair_with_enough_results(count: int) -> None:
     columns, failed = street(count, seed=count)
     columns["speed"] = [None if at % 7 == 0 else value for at, value in enumerate(columns["speed"])]
-    rows = worst_combinations(columns, failed, rows=10_000)
+    rows = worst_combinations(columns, failed, rows=10_000).worst
     expected = counted(columns, failed, FEWEST)
     assert {tuple(row.values.items()): (row.count, row.failures) for row in rows} == expected
 
@@ -196,4 +197,135 @@ def test_parameters_without_results_are_aliases() -> None:
 
 def test_without_failures_or_parameters_no_combination_is_bad() -> None:
     columns, failed = street(50)
-    assert worst_combinations(columns, np.zeros(50, np.bool_)) == [] == worst_combinations({}, failed)
+    assert worst_combinations(columns, np.zeros(50, np.bool_)).worst == [] == worst_combinations({}, failed).worst
+
+
+# -- the largest of many, and scenarios with several tasks
+
+LEVELS_OF_NOISE = [(6, 48, 0.1), (6, 48, 0.3), (20, 15, 0.1), (50, 6, 0.05)]
+
+
+@pytest.mark.parametrize(("levels", "scenarios", "rate"), LEVELS_OF_NOISE)
+def test_the_worst_of_equal_levels_is_seldom_called_different(levels: int, scenarios: int, rate: float) -> None:
+    generator = np.random.default_rng(levels)
+    column = Levels(np.repeat(np.arange(levels), scenarios), tuple(map(str, range(levels))))
+    wrong = 0
+    for _ in range(100):
+        failed = generator.random(levels * scenarios) < rate
+        for found in failure_sensitivities({"street": column}, failed):
+            assert found.picked_from == levels
+            wrong += not found.effect.low <= 0 <= found.effect.high
+    assert wrong <= 0.06 * 100, "25 % of six levels, and more of many"
+
+
+def test_no_interval_of_the_worst_combinations_misses_a_rate_that_all_have() -> None:
+    generator = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(50):
+        columns: Columns = {name: generator.integers(0, 5, 300).astype(str).tolist() for name in "abcdef"}
+        found = worst_combinations(columns, generator.random(300) < 0.15)
+        assert found.candidates > 300
+        wrong += any(item.low > 0.15 or item.high < 0.15 for item in found.worst)
+    assert wrong <= 2
+
+
+def test_two_levels_are_one_difference() -> None:
+    columns, failed = street(300)
+    (night,) = failure_sensitivities({"night": columns["night"]}, failed)
+    assert night.picked_from == 1
+
+
+def repeated(scenarios: int, tasks: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scenario of each task, a failure and a metric that depend on the scenario and on nothing else."""
+    generator = np.random.default_rng(seed)
+    units = np.tile(np.arange(scenarios), tasks)
+    failed = generator.random(len(units)) < generator.beta(0.5, 1.5, scenarios)[units]
+    return units, failed, generator.normal(size=scenarios)[units] + 0.5 * generator.normal(size=len(units))
+
+
+def test_a_scenarios_parameter_that_does_nothing_has_an_effect_of_0_whatever_the_repetitions() -> None:
+    wrong = {kind: 0 for kind in EffectKind if kind is not EffectKind.EPSILON_SQUARED}
+    associations = []
+    for seed in range(60):
+        generator = np.random.default_rng(1000 + seed)
+        units, failed, metric = repeated(60, 10, seed)
+        columns: Columns = {
+            "speed": generator.normal(size=60)[units],
+            "street": Levels(generator.integers(0, 4, 60)[units], ("a", "b", "c", "d")),
+        }
+        found = failure_sensitivities(columns, failed, units) + metric_sensitivities(columns, metric, units)
+        for item in found:
+            associations.append(item.association)
+            if item.kind in wrong:
+                wrong[item.kind] += not item.effect.low <= 0 <= item.effect.high
+    assert max(wrong.values()) <= 0.12 * 60, wrong
+    assert np.median(associations) < 0.15
+
+
+def test_the_bins_of_a_scenarios_parameter_have_the_intervals_of_scenarios() -> None:
+    units, failed, metric = repeated(60, 10, 3)
+    column = Levels((units % 2).astype(np.int64), ("even", "odd"))
+    (of_failure,) = failure_sensitivities({"side": column}, failed, units)
+    (of_metric,) = metric_sensitivities({"side": column}, metric, units)
+    own = units % 2 == 0
+    values = values_by_unit(units[own], failed[own].astype(float))
+    assert of_failure.bins[0].count == 300 and of_failure.bins[0].value == pytest.approx(values.mean)
+    assert (of_failure.bins[0].low, of_failure.bins[0].high) == values.interval(rate=True, bounds=None)
+    expected = values_by_unit(units[own], metric[own]).interval(rate=False, bounds=None)
+    assert (of_metric.bins[0].low, of_metric.bins[0].high) == expected
+
+
+def swept(scenarios: int, lags: int, effect: float, seed: int) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray]:
+    """Return a swept number and level, scenarios, failures and a metric, in which scenarios differ most."""
+    generator = np.random.default_rng(seed)
+    units = np.tile(np.arange(scenarios), lags)
+    lag = np.repeat(np.arange(lags), scenarios)
+    metric = 10 * generator.normal(size=scenarios)[units] + effect * lag + generator.normal(size=len(units))
+    probability = np.clip(generator.beta(0.3, 0.7, scenarios)[units] + effect * lag / 20, 0, 1)
+    columns = {"lag": lag.astype(float), "mode": Levels(lag, tuple("abcdefgh"[:lags]))}
+    return columns, units, generator.random(len(units)) < probability, metric
+
+
+def test_a_swept_parameter_is_compared_within_scenarios() -> None:
+    columns, units, failed, metric = swept(60, 4, 1.0, 5)
+    names = frozenset(columns)
+    between = {item.parameter: item for item in metric_sensitivities(columns, metric, units)}
+    within = {item.parameter: item for item in metric_sensitivities(columns, metric, units, names)}
+    assert within["lag"].effect.value > 0.7 and within["lag"].effect.low > 0.6 and within["lag"].association > 0.7
+    assert within["mode"].effect.low > 0.5 and between["mode"].effect.value < 0.2, "scenarios differ more than modes"
+    failures = {item.parameter: item for item in failure_sensitivities(columns, failed, units, names)}
+    assert failures["lag"].effect.value > 0.3 and failures["lag"].effect.low > 0
+    assert failures["mode"].level in ("a", "d") and failures["mode"].picked_from == 4
+
+
+@pytest.mark.parametrize("lags", [2, 4])
+def test_a_swept_parameter_that_does_nothing_has_an_effect_of_0(lags: int) -> None:
+    wrong = {kind: 0 for kind in EffectKind if kind is not EffectKind.EPSILON_SQUARED}
+    for seed in range(60):
+        columns, units, failed, metric = swept(40, lags, 0.0, seed)
+        names = frozenset(columns)
+        found = failure_sensitivities(columns, failed, units, names)
+        for item in found + metric_sensitivities(columns, metric, units, names):
+            if item.kind in wrong:
+                wrong[item.kind] += not item.effect.low <= 0 <= item.effect.high
+    assert max(wrong.values()) <= 0.12 * 60, wrong
+
+
+def test_scenarios_without_a_result_of_each_value_are_not_compared() -> None:
+    columns, units, _, metric = swept(40, 2, 1.0, 1)
+    first = np.arange(len(units)) < 60  # the second value was played in 20 of 40 scenarios
+    part = {"lag": columns["lag"][first]}
+    (some,) = metric_sensitivities(part, metric[first], units[first], frozenset(part))
+    both = first & (units < 20)
+    part = {"lag": columns["lag"][both]}
+    (complete,) = metric_sensitivities(part, metric[both], units[both], frozenset(part))
+    assert (some.effect, some.association) == (complete.effect, complete.association)
+
+
+def test_a_combination_counts_its_scenarios() -> None:
+    units = np.tile(np.arange(40), 10)
+    columns: Columns = {"side": Levels((units % 8 == 0).astype(np.int64), ("rest", "eighth"))}
+    failed = units % 8 == 0
+    alone = worst_combinations(columns, failed, units).worst[0]
+    single = worst_combinations({"side": Levels(columns["side"].codes[:40], ("rest", "eighth"))}, failed[:40]).worst[0]
+    assert (alone.count, alone.low, alone.high) == (50, single.low, single.high)

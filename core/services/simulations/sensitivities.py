@@ -10,6 +10,7 @@ from core.domain.dependence import finite, metric_values
 from core.domain.distribution import FAILED, failing
 from core.domain.parameter_columns import column_of_parameter, distinct_columns
 from core.domain.result_table import sampled
+from core.domain.scenario_units import ScenarioUnits
 from core.domain.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
 from core.domain.task_parameters import Parameter
 from core.domain.worst_combinations import FEWEST, worst_combinations
@@ -19,6 +20,8 @@ from errors import Invalid
 
 #: Most results that are considered. Each parameter sorts all of them.
 CONSIDERED = 200_000
+#: Least number of scenarios of which a sample has whole ones.
+WHOLE = 1000
 
 
 class Sensitivities:
@@ -40,20 +43,24 @@ class Sensitivities:
             coverage = table.coverage()
             failed = failing(rows, table.failure)
             by_failure = metric == FAILED and metric not in rows.numbers and metric not in table.worst
+            units, bounds = table.units, table.bounds.get(metric)
             values = None if by_failure else metric_values(metric, rows, table.worst, table.failure, table.never)
         # the rows do not change when results are added, so that other requests need not wait for the arithmetic
         tasks = rows.tasks
-        chosen = _chosen(tasks)
+        chosen = _chosen(tasks, units)
         columns = {name: column_of_parameter(parameter, tasks[chosen]) for name, parameter in parameters.items()}
         aliases = distinct_columns(columns)
         columns = {name: columns[name] for name in aliases}
         failed = failed[chosen]
+        of_units = None if units is None else units.of(tasks[chosen])
+        swept = {name for name, parameter in parameters.items() if parameter.source == "sweep"}
         with np.errstate(over="ignore", invalid="ignore"):  # of metrics near the largest float
             sensitivities = (
-                failure_sensitivities(columns, failed)
+                failure_sensitivities(columns, failed, of_units, swept)
                 if values is None
-                else metric_sensitivities(columns, values[chosen])
+                else metric_sensitivities(columns, values[chosen], of_units, swept, bounds)
             )
+        combinations = worst_combinations(columns, failed, of_units)
         return (
             {"metric": metric}
             | coverage
@@ -71,19 +78,24 @@ class Sensitivities:
                         "low": item.low,
                         "high": item.high,
                     }
-                    for item in worst_combinations(columns, failed)
+                    for item in combinations.worst
                 ],
+                "candidates": combinations.candidates,
             }
         )
 
 
-def _chosen(tasks: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which tasks are considered: all, or the largest sample by task numbers that is small enough."""
+def _chosen(tasks: NDArray[Any], units: ScenarioUnits | None) -> NDArray[np.bool_]:
+    """Return which tasks are considered: all, or the largest sample by numbers that is small enough.
+
+    Of many scenarios whole ones are chosen, so that values of a swept parameter can be compared within them.
+    """
+    numbers = tasks if units is None or units.count < WHOLE else units.of(tasks)
     level = 0
     chosen = np.ones(len(tasks), np.bool_)
     while int(chosen.sum()) > CONSIDERED:
         level += 1
-        chosen = sampled(tasks, level)
+        chosen = sampled(numbers, level)
     return chosen
 
 
@@ -105,6 +117,7 @@ def _described(
             "high": finite(effect.high),
         },
         "level": sensitivity.level,
+        "picked_from": sensitivity.picked_from,
         "missing": sensitivity.missing,
         "plot": list(map(_plotted, sensitivity.bins)),
     }
