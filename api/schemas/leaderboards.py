@@ -29,10 +29,17 @@ class RankedModelSchema(Open):
 
 
 class PlaceSchema(Open):
-    """A place: the best simulation of a model. Models are told apart by name, versions of a model are not."""
+    """A place: a model with its pooled simulations. Models are told apart by name; of versions the newest counts."""
 
     place = fields.Integer(required=True, metadata={"description": "Number of the place, from 1."})
-    simulation = fields.String(required=True, metadata={"description": "Id of the simulation."})
+    simulation = fields.String(required=True, metadata={"description": "Id of the first simulation."})
+    pooled = fields.Integer(
+        required=True,
+        metadata={
+            "description": "Number of simulations that the mean is of: all of the model's newest version with the same"
+            " repetitions, which differ in their seeds. They are not selected by their scores."
+        },
+    )
     model = fields.Nested(RankedModelSchema, required=True, metadata={"description": "The model."})
     tasks = fields.Dict(
         keys=fields.String(),
@@ -74,11 +81,13 @@ class PlaceSchema(Open):
             " of the two has no interval."
         },
     )
-    ended_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When the simulation ended."})
+    ended_at = fields.AwareDateTime(
+        required=True, format="iso", metadata={"description": "When the last of them ended."}
+    )
 
 
 class LeaderboardSchema(Open):
-    """The best simulation of each model on a dataset's version, the best first."""
+    """The pooled simulations of each model on a dataset's version, the best mean first."""
 
     dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
     version = fields.String(required=True, metadata={"description": "Version of the dataset."})

@@ -227,7 +227,7 @@ class LeaderboardView(MethodView):
     @blueprint.takes(LeaderboardQuery)
     @blueprint.operation(
         "get_dataset_leaderboard",
-        Success(schema=LeaderboardSchema, plain=True, description="The best simulation of each model."),
+        Success(schema=LeaderboardSchema, plain=True, description="The pooled simulations of each model."),
         errors=(*VERSION_ERRORS, NotPlayable, Invalid),
     )
     def get(self, query: dict[str, Any], dataset: str) -> dict[str, Any]:

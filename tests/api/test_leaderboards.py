@@ -1,4 +1,4 @@
-"""Leaderboard of a dataset: the best simulation of each model."""
+"""Leaderboard of a dataset: the pooled simulations of each model."""
 
 import json
 from collections.abc import Callable
@@ -56,13 +56,17 @@ def leaderboard(client: FlaskClient, dataset: str = "cartpole", **query: Any) ->
     return document
 
 
-def test_models_are_ranked_by_their_best_simulation(client: FlaskClient, play: Play) -> None:
-    play("good", lambda task: 100 + task % 3)
-    best = play("good", lambda task: 200 + task % 3)
+def test_models_are_ranked_by_all_their_simulations(client: FlaskClient, play: Play) -> None:
+    good = play("good", lambda task: 198 + task % 3)
+    play("good", lambda task: 202 + task % 3, seed=1)
+    play("good", lambda task: 500, seed=1)  # the same tasks again
     close = play("close", lambda task: 199 + task % 5)
     bad = play("bad", lambda task: 50)
     document = leaderboard(client)
-    assert [item["simulation"] for item in document["items"]] == [close, best, bad]
+    assert [item["simulation"] for item in document["items"]] == [close, good, bad]
+    assert [item["pooled"] for item in document["items"]] == [1, 2, 1]
+    second = document["items"][1]
+    assert (second["mean"], second["tasks"]["total"]) == (pytest.approx(200.99), 200)
     assert [item["better_than_next"] for item in document["items"]] == [False, True, None]
     first = document["items"][0]
     assert first["place"] == 1 and first["mean"] == 201 and first["low"] < 201 < first["high"]
@@ -70,8 +74,17 @@ def test_models_are_ranked_by_their_best_simulation(client: FlaskClient, play: P
     assert first["tasks"] == {"total": 100, "done": 100, "failed": 0}
     assert first["ended_at"] == client.get(f"/v1/simulations/{close}").json["ended_at"]
     assert (document["metric"], document["better"], document["version"]) == ("return", "higher", "1")
-    assert (document["searched"], document["complete"]) == (4, True)
+    assert (document["searched"], document["complete"]) == (5, True)
     assert [item["simulation"] for item in leaderboard(client, "cartpole@1", limit=1)["items"]] == [close]
+
+
+def test_a_simulation_with_repetitions_has_the_interval_of_its_scenarios(client: FlaskClient, play: Play) -> None:
+    play("once", lambda task: 100 + task % 50)
+    play("often", lambda task: None if task % 100 == 7 else 100 + task % 50, repeat=4)
+    once, often = leaderboard(client)["items"]
+    width, width_often = once["high"] - once["low"], often["high"] - often["low"]
+    assert often["tasks"] == {"total": 400, "done": 400, "failed": 4}
+    assert width_often > 0.9 * width, "four times the same drives say no more about others"
 
 
 def test_a_failed_task_counts_as_the_worst_value(client: FlaskClient, play: Play) -> None:

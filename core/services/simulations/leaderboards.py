@@ -1,4 +1,4 @@
-"""Leaderboards of datasets: the best simulation of each model, from the newest simulations of a version."""
+"""Leaderboards of datasets: the pooled simulations of each model, from the newest simulations of a version."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -98,7 +98,8 @@ class Leaderboards:
                 if not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
                     continue
                 tasks, statistics = _score_of(row, metric)
-                figures = penalised(statistics, tasks.get("failed", 0), worst) if statistics else None
+                repeat = int(provenance.play.tasks.get("repeat", 1))
+                figures = penalised(statistics, tasks.get("failed", 0), worst, repeat) if statistics else None
                 if figures is not None:
                     mean, low, high = figures
                     yield PlayedScore(
@@ -106,6 +107,8 @@ class Leaderboards:
                         model=row.model,
                         digest=row.digest,
                         version=provenance.model.version,
+                        repeat=repeat,
+                        seed=int(provenance.play.tasks["seed"]),
                         tasks=tasks,
                         ended_at=row.ended_at or 0.0,
                         mean=mean,
@@ -130,6 +133,7 @@ def _described(number: int, place: Place) -> dict[str, Any]:
     return {
         "place": number,
         "simulation": score.id,
+        "pooled": score.pooled,
         "model": {"name": score.model, "version": score.version, "digest": score.digest},
         "tasks": dict(score.tasks),
         "mean": score.mean,
