@@ -164,11 +164,11 @@ class CombinationSchema(Open):
     rate = fields.Float(required=True, metadata={"description": "Failure rate, from 0 to 1."})
     low = fields.Float(
         required=True,
-        metadata={"description": "Lower end of the interval of the failure rate, from 0 to 1."},
+        metadata={"description": "Lower end of the 95 % interval of the failure rate, from 0 to 1."},
     )
     high = fields.Float(
         required=True,
-        metadata={"description": "Upper end of the interval of the failure rate, from 0 to 1."},
+        metadata={"description": "Upper end of the 95 % interval of the failure rate, from 0 to 1."},
     )
 
 

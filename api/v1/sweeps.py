@@ -73,8 +73,9 @@ class SweepView(MethodView):
     def get(self, query: dict[str, Any], id: str) -> Response:
         """Get the statistics of each combination of a sweep
 
-        The rows have the parameters, and for their tasks what a summary has for all; intervals are of Wilson and of the
-        normal approximation. Tables have the columns `params.*`, `tasks.*`, `statuses.*`, `outcomes.*` and `metrics.*`.
+        The rows have the parameters, and for their tasks what a summary has for all; intervals of means are of the
+        normal approximation, not of the bootstrap. Tables have the columns `params.*`, `tasks.*`, `statuses.*`,
+        `outcomes.*` and `metrics.*`.
         """
         format = choose(FORMATS, query.get("format"))
         parameters, rows = services().sweeps.sweep(id)

@@ -145,7 +145,7 @@ def test_what_goes_with_failure_is_shown(page: Page, origin: str, drives: tuple[
         "24 of 240 results are failures. A result is a failure if its task is not ok, or"
     )
     expect(page.get_by_role("heading", level=2, name="street")).to_be_visible()
-    expect(page.get_by_role("region", name="The worst combinations")).to_contain_text("with at least 5 results")
+    expect(page.get_by_role("region", name="The worst combinations")).to_contain_text("with at least 5 scenarios")
     page.get_by_role("combobox", name="Metric").select_option("score")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("What goes with score")
