@@ -93,13 +93,30 @@ def lower_bound(values: Floats, worst: float, level: float, weights: Floats | No
     if not total:
         return worst
     refuted, kept = worst, float(counts @ values) / total
-    for _ in range(HALVINGS):
-        middle = (refuted + kept) / 2
-        if lower_p_value(values, middle, worst, weights) <= level:
-            refuted = middle
+    width, of_refuted, of_kept, side = kept - worst, -50.0, _excess(values, kept, worst, level, counts), 0
+    for step in range(HALVINGS):
+        if of_kept <= 0 or kept - refuted <= 1e-10 * width:
+            break
+        # regula falsi with halved ends (Illinois) on the logarithm of the p-value, and a halving now and then
+        middle = (of_kept * refuted - of_refuted * kept) / (of_kept - of_refuted)
+        if step % 4 == 3 or not refuted < middle < kept:
+            middle = (refuted + kept) / 2
+        excess = _excess(values, middle, worst, level, counts)
+        if excess <= 0:
+            refuted, of_refuted, of_kept = middle, excess, of_kept / 2 if side < 0 else of_kept
+            side = -1
+            if excess > -1e-7:
+                break
         else:
-            kept = middle
+            kept, of_kept, of_refuted = middle, excess, of_refuted / 2 if side > 0 else of_refuted
+            side = 1
     return refuted
+
+
+def _excess(values: Floats, null: float, worst: float, level: float, weights: Floats) -> float:
+    """Return the logarithm of the p-value over ``level``."""
+    p_value = lower_p_value(values, null, worst, weights)
+    return math.log(max(p_value, 1e-300) / level)
 
 
 def bounded_interval(values: Floats, low: float, high: float, error_rate: float = 0.05) -> tuple[float, float]:

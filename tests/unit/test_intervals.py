@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from core.domain.bounded_mean import bounded_interval
+from core.domain.bounded_mean import bounded_interval, lower_bound, lower_p_value
 from core.domain.intervals import (
     BLOCK,
     FEW,
@@ -41,6 +41,15 @@ def test_few_values_of_which_most_are_the_best_have_an_interval_that_covers_thei
         low, high = mean_interval(100.0 * (generator.random(12) < 0.92), (0.0, 100.0))
         covered += low <= 92 <= high
     assert covered >= 0.93 * 200, "the bootstrap covers it in 60 %"
+
+
+@pytest.mark.parametrize("count", [2, 12, 288])
+@pytest.mark.parametrize("level", [0.025, 0.0005])
+def test_a_bound_of_a_mean_has_a_p_value_of_the_level(count: int, level: float) -> None:
+    generator = np.random.default_rng(count)
+    for values in (generator.uniform(0, 100, count), 100.0 * (np.arange(count) > count // 10), np.full(count, 50.0)):
+        assert lower_p_value(values, lower_bound(values, 0.0, level), 0.0) == pytest.approx(level, rel=1e-6)
+    assert lower_bound(np.zeros(count), 0.0, level) == 0.0
 
 
 def test_few_values_have_the_interval_of_their_range_or_of_student() -> None:
