@@ -154,6 +154,7 @@ def first_answer(simulation: Simulation) -> Simulation:
         tasks=Tasks(total=simulation.tasks.total),
         metrics={},
         score=None,
+        answer=None,
         approximate=True,
         reason=None,
         executor=None,

@@ -288,6 +288,14 @@ class SummarySchema(Open):
             )
         },
     )
+    failures = fields.Dict(
+        allow_none=True,
+        metadata={
+            "description": (
+                "Number of tasks that are `ok`, by outcome that the dataset counts as a failure; null if it names none."
+            )
+        },
+    )
     columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
 
 

@@ -95,6 +95,102 @@ class ScoreSchema(Open):
     )
 
 
+class AnswerScoreSchema(Open):
+    """The score over all tasks so far: a task that is not `ok` counts with the worst value of the metric."""
+
+    metric = fields.String(
+        required=True, metadata={"description": "Name of the metric that is the score of the dataset."}
+    )
+    title = fields.String(required=True, metadata={"description": "Title of the metric."})
+    unit = fields.String(required=True, metadata={"description": "Unit of the metric; empty for none."})
+    better = fields.String(
+        required=True, allow_none=True, metadata={"description": "`higher`, `lower`, or null where neither is better."}
+    )
+    mean = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Mean over `tasks`, in the unit of the metric; null beyond every float."},
+    )
+    low = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "Lower end of the 95 % interval of the mean, in the unit of the metric; null of a single task, and "
+                "where several tasks of a scenario are not told apart."
+            )
+        },
+    )
+    high = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Upper end of the 95 % interval of the mean, in the unit of the metric; null where `low` is."
+        },
+    )
+    tasks = fields.Integer(required=True, metadata={"description": "Number of tasks that the mean is over."})
+    not_ok = fields.Integer(
+        required=True,
+        metadata={"description": "Number of these tasks that are not `ok`, each of which counts as `worst`."},
+    )
+    left_out = fields.Integer(
+        required=True,
+        metadata={
+            "description": (
+                "Number of tasks with a result that are left out: without a value, and those that are not `ok` where "
+                "the dataset declares no worst value."
+            )
+        },
+    )
+    worst = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Worst value of the metric, in its unit; null if the dataset declares none."},
+    )
+    mean_ok = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Mean over the tasks that are `ok`, in the unit of the metric; null without one."},
+    )
+
+
+class AnswerFailuresSchema(Open):
+    """The failures so far: tasks that are not `ok`, and those with an outcome that the dataset counts as a failure."""
+
+    count = fields.Integer(required=True, metadata={"description": "Number of failures."})
+    tasks = fields.Integer(required=True, metadata={"description": "Number of tasks with a result."})
+    share = fields.Float(required=True, metadata={"description": "`count` as a share of `tasks`, from 0 to 1."})
+    not_ok = fields.Integer(required=True, metadata={"description": "Number of tasks that are not `ok`."})
+    metric = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Metric whose outcomes the dataset counts as failures; null if it names none."},
+    )
+    outcomes = fields.Dict(
+        required=True,
+        keys=fields.String(),
+        values=fields.Integer(),
+        metadata={"description": "Number of tasks that are `ok`, by outcome that is a failure, such as `collision`."},
+    )
+
+
+class AnswerSchema(Open):
+    """What a simulation says about its model: the same quantities while it runs and after its end."""
+
+    score = fields.Nested(
+        AnswerScoreSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "The score over all tasks; null for a dataset without a score, and without a value."},
+    )
+    failures = fields.Nested(
+        AnswerFailuresSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "The failures; null where a runner of an earlier version has not counted them."},
+    )
+
+
 class LinkField(fields.String):
     """Address of a simulation's subresource, built from the simulation's id."""
 
@@ -165,6 +261,12 @@ class SimulationSchema(Open):
         required=True,
         allow_none=True,
         metadata={"description": "Null without a score so far, and for simulations that an earlier version has ended."},
+    )
+    answer = fields.Nested(
+        AnswerSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What it says about its model so far. Null without a result."},
     )
     reason = fields.String(
         required=True,

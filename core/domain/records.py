@@ -118,6 +118,7 @@ class Simulation:
     retry_of: str | None = None
     submitted_by: str | None = None
     score: Mapping[str, Any] | None = None
+    answer: Mapping[str, Any] | None = None  # core/domain/simulation_answer.py; None without a result
     dry_run: bool = False
 
     @property

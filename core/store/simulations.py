@@ -96,6 +96,9 @@ _HEADLINES: Select[Any] = select(
     simulations.c.deleted_at.is_(None),
     func.length(simulations.c.provenance) <= LONGEST_PROVENANCE,
 )
+_SUMMARIES = select(simulations.c.id, simulations.c.summary).where(
+    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.summary.is_not(None)
+)
 _EVENTS_AFTER = (
     select(events)
     .where(events.c.simulation_id == bindparam("i"), events.c.seq > bindparam("after"))
@@ -144,6 +147,11 @@ def headline_rows(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
     return c.execute(_HEADLINES, {"ids": ids}).all()
+
+
+def summaries(c: Connection, ids: Sequence[str]) -> dict[str, str]:
+    """Return the summaries of these simulations that have one, by id."""
+    return {row.id: row.summary for row in c.execute(_SUMMARIES, {"ids": list(ids)})} if ids else {}
 
 
 def hold(c: Connection, id: str) -> None:

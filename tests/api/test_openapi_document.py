@@ -117,7 +117,7 @@ UNITS: tuple[tuple[str, str, str], ...] = (
     (
         "a value of a metric or a parameter",
         r"\.(mean|value|min|max|p25|p50|p75|low|high|bound|smallest|difference|first|second|score|from|x|y|edges|means|"
-        r"series)$|PairedMetric\.to$|Group\.to$|PlotBin\.to$|comparison bound$",
+        r"series|worst|mean_ok)$|PairedMetric\.to$|Group\.to$|PlotBin\.to$|comparison bound$",
         r"\bunit\b",
     ),
     (

@@ -405,8 +405,8 @@ class Dispatch:
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
         progress = self._progress.get(simulation.id)
+        definition = played(simulation.provenance["dataset"]).definition
         if progress is None:
-            definition = played(simulation.provenance["dataset"]).definition
             progress = Progress(simulation.id, Score.of(definition).metric, never_values(definition))
             self._progress[simulation.id] = progress
         before = progress.arrived
@@ -420,6 +420,7 @@ class Dispatch:
         if progress.arrived == before:
             return
         body = progress.describe(total, now - simulation.started_at if simulation.started_at else 0.0)
+        body["answer"] = progress.answer(definition, simulation.provenance["play"]["tasks"])
 
         def write(c: Connection) -> None:
             simulations.set_progress(c, simulation.id, {**body, "score": progress.score()})

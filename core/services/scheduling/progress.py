@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.domain.score_series import ArrivalSeries
+from core.domain.simulation_answer import answer_of, one_task_each
 from core.domain.statistics import merged, sketched
 from core.store.leases import Segment
+from runtimes.harness.evaluator.result_batch import FAILURE
 
 
 class Progress:
@@ -28,6 +30,7 @@ class Progress:
         self._failed = 0
         self._sums: dict[str, list[float]] = {}
         self._scores = ArrivalSeries(metric)
+        self._failures: dict[str, int] = {}
 
     def add(self, page: list[tuple[int, Segment]]) -> None:
         """Add segments with their arrival numbers."""
@@ -38,9 +41,12 @@ class Progress:
                 self._played += segment.stop - segment.start
             self._failed += segment.failed
         sketches = [json.loads(segment.sketch) for _, segment in page if segment.sketch]
-        merged(sketches, self._sums)
         for sketch in sketches:
+            for name in [name for name in sketch if name.startswith(FAILURE)]:
+                outcome = name.removeprefix(FAILURE)
+                self._failures[outcome] = self._failures.get(outcome, 0) + int(sketch.pop(name)[1])
             self._scores.add(sketch)
+        merged(sketches, self._sums)
 
     def describe(self, total: int, seconds: float) -> dict[str, Any]:
         """Return the event's body; rate in tasks a second, ETA in seconds."""
@@ -61,6 +67,17 @@ class Progress:
             if extremes := [end for end in ("min", "max") if figures.get(end) == value]:
                 figures |= dict.fromkeys(("mean", "std", *extremes))
         return metrics
+
+    def answer(self, definition: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the answer so far (core/domain/simulation_answer.py). ``plan``: of the simulation's tasks."""
+        return answer_of(
+            definition,
+            done=self._done,
+            failed=self._failed,
+            metrics=self._metrics(),
+            failures=self._failures or None,  # runners of earlier versions do not count them
+            alone=one_task_each(plan),
+        )
 
     def score(self) -> dict[str, Any] | None:
         """Return the series of the score, in order of arrival; None without a score."""

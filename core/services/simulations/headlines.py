@@ -11,11 +11,15 @@ import msgspec
 
 
 class Headline(msgspec.Struct):
-    """Counts of the tasks, statistics of the metrics, and the series of the score, which older summaries lack."""
+    """Counts of the tasks, statistics of the metrics, and what older summaries lack.
+
+    That are the series of the score, and the failures by outcome (core/domain/simulation_answer.py: `FailureTally`).
+    """
 
     tasks: dict[str, int]
     metrics: dict[str, Any]
     score_series: dict[str, Any] | None = None
+    failures: dict[str, int] | None = None
 
 
 _decoder = msgspec.json.Decoder(Headline)

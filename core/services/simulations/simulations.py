@@ -4,6 +4,7 @@ import builtins
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
+from core.services.simulations.answers import answer, outcomes_of_older
 from core.services.simulations.headlines import headline_of, summary_columns
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
@@ -271,8 +273,12 @@ class Simulations:
         now = self._database.now(c)
         events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings = {id: doing(body) for id, body in events.items()}
-        return [
+        older = outcomes_of_older(c, rows)
+        views = [
             self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows
+        ]
+        return [
+            replace(view, answer=answer(view, row, older.get(row.id))) for view, row in zip(views, rows, strict=True)
         ]
 
     def _view(

@@ -16,6 +16,7 @@ from core.domain.result_columns import TaskResult
 from core.domain.result_tally import BLOCK, ResultTally
 from core.domain.score import Score
 from core.domain.score_series import TaskSeries
+from core.domain.simulation_answer import FailureTally
 from core.domain.worst_tasks import WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.plan_units import units_of_plan
@@ -36,7 +37,7 @@ def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -
     tally = tally_of(provenance)
     score = Score.of(definition)
     worst, scores = WorstTasks(score), TaskSeries(score.metric, total)
-    errors = ErrorTally()
+    errors, failures = ErrorTally(), FailureTally(definition)
     digest = hashlib.sha256()
     crc = size = 0
     with without_collections():
@@ -49,13 +50,16 @@ def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -
                 worst.add(task_results)
                 scores.add(task_results)
                 for result in task_results:
-                    if result.status != "ok":
+                    if result.status == "ok":
+                        failures.add(result)
+                    else:
                         errors.add(result.status, result.error)
                 # Without `timing`, the last member of a line and the only one that may differ between two runs.
                 digest.update(b"".join([line[: line.rindex(b',"timing":')] + b"}\n" for line in block]))
     summary = tally.summary() | {"worst": worst.described(), "results_digest": "sha256:" + digest.hexdigest()}
     summary["score"] = definition.get("score")
     summary["score_series"] = scores.described()
+    summary["failures"] = failures.described()
     summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, size, crc)}, errors
 
@@ -101,11 +105,13 @@ def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]
     It reads no object, so a simulation can be cancelled while the object store is away.
     """
     provenance = json.loads(row.provenance)
+    definition = played(provenance["dataset"]).definition
     summary = tally_of(provenance).summary() | {"worst": []}
     summary |= {
         "results_digest": "sha256:" + hashlib.sha256().hexdigest(),
-        "score": played(provenance["dataset"]).definition.get("score"),
+        "score": definition.get("score"),
         "score_series": None,
+        "failures": FailureTally(definition).described(),
     }
     summary["tasks"]["total"] = total
     return summary | {"archive": results.describe_archive(row, summary, 0, 0, ())}

@@ -87,6 +87,8 @@ def plain(value: Any) -> Any:
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 NUMBERS = frozenset({int, float, bool})
+#: What the sketches of failing outcomes are called, before the outcome. They are no metrics of the dataset.
+FAILURE = "(failure) "
 
 
 class ResultBatch:
@@ -105,6 +107,7 @@ class ResultBatch:
         self._record = record if definition.get("record") else "none"
         failure = definition.get("failure") or {}
         self._failing = (failure.get("metric"), frozenset(failure.get("in", ())))
+        self._failures: dict[Any, int] = dict.fromkeys(failure.get("in", ()), 0)
         self._step = step
         self._latencies: list[float] = []  # of the last task: tasks that share frames share the list
         self._inference: Inference | None = None
@@ -134,6 +137,8 @@ class ResultBatch:
             scenario["params"] = located.swept
         if played.status == "ok":
             self._metrics.append(played.metrics)
+            if (outcome := self._failing_outcome(played)) is not None:
+                self._failures[outcome] += 1
         else:
             self.failed += 1
         artifacts: Sequence[Mapping[str, Any]] = ()
@@ -160,8 +165,13 @@ class ResultBatch:
         self.to += 1
 
     def _is_failure(self, played: Played) -> bool:
+        return played.status != "ok" or self._failing_outcome(played) is not None
+
+    def _failing_outcome(self, played: Played) -> Metric | None:
+        """Return the outcome of a task if the dataset counts it as a failure."""
         metric, bad = self._failing
-        return played.status != "ok" or (metric is not None and played.metrics.get(metric) in bad)
+        outcome = played.metrics.get(metric) if metric is not None else None
+        return outcome if outcome in bad else None
 
     def take(self) -> dict[str, Any]:
         """Return the batch as a message and begin the next where it ends."""
@@ -173,11 +183,12 @@ class ResultBatch:
             "lines": self._text,
             "artifacts": self._artifacts,
             "blobs": b"".join(self._blobs),
-            "sketch": sketch(self._metrics),
+            "sketch": sketch(self._metrics) | failure_sketch(self._failures, len(self._metrics)),
         }
         self.since = self.to
         self.failed = self._bytes = 0
         self._metrics, self._text, self._artifacts, self._blobs = [], bytearray(), [], []
+        self._failures = dict.fromkeys(self._failures, 0)
         return message
 
 
@@ -209,6 +220,14 @@ def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
             squares = float(values.dot(values))
             sketches[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
     return sketches
+
+
+def failure_sketch(failures: Mapping[Any, int], count: int) -> dict[str, list[float]]:
+    """Return the sketches of how often each outcome that is a failure occurred among ``count`` ``ok`` tasks."""
+    return {
+        f"{FAILURE}{outcome}": [count, hits, hits, float(0 < count == hits), float(hits > 0)]
+        for outcome, hits in failures.items()
+    }
 
 
 def unworldly(text: str) -> str:
