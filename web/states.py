@@ -19,8 +19,9 @@ STATES: Mapping[str, ShownState] = {
     "launching": ShownState("\N{NORTH EAST ARROW}", "waiting"),
     "running": ShownState("\N{BLACK RIGHT-POINTING TRIANGLE}\N{VARIATION SELECTOR-15}", "active"),
     "cancelling": ShownState("\N{HORIZONTAL ELLIPSIS}", "waiting"),
-    "finished": ShownState("\N{CHECK MARK}", "good", ended=True),  # of comparisons
-    "succeeded": ShownState("\N{CHECK MARK}", "good", ended=True),
+    # The ends of a run say nothing of how good its model is, so that they are not green.
+    "finished": ShownState("\N{CHECK MARK}", "ended", ended=True),  # of comparisons
+    "succeeded": ShownState("\N{CHECK MARK}", "ended", ended=True),
     "failed": ShownState("\N{MULTIPLICATION X}", "bad", ended=True),
     "errored": ShownState("!", "bad", ended=True),
     "cancelled": ShownState("\N{EN DASH}", "ended", ended=True),

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_comparisons import Play, scored
 from tests.api.test_comparisons import play as play
-from tests.browser import Errors, accessibility_violations, scrolls_sideways
+from tests.browser import Errors, accessibility_violations, keep_picture, scrolls_sideways
 from tests.waiting import until
 from web.views.simulation import merged_events
 
@@ -320,6 +321,69 @@ def test_how_tasks_that_are_not_ok_count_is_said_beside_each_mean(
     expect(groups.get_by_role("columnheader", name="Not ok").first).to_be_visible()
     expect(page.locator("metric-plots")).to_contain_text("without 4 tasks that are not ok")
     page.goto(f"{origin}/simulations")
-    row = page.locator(f"#row-{drives_that_crash}")
-    expect(row).to_contain_text("4 not ok")
-    expect(row).to_contain_text("of ok tasks")
+    expect(page.locator(f"#row-{drives_that_crash}")).to_contain_text("4 not ok")
+
+
+@pytest.fixture
+def failing_drives(play: Play) -> str:
+    """Id of a simulation of car_street with 60 tasks: 24 crashed, 10 collided, 3 were late, 23 arrived."""
+
+    def driven(task: int) -> dict[str, Any]:
+        outcome = "collision" if task < 34 else "timeout" if task < 37 else "arrived"
+        return scored(task, 50.0 + task % 11, status="crashed" if task < 24 else "ok", outcome=outcome)
+
+    return play(driven, 60)
+
+
+def test_a_simulation_opens_with_its_answer(page: Page, origin: str, failing_drives: str) -> None:
+    page.goto(f"{origin}/simulations/{failing_drives}")
+    assert page.locator("h2").first.inner_text() == "How the model did"
+    answer = page.get_by_role("region", name="How the model did")
+    score = answer.locator("div", has_text="Driving score")
+    expect(score).to_contain_text("32.9 %")
+    expect(score).to_contain_text(re.compile("95 % interval 26\\.\\d+ to 39\\.\\d+ %"))
+    expect(answer).to_contain_text("24 are not ok and count as 0 %, the worst value; the mean of the others is 54.83 %")
+    for term, share, count in [
+        ("Failures", "61.7 %", "37 of 60"), ("Collision", "16.7 %", "10 of 60"), ("Timeout", "5 %", "3 of 60"),
+        ("Not ok", "40 %", "24 of 60"),
+    ]:  # fmt: skip
+        part = answer.locator("div", has=page.locator("dt", has_text=term))
+        expect(part).to_contain_text(share)
+        expect(part).to_contain_text(count)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_run_that_has_succeeded_does_not_look_like_a_good_model(
+    page: Page, origin: str, failing_drives: str, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    for path in ("", f"/{failing_drives}"):
+        page.goto(f"{origin}/simulations{path}")
+        state = page.locator(".state", has_text="succeeded")
+        green, red = colour_of(page, "--good"), colour_of(page, "--bad")
+        assert state.evaluate("element => getComputedStyle(element).color") != green
+        failures = page.locator(".bad-text", has_text="61.7 %").filter(visible=True)
+        assert failures.evaluate("element => getComputedStyle(element).color") == red
+        keep_picture(page, f"answer-{'page' if path else 'list'}-{scheme}")
+        assert accessibility_violations(page) == []
+
+
+def colour_of(page: Page, name: str) -> str:
+    """Return a colour of the style sheet, as the browser computes it."""
+    return str(
+        page.evaluate(
+            "name => { const probe = document.createElement('i'); probe.style.color = `var(${name})`;"
+            " document.body.append(probe); const { color } = getComputedStyle(probe); probe.remove(); return color; }",
+            name,
+        )
+    )
+
+
+def test_the_list_has_the_answer_of_each_simulation(page: Page, origin: str, failing_drives: str) -> None:
+    page.goto(f"{origin}/simulations")
+    row = page.locator(f"#row-{failing_drives}")
+    expect(row.locator("td.wide", has_text="32.9 %")).to_contain_text("to 39")
+    expect(row.locator("td.wide", has_text="37 of 60")).to_contain_text("collision 16.7 %")
+    page.set_viewport_size({"width": 360, "height": 740})
+    expect(row.locator(".compact")).to_contain_text("61.7 %")
+    assert not scrolls_sideways(page)
