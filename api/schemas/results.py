@@ -4,6 +4,7 @@ from marshmallow import fields, validate
 
 from api.schemas.fields import Choice, Flag, Headers, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema, PageQuery, PageSchema
+from core.domain.result_conditions import CONDITIONS
 from core.domain.result_selection import PAGE
 
 #: Statuses of tasks.
@@ -50,12 +51,23 @@ class ResultsQuery(Strict):
         validate=validate.Length(1, len(STATUSES)),
         metadata={"description": "Only results with this status; may be repeated. Not with `follow`."},
     )
+    where = fields.List(
+        Text(r"^[^\x00-\x1f\x7f]+$", longest=300),
+        validate=validate.Length(1, CONDITIONS),
+        metadata={
+            "description": "Only results that meet this condition; may be repeated, and all have to be met, but "
+            "several `=` of one name are alternatives. `NAME=VALUE`, or `!=`, `<`, `<=`, `>`, `>=`; the name is a "
+            "column (`metrics.score`), a parameter (`street`, `params.delay`) or `failed` (`true`, `false`). Not with "
+            "`follow`."
+        },
+    )
     sort = Text(
         r"^-?[^\x00-\x1f\x7f]+$",
         longest=300,
         metadata={
-            "description": "Column to sort by, such as `metrics.score`; with `-` in front, the largest first. Numbers "
-            "precede texts, and results without the value are last. More than 10,000 results need a `limit`."
+            "description": "Column or parameter to sort by, such as `metrics.score`; with `-` in front, the largest "
+            "first. Numbers precede texts, and results without the value are last. `worst`: tasks that are not `ok`, "
+            "then the worst scores. More than 10,000 results need a `limit`."
         },
     )
     limit = Whole(
@@ -65,6 +77,13 @@ class ResultsQuery(Strict):
         metadata={"description": "Most results that are sent; the header `Link` has the address of the next ones."},
     )
     after = Text(r"^[A-Za-z0-9_-]+$", longest=8000, metadata={"description": "Cursor, from the header `Link`."})
+    count = Flag(
+        text=True,
+        load_default=False,
+        metadata={
+            "description": "Whether the header `Total-Count` has the number of results on all pages; needs a `limit`."
+        },
+    )
     follow = Flag(
         text=True,
         load_default=False,

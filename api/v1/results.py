@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from flask import Response, request
 from flask.views import MethodView
 
-from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, lines_of
+from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header, lines_of
 from api.byte_ranges import matches, read_ahead, serve
 from api.context import context, services
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
@@ -36,6 +36,7 @@ from api.streams import (
     stream_events,
 )
 from api.tabular import PARQUET, Lines, as_csv
+from core.domain.result_conditions import Condition
 from core.domain.result_selection import Selection
 from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
@@ -62,12 +63,14 @@ def table(id: str, selection: Selection, format: str) -> Response:
     selections = services().selections
     headers: dict[str, str] = {}
     if selection.pages:
-        page, cursor = selections.page(id, selection)
-        if cursor is not None:
-            headers["Link"] = next_page(cursor)
+        page = selections.page(id, selection)
+        if page.cursor is not None:
+            headers["Link"] = next_page(page.cursor)
+        if page.total is not None:
+            headers["Total-Count"] = str(page.total)
 
         def lines() -> Iterable[bytes]:
-            return page
+            return page.lines
 
     else:
 
@@ -123,7 +126,7 @@ class ResultsView(MethodView):
         Success(
             description="Results, a line or row for each task.",
             media={NDJSON: lines_of(ResultSchema), CSV: BINARY, PARQUET: BINARY, SSE: BINARY},
-            headers=LINK,
+            headers=LINK | {"Total-Count": header("Number of results on all pages, if the request has `count`.")},
         ),
         other_responses={
             204: {"description": "The stream has delivered all results already: do not reconnect."},
@@ -135,14 +138,14 @@ class ResultsView(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
 
-        The present results in task order, or a selection of them by `status`, `sort` and `limit`; or with `follow`, in
-        order of arrival until the simulation ends. A stream of lines that cannot be completed ends with a line
-        `{"incomplete": reason}`.
+        The present results in task order, or a selection of them by `where`, `status`, `sort` and `limit`; or with
+        `follow`, in order of arrival until the simulation ends. A stream of lines that cannot be completed ends with a
+        line `{"incomplete": reason}`.
         """
         if query["follow"]:
             if "start" in query:
                 raise Invalid("`from` is for results in task order; resume a followed stream with `skip`.")
-            if selecting := sorted(query.keys() & {"status", "sort", "limit", "after"}):
+            if selecting := sorted(query.keys() & {"status", "where", "sort", "limit", "after"}):
                 raise Invalid(f"`{selecting[0]}` selects present results; leave it out, or leave out `follow`.")
             format = choose(STREAM_FORMATS, query.get("format"))
             if format not in STREAM_FORMATS:
@@ -159,10 +162,14 @@ class ResultsView(MethodView):
         selection = Selection(
             start=query.get("start", 0),
             statuses=frozenset(query.get("status", ())),
+            where=tuple(map(Condition.read, query.get("where", ()))),
             sort=query.get("sort"),
             limit=query.get("limit"),
             after=query.get("after"),
+            count=query["count"],
         )
+        if selection.count and selection.limit is None:
+            raise Invalid("`count` is for pages: add a `limit`, such as 1.")
         if selection.after is not None and not selection.pages:
             raise Invalid("`after` is the cursor of a page; add the `limit` and `sort` of the page before.")
         return table(id, selection, choose(FORMATS, query.get("format")))

@@ -1,46 +1,40 @@
-"""Selections of results: by status, sorted by a column, a page at a time, in memory that is bounded by the page."""
+"""Selections of results: by conditions, sorted by a column, a page at a time, in memory that is bounded by the page."""
 
 import base64
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from core.domain.result_columns import FIXED_COLUMNS, NESTED_COLUMNS
+from core.domain.line_values import decode_head, is_column, reader_of
+from core.domain.result_conditions import Condition, ResultFilter
+from core.domain.score import Score, number_of
+from core.domain.task_parameters import Parameter, find_parameter
 from errors import Invalid
 
 #: Most results of a page, and the bytes of lines at which a page ends early.
 PAGE, PAGE_BYTES = 10_000, 64 << 20
 
 
-class _Head(msgspec.Struct):
-    task: int
-    status: str
-    error: str | None = None
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
-_readers: Mapping[str, Callable[[bytes], Any]] = {
-    member: msgspec.json.Decoder(msgspec.defstruct("_Member", [("task", int), ("status", str), (member, dict)])).decode
-    for member in NESTED_COLUMNS
-}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """A selection of results. ``statuses``: empty for all. ``sort``: a column's name, with ``-`` in front to descend.
+    """A selection of results. ``statuses``: empty for all. ``where``: conditions, all of which a result meets.
 
-    ``start``: first task. ``limit``: most results, None for all. ``after``: cursor of the previous page.
+    ``start``: first task. ``sort``: WORST, or the name of a column or a parameter, with ``-`` in front to descend.
+    ``limit``: most results, None for all. ``after``: cursor of the previous page. ``count``: whether a page says how
+    many results are selected, on all pages.
     """
 
     start: int = 0
     statuses: frozenset[str] = frozenset()
+    where: tuple[Condition, ...] = ()
     sort: str | None = None
     limit: int | None = None
     after: str | None = None
+    count: bool = False
 
     @property
     def pages(self) -> bool:
@@ -58,34 +52,77 @@ class Selection:
 ALL = Selection()
 
 
-def filtered(lines: Iterable[bytes], statuses: frozenset[str]) -> Iterator[bytes]:
-    """Yield the result lines with one of these statuses, in chunks of whole lines; all if there are none."""
+def filtered(
+    lines: Iterable[bytes], statuses: frozenset[str], conditions: ResultFilter | None = None
+) -> Iterator[bytes]:
+    """Yield the result lines with one of these statuses, if there are any, that meet the conditions, in chunks.
+
+    ``lines``: chunks of whole lines, each of consecutive tasks.
+    """
     for chunk in lines:
-        if not statuses:
+        if not statuses and conditions is None:
             yield chunk
             continue
-        chosen = [line for line in chunk.splitlines(keepends=True) if _decode_head(line).status in statuses]
+        chosen = chunk.splitlines(keepends=True)
+        if conditions is not None:
+            chosen = conditions.chosen(chosen)
+        if statuses:
+            chosen = [line for line in chosen if decode_head(line).status in statuses]
         if chosen:
             yield b"".join(chosen)
 
 
-def page_of(lines: Iterable[bytes], selection: Selection) -> tuple[list[bytes], str | None]:
-    """Return the lines of a page and the cursor of the next page, None after the last. One pass, in bounded memory.
+class Page(NamedTuple):
+    """A page of result lines. ``cursor``: of the next page, None after the last. ``total``: selected on all pages."""
 
-    ``lines``: chunks of lines in task order, from ``first_task`` on.
+    lines: list[bytes]
+    cursor: str | None
+    total: int | None = None
+
+
+class _Counted:
+    """Lines, counted as they pass."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            for line in chunk.splitlines(keepends=True):
+                self.count += 1
+                yield line
+
+
+def page_of(
+    lines: Iterable[bytes],
+    selection: Selection,
+    conditions: ResultFilter | None = None,
+    key_of: "Callable[[bytes], SortKey] | None" = None,
+) -> Page:
+    """Return a page. One pass, in bounded memory, which ends with the page if it is neither sorted nor counted.
+
+    ``lines``: chunks of lines in task order, from ``first_task`` on; from ``start`` on to count. ``key_of``: the sort
+    key of a line, if it is sorted.
     """
     limit = selection.limit or PAGE
-    each = (line for chunk in filtered(lines, selection.statuses) for line in chunk.splitlines(keepends=True))
+    each = _Counted(filtered(lines, selection.statuses, conditions))
     if selection.sort is None:
         page: list[bytes] = []
-        size = 0
+        size, cursor = 0, None
+        first = first_task(selection)
         for line in each:
+            if cursor is not None or (selection.count and decode_head(line).task < first):
+                continue
             if len(page) == limit or size >= PAGE_BYTES:
-                return page, _cursor(_decode_head(line).task)
+                cursor = _cursor(decode_head(line).task)
+                if not selection.count:
+                    break
+                continue
             page.append(line)
             size += len(line)
-        return page, None
-    key_of = sort_key(selection.sort)
+        return Page(page, cursor, each.count if selection.count else None)
+    key_of = key_of or sort_key(selection.sort)
     last = None if selection.after is None else _sorted_position(selection.sort, selection.after)
     best: list[tuple[SortKey, bytes]] = []  # sorted; the least of all lines so far
     bound: SortKey | None = None  # lines from here on are not on this page
@@ -99,7 +136,8 @@ def page_of(lines: Iterable[bytes], selection: Selection) -> tuple[list[bytes], 
         while len(best) > limit or (size > PAGE_BYTES and len(best) > 1):
             bound, dropped = best.pop()
             size -= len(dropped)
-    return [line for _, line in best], None if bound is None else _cursor(_plain(best[-1][0]))
+    cursor = None if bound is None else _cursor(_plain(best[-1][0]))
+    return Page([line for _, line in best], cursor, each.count if selection.count else None)
 
 
 def first_task(selection: Selection) -> int:
@@ -125,8 +163,40 @@ class _Descending:
         return other.text < self.text
 
 
-#: Sorts numbers, then texts, then results without the value; equals by task.
+#: The order of the worst tasks: those that are not ``ok`` in task order, then the worst scores, then those without one.
+WORST = "worst"
+#: Sorts numbers, then texts, then results without the value; equals by task. In the order WORST, -1 is not ``ok``.
 SortKey = tuple[int, Any, int]
+
+
+def worst_key(score: Score) -> Callable[[bytes], SortKey]:
+    """Return the function that returns the sort key of a line in the order WORST."""
+    read = reader_of(f"metrics.{score.metric}" if score.metric else "error")
+
+    def key_of(line: bytes) -> SortKey:
+        task, status, value = read(line)
+        if status != "ok":
+            return -1, 0, task
+        number = number_of(value)
+        return (2, 0, task) if number is None else (0, score.sign * number, task)
+
+    return key_of
+
+
+def parameter_key(sort: str, parameters: Mapping[str, Parameter]) -> Callable[[bytes], SortKey]:
+    """Return the function that returns the sort key of a line by a parameter. Raise Invalid for an unknown one."""
+    descending, parameter = sort.startswith("-"), find_parameter(parameters, sort.removeprefix("-"))
+
+    def key_of(line: bytes) -> SortKey:
+        task = decode_head(line).task
+        return _key(parameter.value(task), task, descending)
+
+    return key_of
+
+
+def names_parameter(sort: str) -> bool:
+    """Return whether ``sort`` can only be the name of a parameter; those of a sweep also begin as columns do not."""
+    return sort != WORST and not is_column(sort.removeprefix("-"))
 
 
 def check_sort(sort: str, columns: Mapping[str, str] | None) -> None:
@@ -140,37 +210,17 @@ def check_sort(sort: str, columns: Mapping[str, str] | None) -> None:
 def sort_key(sort: str) -> Callable[[bytes], SortKey]:
     """Return the function that returns the sort key of a line. Raise Invalid if ``sort`` cannot name a column."""
     descending, column = sort.startswith("-"), sort.removeprefix("-")
-    member, _, path = column.partition(".")
-    if column in FIXED_COLUMNS:
-
-        def key_of_fixed(line: bytes) -> SortKey:
-            head = _decode_head(line)
-            return _key(getattr(head, column), head.task, descending)
-
-        return key_of_fixed
-    if member not in NESTED_COLUMNS or not path:
+    if not is_column(column):
         raise Invalid(
             f"`sort` names a column of the tables, such as `metrics.score` or `-timing.seconds`; not {sort!r}."
         )
-    read = _readers[member]
+    read = reader_of(column)
 
-    def key_of_member(line: bytes) -> SortKey:
-        result = read(line)
-        return _key(_value_at(getattr(result, member), path), result.task, descending)
+    def key_of(line: bytes) -> SortKey:
+        task, _, value = read(line)
+        return _key(value, task, descending)
 
-    return key_of_member
-
-
-def _value_at(members: Mapping[str, Any], path: str) -> Any:
-    """Return the value of a dotted name; a name may itself have dots."""
-    if path in members and not isinstance(members[path], dict):
-        return members[path]
-    for at, character in enumerate(path):
-        if character == "." and isinstance(inner := members.get(path[:at]), dict):
-            value = _value_at(inner, path[at + 1 :])
-            if value is not None:
-                return value
-    return None
+    return key_of
 
 
 def _key(value: Any, task: int, descending: bool) -> SortKey:
@@ -191,8 +241,8 @@ def _sorted_position(sort: str, cursor: str) -> SortKey:
     try:
         rank, value, task = msgspec.convert(_decoded(cursor), tuple[int, int | float | str, int])
     except msgspec.ValidationError:
-        rank, value, task = -1, "", 0
-    if rank not in (0, 1, 2) or isinstance(value, str) != (rank == 1):
+        rank, value, task = 0, "", 0
+    if rank not in (-1, 0, 1, 2) or isinstance(value, str) != (rank == 1):
         raise Invalid("`after` is the cursor of another selection; use the address in `Link`.")
     return rank, _Descending(value) if isinstance(value, str) and sort.startswith("-") else value, task
 

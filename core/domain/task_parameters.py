@@ -47,6 +47,13 @@ class Parameter:
         values: NDArray[Any] = self.table[tasks // self.stride % len(self.table)]
         return values
 
+    def value(self, task: int) -> Any:
+        """Return the value of a task: a number or a category; None for none."""
+        value = self.table[task // self.stride % len(self.table)].item()
+        if self.kind == "category":
+            return self.values[value] if value >= 0 else None
+        return plain(value) if value == value else None
+
     def having(self, tasks: NDArray[Any], text: str) -> NDArray[np.bool_]:
         """Return which tasks have a value, as a client writes it. Raise Invalid for a value that no task has."""
         known = [value if isinstance(value, str) else label_of(value) for value in self.values]

@@ -203,7 +203,7 @@ def build(
         sensitivities=Sensitivities(tables),
         worst_results=WorstResults(tables, results),
         leaderboards=Leaderboards(database, datasets),
-        selections=ResultSelections(database, results),
+        selections=ResultSelections(database, results, tables),
         replays=Replays(database, store, notifier, results),
         leases=Leases(
             database,

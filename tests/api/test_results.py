@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import operator
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,10 +23,13 @@ from api.parquet import LineParser, as_parquet, stream_parquet
 from api.streams import frame
 from api.tabular import as_csv, columns, escape_formula, flat
 from core.domain import result_selection
+from core.domain.result_conditions import Condition, ResultFilter
 from core.domain.result_selection import Selection, page_of
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
+from tests.api.test_comparisons import Play, scored
+from tests.api.test_comparisons import play as play
 from tests.waiting import until
 
 
@@ -134,7 +138,9 @@ def test_a_stream_of_lines_is_resumed_by_its_query(client: FlaskClient, finished
 @pytest.mark.parametrize(
     "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=2", "from=-1", "from=x",
               "format=xml", "folow=true", "status=good", "limit=0",
-              "limit=10001", "sort=score", "sort=metrics.scroe", "sort=metrics", "after=x", "limit=2&after=%",
+              "limit=10001", "count=true", "where=street", "where=metrics.return<x", "where=metrics.retrun<3",
+              "where=nothing=1", "follow=true&where=failed=true",
+              "sort=score", "sort=metrics.scroe", "sort=metrics", "after=x", "limit=2&after=%",
               "limit=2&after=x",
               "sort=-task&limit=2&after=NQ", "follow=true&sort=task", "follow=true&status=ok", "follow=true&limit=3"],
 )  # fmt: skip
@@ -369,7 +375,7 @@ def test_pages_of_any_results_are_one_sorted_list(
     found: list[int] = []
     while True:
         with mock.patch.object(result_selection, "PAGE_BYTES", page_bytes):
-            page, cursor = page_of(lines, selection)
+            page, cursor, _ = page_of(lines, selection)
         assert len(page) <= limit and sum(map(len, page[1:])) <= page_bytes
         found += [json.loads(text)["task"] for text in page]
         if cursor is None:
@@ -382,6 +388,134 @@ def test_pages_of_any_results_are_one_sorted_list(
     for group in (numbers, texts):
         group.sort(key=lambda number: tasks[number][1], reverse=sort.startswith("-"))
     assert found == numbers + texts + missing
+
+
+# -- conditions
+
+
+@pytest.fixture
+def drives(play: Play) -> str:
+    """Id of a simulation of 30 scenarios in three streets in turn; each fifth crashed, task 3 and 13 collided."""
+
+    def driven(task: int) -> dict[str, Any]:
+        outcome = "collision" if task % 10 == 3 else "arrived"
+        return scored(task, float(task), status="crashed" if task % 5 == 4 else "ok", outcome=outcome)
+
+    return play(driven, 30)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["metrics.score<3"], [0, 1, 2]),
+        (["metrics.score>=27"], [27, 28, 29]),
+        (["metrics.score>3", "metrics.score<=6"], [4, 5, 6]),
+        (["metrics.outcome=collision"], [3, 13, 23]),
+        (["metrics.outcome=collision", "metrics.outcome=none"], [3, 13, 23]),
+        (["metrics.outcome!=arrived"], [3, 13, 23]),
+        (["failed=true", "task<10"], [3, 4, 9]),
+        (["failed=false", "task<5"], [0, 1, 2]),
+        (["status=crashed", "task>20"], [24, 29]),
+        (["status!=ok", "metrics.outcome=collision"], []),
+        (["scenario.street=crosswalk", "task<6"], [1, 4]),
+    ],
+)
+def test_results_are_selected_by_conditions(client: FlaskClient, drives: str, where: list[str], expected: Any) -> None:
+    path = f"/v1/simulations/{drives}/results"
+    assert tasks_of(client.get(path, query_string={"where": where})) == expected
+    frame = pandas.read_csv(io.BytesIO(client.get(path, query_string={"where": where, "format": "csv"}).data))
+    assert list(frame["task"]) == expected
+
+
+def test_results_are_selected_by_parameters_of_their_scenarios(client: FlaskClient, drives: str) -> None:
+    specs = client.get("/v1/datasets/car_street/scenarios?limit=30").json["items"]
+    first, most = specs[0], sorted(spec["vehicles"] for spec in specs)[20]
+    where = [f"density={first['density']}", f"vehicles<={most}", "task>=1"]
+    expected = [spec["index"] for spec in specs[1:] if spec["density"] == first["density"] and spec["vehicles"] <= most]
+    found = tasks_of(client.get(f"/v1/simulations/{drives}/results", query_string={"where": where}))
+    assert found == expected and 0 < len(found) < 29
+    refused = client.get(f"/v1/simulations/{drives}/results", query_string={"where": "index<3"})
+    assert "no parameter 'index'" in problem(refused, 422, "invalid")["detail"]
+    unknown = client.get(f"/v1/simulations/{drives}/results", query_string={"where": f"street={first['street']}x"})
+    assert problem(unknown, 422, "invalid")["nearest"] == [first["street"]]
+
+
+def test_a_page_of_selected_results_says_how_many_there_are(client: FlaskClient, drives: str) -> None:
+    path = f"/v1/simulations/{drives}/results"
+    query = {"where": ["failed=true"], "limit": 4, "count": "true"}
+    for sort in (None, "worst", "-metrics.score", "street"):
+        found = [
+            (tasks_of(page), page.headers["Total-Count"])
+            for page in answers(client, path, query | ({"sort": sort} if sort else {}))
+        ]
+        assert sorted(chain(*(tasks for tasks, _ in found))) == [3, 4, 9, 13, 14, 19, 23, 24, 29]
+        assert [len(tasks) for tasks, _ in found] == [4, 4, 1] and {total for _, total in found} == {"9"}
+    assert "Total-Count" not in client.get(f"{path}?limit=4").headers
+
+
+def answers(client: FlaskClient, path: str, query: dict[str, Any]) -> Iterator[Any]:
+    response = client.get(path, query_string=query)
+    yield response
+    while link := response.headers.get("Link"):
+        response = client.get(link.partition("<")[2].partition(">")[0])
+        yield response
+
+
+def test_the_worst_come_first(client: FlaskClient, drives: str) -> None:
+    path = f"/v1/simulations/{drives}/results?sort=worst&limit=9"
+    assert tasks_of(client.get(path)) == [4, 9, 14, 19, 24, 29, 0, 1, 2]
+    worst = client.get(f"/v1/simulations/{drives}/worst?limit=9").json["items"]
+    assert [item["task"] for item in worst] == [4, 9, 14, 19, 24, 29, 0, 1, 2]
+
+
+def test_results_are_sorted_by_a_parameter(client: FlaskClient, drives: str) -> None:
+    specs = client.get("/v1/datasets/car_street/scenarios?limit=30").json["items"]
+    for name in ("street", "vehicles"):
+        for sign in ("", "-"):
+            path = f"/v1/simulations/{drives}/results?sort={sign}{name}&limit=10"
+            ordered = sorted(specs, key=lambda spec: spec[name], reverse=bool(sign))
+            assert [*chain(*pages(client, path))] == [spec["index"] for spec in ordered]
+    refused = problem(client.get(f"/v1/simulations/{drives}/results?sort=stret"), 422, "invalid")
+    assert "street" in refused["nearest"]
+
+
+def test_conditions_hold_while_results_arrive(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
+    id = submit(dataset="car_street", scenarios={"range": [0, 20]}, sweep={"latency_steps": [0, 2]}).json["id"]
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, lease.stop)
+    path = f"/v1/simulations/{id}/results"
+    assert tasks_of(client.get(path, query_string={"where": "metrics.steps<2"})) == [0, 1]
+    worker.finish(launch)
+    assert tasks_of(client.get(path, query_string={"where": "params.latency_steps=2"})) == [*range(20, 40)]
+    assert tasks_of(client.get(path, query_string={"where": "params.latency_steps<1"})) == [*range(20)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ok", "crashed"]), VALUES), max_size=8),
+    st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
+    st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([2**63, 10**400]),
+)
+def test_any_value_is_compared_as_python_compares_numbers(
+    tasks: list[tuple[str, Any]], sign: str, number: float
+) -> None:
+    lines = [line(task, status, x=value) for task, (status, value) in enumerate(tasks)]
+    condition = Condition.read(f"metrics.x{sign}{number}")
+    chosen = ResultFilter([condition], parameters=dict, definition={"metrics": []}, columns=None).chosen(lines)
+    limit = float(f"{number}")
+    compare = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt}
+    expected = [
+        task
+        for task, (_, value) in enumerate(tasks)
+        if (isinstance(value, int | float) and not isinstance(value, bool))
+        and compare.get(sign, operator.ge)(value, limit)
+    ]
+    numbers = [
+        task
+        for task, (_, value) in enumerate(tasks)
+        if isinstance(value, int | float) and value is not True and value is not False
+    ]
+    assert [json.loads(text)["task"] for text in chosen if json.loads(text)["task"] in numbers] == expected
 
 
 # -- streamed by the submission

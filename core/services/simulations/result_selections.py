@@ -1,10 +1,29 @@
 """Selections of a simulation's results, and what its tables need to know of them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from core.domain.result_selection import PAGE, Selection, check_sort, filtered, first_task, page_of
+from core.domain.result_conditions import ResultFilter
+from core.domain.result_selection import (
+    PAGE,
+    WORST,
+    Page,
+    Selection,
+    SortKey,
+    check_sort,
+    filtered,
+    first_task,
+    names_parameter,
+    page_of,
+    parameter_key,
+    sort_key,
+    worst_key,
+)
+from core.domain.score import Score
 from core.domain.states import FINAL, State
+from core.services.datasets.catalogue import played
+from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.store import simulations
 from core.store.database import Database
@@ -14,19 +33,21 @@ from errors import Invalid
 class ResultSelections:
     """Reads selections of results."""
 
-    def __init__(self, database: Database, results: Results) -> None:
+    def __init__(self, database: Database, results: Results, tables: ResultTables) -> None:
         self._database = database
         self._results = results
+        self._tables = tables
 
     def selected(self, id: str, selection: Selection) -> Iterator[bytes]:
-        """Yield the present result lines with one of the selection's statuses, in task order, in chunks."""
-        return filtered(self._results.lines(id, selection.start, selection=selection), selection.statuses)
+        """Yield the present result lines of a selection, in task order, in chunks. Raise Invalid for a condition."""
+        conditions = self._filter(id, selection)
+        return filtered(self._results.lines(id, selection.start, selection=selection), selection.statuses, conditions)
 
-    def page(self, id: str, selection: Selection) -> tuple[list[bytes], str | None]:
-        """Return a page of result lines, and the cursor of the next page. Raise Invalid for a sort without a limit."""
+    def page(self, id: str, selection: Selection) -> Page:
+        """Return a page of result lines. Raise Invalid for a sort without a limit, and for an unknown name."""
+        key_of = None
         if selection.sort is not None:
-            columns, _ = self.columns(id)
-            check_sort(selection.sort, columns)
+            key_of = self._sort_key(id, selection.sort)
             if selection.limit is None:
                 with self._database.read() as c:
                     _, done, _ = simulations.counts(c, id)
@@ -35,7 +56,34 @@ class ResultSelections:
                         f"This simulation has {done:,} results; sorted results have at most {PAGE:,} a page. Add"
                         f" `limit={PAGE}`, and continue with the address in `Link`."
                     )
-        return page_of(self._results.lines(id, first_task(selection), selection=selection), selection)
+        first = selection.start if selection.count else first_task(selection)
+        lines = self._results.lines(id, first, selection=selection)
+        return page_of(lines, selection, self._filter(id, selection), key_of)
+
+    def _filter(self, id: str, selection: Selection) -> ResultFilter | None:
+        if not selection.where:
+            return None
+        columns, _ = self.columns(id)
+        return ResultFilter(
+            selection.where,
+            parameters=lambda: self._tables.parameters(id),
+            definition=self._definition(id),
+            columns=columns,
+        )
+
+    def _sort_key(self, id: str, sort: str) -> Callable[[bytes], SortKey]:
+        if sort == WORST:
+            return worst_key(Score.of(self._definition(id)))
+        if names_parameter(sort):
+            return parameter_key(sort, self._tables.parameters(id))
+        columns, _ = self.columns(id)
+        check_sort(sort, columns)
+        return sort_key(sort)
+
+    def _definition(self, id: str) -> Mapping[str, Any]:
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+        return played(json.loads(row.provenance)["dataset"]).definition
 
     def columns(self, id: str) -> tuple[Mapping[str, str] | None, str]:
         """Return the kinds of the columns of a simulation's tables, and a version of its results.
