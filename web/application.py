@@ -16,7 +16,18 @@ from web.api_client import Refused
 from web.chart_scale import scale_of
 from web.declared_metrics import score_of
 from web.states import STATES
-from web.views import comparison, comparisons, data, models, operations, session, simulation, simulations, submission
+from web.views import (
+    comparison,
+    comparisons,
+    data,
+    models,
+    operations,
+    session,
+    simulation,
+    simulations,
+    submission,
+    tasks,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -35,7 +46,18 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
         static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of, scale_of=scale_of
     )
     api_client.register(app, wsgi_api)
-    for module in (simulations, simulation, comparison, comparisons, data, models, operations, session, submission):
+    for module in (
+        simulations,
+        simulation,
+        tasks,
+        comparison,
+        comparisons,
+        data,
+        models,
+        operations,
+        session,
+        submission,
+    ):
         app.register_blueprint(module.blueprint)
     app.add_url_rule("/", "root", lambda: redirect(url_for("simulations.index"), 303))
     app.add_url_rule("/favicon.ico", "icon", lambda: redirect(static_address("icon.svg"), 301))

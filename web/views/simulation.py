@@ -18,8 +18,8 @@ blueprint = Blueprint("simulation", __name__, url_prefix="/simulations/<id>")
 
 #: Types of events that the line of events shows; progress is shown as a bar.
 SHOWN_EVENTS = ("state", "staging", "launch", "workers", "storage", "run_log")
-#: Most tasks that a table of tasks lists.
-LISTED = 50
+#: Worst tasks that the page lists.
+WORST = 10
 
 
 @blueprint.get("")
@@ -51,7 +51,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
     return {
         "simulation": simulation,
         "dataset": dataset,
-        "worst": worst_tasks(simulation, 10) if simulation["tasks"]["done"] else [],
+        "worst": worst_tasks(simulation) if simulation["tasks"]["done"] else [],
         "metrics": described_metrics(simulation, dataset),
         "declared": plotted_metrics(dataset),
         "events": merged_events(events),
@@ -149,30 +149,11 @@ def sensitivity(id: str) -> str:
     )
 
 
-@blueprint.get("/tasks")
-def tasks(id: str) -> str:
-    """List tasks: the worst, in all or in a group (`?group=street=arterial`), or all in their order (`?from=0`)."""
-    simulation = api().get(path_of("simulations", id))
-    groups, start = request.args.getlist("group"), request.args.get("from", type=int)
-    if start is None:
-        listed = worst_tasks(simulation, LISTED, groups)
-    else:
-        listed = results(id, {"from": start, "limit": LISTED})
-    return render_template(
-        "simulation/tasks.html",
-        simulation=simulation,
-        dataset=dataset_of(simulation),
-        worst=listed,
-        groups=groups,
-        start=start,
-        following=listed[-1]["task"] + 1 if start is not None and len(listed) == LISTED else None,
-    )
-
-
-def worst_tasks(simulation: Mapping[str, Any], limit: int, groups: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
-    """Return the worst tasks so far, those that are not ``ok`` first; ``groups``: values of parameters."""
-    path = path_of("simulations", simulation["id"], "worst")
-    items: Sequence[Mapping[str, Any]] = api().get(path, limit=limit, group=list(groups))["items"]
+def worst_tasks(simulation: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the worst tasks so far, those that are not ``ok`` first."""
+    items: Sequence[Mapping[str, Any]] = api().get(path_of("simulations", simulation["id"], "worst"), limit=WORST)[
+        "items"
+    ]
     return items
 
 
