@@ -48,4 +48,5 @@ if __name__ == "__main__":
         file.write(MODEL.format(weights=[round(float(weight), 4) for weight in train()]))
     with Client() as client:
         simulation = client.run("policy.py", "cartpole")
-    print(f"{simulation.state}: mean return {simulation.score.mean:.1f} of 500 over {simulation.tasks.total} scenarios")
+    mean = simulation.answer.score.mean
+    print(f"{simulation.state}: mean return {mean:.1f} of 500 over {simulation.tasks.total} scenarios")

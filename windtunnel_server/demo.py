@@ -148,7 +148,7 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
         bar = progress.add_task(title, total=simulation["tasks"]["total"], note="")
         for event in client.simulations.events(simulation["id"]):
             if event.type == "progress":
-                score = event["metrics"].get("score", {}).get("mean")
+                score = ((event.raw.get("answer") or {}).get("score") or {}).get("mean")  # as the report at the end
                 progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
             elif event.type == "staging":
                 progress.update(bar, note=terminal_text(event_text(event)))

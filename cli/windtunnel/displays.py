@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from windtunnel.answers import answer_lines
 from windtunnel.figures import number, percent
 from windtunnel.records import Dataset, Record, Simulation
 
@@ -37,6 +38,8 @@ def simulation_html(simulation: Simulation) -> str:
         f"{simulation.model.name} on {simulation.dataset.name}: {simulation.state},"
         f" {tasks.done} of {tasks.total} tasks ({percent(tasks.done, tasks.total)}), {tasks.failed} not ok"
     )
+    if simulation.answer is not None:
+        title = ". ".join([title, *answer_lines(simulation.answer)])
     rows = [
         (
             name,
@@ -47,7 +50,7 @@ def simulation_html(simulation: Simulation) -> str:
         )
         for name, metric in list(simulation.metrics.items())[:MOST_METRICS]
     ]
-    return table_html(title, ("metric", "mean", "95 % interval", "min", "max"), rows)
+    return table_html(title, ("metric", "mean of ok tasks", "95 % interval", "min", "max"), rows)
 
 
 def table_html(title: str, head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -16,12 +16,10 @@ Column = tuple[str, Callable[[Document], object]]
 #: Columns of a terminal that the last column of a table keeps, however narrow the terminal.
 LEAST_WIDTH = 10
 
-#: Colours of states and statuses on a terminal.
+#: Colours of states and statuses on a terminal. The end of a run says nothing of how good its model is, and has none.
 COLOURS = {
-    "succeeded": "green",
     "ok": "green",
     "ready": "green",
-    "finished": "green",
     "running": "cyan",
     "failed": "red",
     "crashed": "red",

@@ -117,8 +117,46 @@ class Tasks(Record, frozen=True, kw_only=True):
     failed: int
 
 
+class AnswerScore(Record, frozen=True, kw_only=True):
+    """The score over ``tasks``, of which ``not_ok`` count as ``worst``; ``low`` and ``high``: its 95 % interval.
+
+    ``mean_ok`` is over the tasks that are `ok`; ``left_out`` tasks have no value.
+    """
+
+    metric: str
+    title: str
+    unit: str
+    better: str | None = None
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    tasks: int
+    not_ok: int
+    left_out: int
+    worst: float | None = None
+    mean_ok: float | None = None
+
+
+class AnswerFailures(Record, frozen=True, kw_only=True):
+    """The failures among ``tasks``: those that are not `ok`, and ``outcomes`` of ``metric`` that are failures."""
+
+    count: int
+    tasks: int
+    share: float
+    not_ok: int
+    metric: str | None = None
+    outcomes: dict[str, int] = {}
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """What a simulation says about its model, the same quantities while it runs and after its end."""
+
+    score: AnswerScore | None = None
+    failures: AnswerFailures | None = None
+
+
 class Score(Record, frozen=True, kw_only=True):
-    """The metric that is the dataset's score, and its mean so far."""
+    """The metric that is the dataset's score, and its mean so far over the tasks that are `ok`."""
 
     metric: str
     mean: float | None = None
@@ -136,6 +174,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     tasks: Tasks
     metrics: dict[str, Statistics] = {}
     score: Score | None = None
+    answer: Answer | None = None
     reason: str | None = None
     position: int | None = None
     eta: float | None = None
@@ -150,7 +189,8 @@ class Simulation(Record, frozen=True, kw_only=True):
     spec: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        score = f", {self.score.metric}={self.score.mean:.4g}" if self.score and self.score.mean is not None else ""
+        found = self.answer.score if self.answer else None
+        score = f", {found.metric}={found.mean:.4g}" if found and found.mean is not None else ""
         tasks = f"{self.tasks.done} of {self.tasks.total} tasks, {self.tasks.failed} not ok"
         return f"Simulation({self.id!r}, {self.state}: {self.model.name} on {self.dataset.name}, {tasks}{score})"
 

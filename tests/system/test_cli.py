@@ -133,6 +133,9 @@ def test_results_are_printed_and_saved_in_every_format(windtunnel: Run, street: 
     worst = json.loads(windtunnel("results", street, "--worst", "2", "-o", "json").stdout)
     scores = sorted(json.loads(line)["metrics"]["score"] for line in lines)
     assert [item["metrics"]["score"] for item in worst] == scores[:2]
+    order = ("--where", "task>=1", "--where", "failed!=maybe", "--sort", "-metrics.score", "-o", "json")
+    selected = [item["task"] for item in json.loads(windtunnel("results", street, *order).stdout)]
+    assert sorted(selected) == [1, 2, 3]
     for suffix in ("parquet", "csv", "ndjson"):
         process = windtunnel("results", street, "-o", f"saved.{suffix}")
         assert (process.returncode, process.stdout) == (0, "")

@@ -191,12 +191,13 @@ class AsyncSimulations:
         id: str,
         *,
         statuses: Sequence[str] = (),
+        where: Sequence[str] = (),
         sort: str | None = None,
         limit: int | None = None,
         follow: bool = False,
     ) -> AsyncResults:
         """Return the results of a simulation, to iterate over or to save; nothing is read yet."""
-        return AsyncResults(self._transport, id, statuses=statuses, sort=sort, limit=limit, follow=follow)
+        return AsyncResults(self._transport, id, statuses=statuses, where=where, sort=sort, limit=limit, follow=follow)
 
     async def worst(self, id: str, *, limit: int = 10, groups: Mapping[str, str] | None = None) -> Sequence[Result]:
         """Return the worst results so far: those that are not `ok`, then by the dataset's score."""

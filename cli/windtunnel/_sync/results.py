@@ -29,8 +29,10 @@ class _Numbered(msgspec.Struct):
 class Results:
     """Results of a simulation, read when they are asked for: in the order of the tasks, or as they arrive.
 
-    ``statuses`` selects some (`ok`, `failed`, ...), ``sort`` orders by a column such as `-metrics.score`, ``limit`` is
-    the most. ``follow`` waits for the results of a simulation that runs, in the order of their arrival.
+    ``statuses`` selects some (`ok`, `failed`, ...), ``where`` those that meet conditions (`failed=true`,
+    `street=arterial`, `metrics.score<50`), ``sort`` orders by a column such as `-metrics.score`, a parameter, or
+    `worst`; ``limit`` is the most. ``follow`` waits for the results of a simulation that runs, in the order of their
+    arrival.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Results:
         id: str,
         *,
         statuses: Sequence[str] = (),
+        where: Sequence[str] = (),
         sort: str | None = None,
         limit: int | None = None,
         follow: bool = False,
@@ -46,7 +49,7 @@ class Results:
         self._transport = transport
         self.id = id
         self._path = path("simulations", id, "results")
-        self._params = {"status": list(statuses) or None, "sort": sort, "limit": limit}
+        self._params = {"status": list(statuses) or None, "where": list(where) or None, "sort": sort, "limit": limit}
         self._follow = follow
 
     def __repr__(self) -> str:

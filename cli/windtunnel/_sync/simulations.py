@@ -189,12 +189,13 @@ class Simulations:
         id: str,
         *,
         statuses: Sequence[str] = (),
+        where: Sequence[str] = (),
         sort: str | None = None,
         limit: int | None = None,
         follow: bool = False,
     ) -> Results:
         """Return the results of a simulation, to iterate over or to save; nothing is read yet."""
-        return Results(self._transport, id, statuses=statuses, sort=sort, limit=limit, follow=follow)
+        return Results(self._transport, id, statuses=statuses, where=where, sort=sort, limit=limit, follow=follow)
 
     def worst(self, id: str, *, limit: int = 10, groups: Mapping[str, str] | None = None) -> Sequence[Result]:
         """Return the worst results so far: those that are not `ok`, then by the dataset's score."""

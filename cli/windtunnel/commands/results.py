@@ -45,7 +45,15 @@ def columns(score: str | None) -> Sequence[outputs.Column]:
 )
 @click.option("--worst", type=click.IntRange(1, 1000), metavar="N", help="Only the N worst.")
 @click.option("--status", type=click.Choice(STATUSES), multiple=True, help="Only this status; may be repeated.")
-@click.option("--sort", metavar="COLUMN", help="By a column, such as metrics.score; descending: -metrics.score.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only those that meet it: failed=true, street=arterial, metrics.score<50; may be repeated.",
+)
+@click.option(
+    "--sort", metavar="COLUMN", help="By a column or a parameter, such as metrics.score; descending: -metrics.score."
+)
 @click.option("-n", "--limit", type=click.IntRange(1), help="At most this many.")
 @click.option("-f", "--follow", is_flag=True, help="Also those that arrive, until the simulation ends.")
 @with_client
@@ -55,6 +63,7 @@ def command(
     output: str,
     worst: int | None,
     status: Sequence[str],
+    where: Sequence[str],
     sort: str | None,
     limit: int | None,
     follow: bool,
@@ -65,9 +74,10 @@ def command(
     windtunnel results last --worst 10
     windtunnel results last -o results.parquet
     windtunnel results last -o ndjson --status failed | jq .error
+    windtunnel results last --where failed=true --where street=arterial --sort metrics.min_ttc
     """
     id = client.simulations.find(id)
-    if worst is not None and (status or sort or limit or follow):
+    if worst is not None and (status or where or sort or limit or follow):
         raise click.UsageError("--worst selects and sorts by itself: leave out the other options.")
     if worst is not None:
         found = client.simulations.worst(id, limit=worst)
@@ -76,11 +86,11 @@ def command(
             if output == "table":
                 return None
         return _show(client, id, list(found), output)
-    if follow and (status or sort or limit):
+    if follow and (status or where or sort or limit):
         raise click.UsageError("--follow shows all results in the order of their arrival.")
     if output == "table" and not follow:
         limit = limit or MOST_ROWS
-    results = client.simulations.results(id, statuses=status, sort=sort, limit=limit, follow=follow)
+    results = client.simulations.results(id, statuses=status, where=where, sort=sort, limit=limit, follow=follow)
     if output == "ndjson" or (follow and output in {"table", "json"}):
         for line in results.lines():
             click.echo(visible_json(line))

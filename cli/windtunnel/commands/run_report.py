@@ -1,4 +1,4 @@
-"""Report at the end of `windtunnel run`: the metrics, the worst tasks, and what to look at next."""
+"""Report at the end of `windtunnel run`: the answer, the metrics, the worst tasks, and what to look at next."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ import click
 
 from windtunnel import figures
 from windtunnel import output as outputs
+from windtunnel.answers import answer_lines
 from windtunnel.commands.results import columns
 from windtunnel.visible_text import visible
 
@@ -32,8 +33,13 @@ def show_report(
     )
     if simulation.reason:
         click.echo(visible(simulation.reason))
-    if any(metric.count for metric in simulation.metrics.values()):
+    if simulation.answer is not None:
         click.echo()
+        for line in answer_lines(simulation.answer):
+            click.echo(visible(line))
+    if any(metric.count for metric in simulation.metrics.values()):
+        ok = simulation.tasks.done - simulation.tasks.failed
+        click.echo(f"\nMetrics of the {ok} tasks that are ok:")
         click.echo(_metrics(simulation, dataset), nl=False)
     worst = client.simulations.worst(simulation.id, limit=MOST_WORST) if tasks.done else []
     if worst:  # none is worse than another where all are ok and the dataset has no score

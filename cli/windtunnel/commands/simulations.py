@@ -8,12 +8,14 @@ import click
 
 from windtunnel import figures
 from windtunnel import output as outputs
+from windtunnel.answers import failures_text, score_text
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import confirm, dataset_names, model_names, output_option, simulation_ids, with_client
 from windtunnel.submissions import pairs
 
 if TYPE_CHECKING:
     from windtunnel import Client
+    from windtunnel.records import Answer
 
 #: Seconds between two reads of a list that is watched.
 WATCH_INTERVAL = 2.0
@@ -120,7 +122,18 @@ def _tasks(document: outputs.Document) -> str:
 
 
 def _score(document: outputs.Document) -> str:
-    return figures.number((document.get("score") or {}).get("mean"))
+    return score_text(_answer(document))
+
+
+def _failures(document: outputs.Document) -> str:
+    return failures_text(_answer(document))
+
+
+def _answer(document: outputs.Document) -> "Answer | None":
+    from windtunnel.records import Answer, read
+
+    answer = document.get("answer")
+    return read(Answer, answer) if answer else None
 
 
 def _time(name: str) -> Any:
@@ -149,10 +162,11 @@ COLUMNS: Sequence[outputs.Column] = (
     ("dataset", _dataset),
     ("tasks", _tasks),
     ("score", _score),
+    ("failures", _failures),
     ("age", _age),
 )
 DETAILS: Sequence[outputs.Column] = (
-    *COLUMNS[:6],
+    *COLUMNS[:7],
     ("runtime", lambda document: document["runtime"]["name"]),
     ("executor", lambda document: document["executor"]),
     ("workers", lambda document: document["workers"]),

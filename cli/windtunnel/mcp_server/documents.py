@@ -40,13 +40,13 @@ def brief(simulation: Simulation) -> dict[str, Any]:
             "done": simulation.tasks.done,
             "not_ok": simulation.tasks.failed,
         },
-        "score": simulation.score.mean if simulation.score else None,
+        "answer": simulation.raw.get("answer"),
         "labels": simulation.labels,
     }
 
 
 def detailed(simulation: Simulation) -> dict[str, Any]:
-    """Return a simulation with the means of its metrics and their 95 % intervals."""
+    """Return a simulation with the means of its metrics over the tasks that are ok, and their 95 % intervals."""
     metrics = {
         name: {"mean": metric.mean, "low": metric.low, "high": metric.high, "min": metric.min, "max": metric.max}
         for name, metric in simulation.metrics.items()

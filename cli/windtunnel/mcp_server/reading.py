@@ -99,7 +99,11 @@ class Reading:
         return [brief(simulation) async for simulation in found]
 
     async def get_simulation(self, simulation: Id) -> dict[str, Any]:
-        """Describe a simulation: state, progress, the mean of every metric with its 95 % interval."""
+        """Describe a simulation: state and progress of the run, and how the model did.
+
+        `answer` has the score over all tasks, in which a task that is not ok counts with the worst value, with its 95 %
+        interval, and the failures. `metrics` has the mean of every metric over the tasks that are ok.
+        """
         return detailed(await self._client.simulations.get(await self._client.simulations.find(simulation)))
 
     async def wait_for_simulation(
@@ -134,13 +138,19 @@ class Reading:
         self,
         simulation: Id,
         status: Annotated[str | None, Field(description="ok, failed, crashed, timed_out or invalid.")] = None,
-        sort: Annotated[str | None, Field(description="A column: metrics.score, or -metrics.score.")] = None,
+        sort: Annotated[
+            str | None, Field(description="A column or a parameter: metrics.score, -metrics.score, street; or `worst`.")
+        ] = None,
+        where: Annotated[
+            list[str] | None,
+            Field(description="Conditions, all of which hold: failed=true, street=arterial, metrics.score<50."),
+        ] = None,
         limit: Limit = 20,
     ) -> list[dict[str, Any]]:
         """Read results of a simulation, one for each task: scenario, metrics, error."""
         id = await self._client.simulations.find(simulation)
         statuses = [status] if status else []
-        results = self._client.simulations.results(id, statuses=statuses, sort=sort, limit=limit)
+        results = self._client.simulations.results(id, statuses=statuses, where=where or (), sort=sort, limit=limit)
         members = ("task", "status", "scenario", "metrics", "error")
         return [{name: result.raw.get(name) for name in members} async for result in results]
 

@@ -1,0 +1,54 @@
+"""Answers of simulations in words: the score over all tasks with its interval, and the failures; untrusted text."""
+
+from windtunnel import figures
+from windtunnel.records import Answer, AnswerFailures, AnswerScore
+
+
+def score_text(answer: Answer | None) -> str:
+    """Return the score with its unit and its interval; empty without a score."""
+    score = answer.score if answer else None
+    if score is None:
+        return ""
+    interval = f" ({figures.number(score.low)} to {figures.number(score.high)})" if score.low is not None else ""
+    return f"{_with_unit(score.mean, score)}{interval}"
+
+
+def failures_text(answer: Answer | None) -> str:
+    """Return the failures as a share with their number; empty where they are not known."""
+    failures = answer.failures if answer else None
+    if failures is None:
+        return ""
+    return f"{figures.percent(failures.count, failures.tasks)} ({failures.count} of {failures.tasks})"
+
+
+def answer_lines(answer: Answer) -> list[str]:
+    """Return the answer in two lines: what the score counts, and which failures there are."""
+    lines = []
+    if answer.score is not None:
+        lines.append(f"{answer.score.title}: {score_text(answer)}, {_meaning(answer.score)}")
+    if answer.failures is not None:
+        kinds = _kinds(answer.failures)
+        lines.append(f"Failures: {failures_text(answer)}" + (f": {kinds}" if kinds else ""))
+    return lines
+
+
+def _meaning(score: AnswerScore) -> str:
+    """Return over which tasks the score is, and whether those that are not ok count, and how."""
+    parts = [f"the mean of {score.tasks} task{'s' if score.tasks != 1 else ''}"]
+    if score.not_ok:
+        parts.append(f"of which {score.not_ok} not ok count as {_with_unit(score.worst, score)}")
+        if score.mean_ok is not None:
+            parts.append(f"the others have {_with_unit(score.mean_ok, score)}")
+    if score.left_out:
+        parts.append(f"{score.left_out} without a value left out")
+    return ", ".join(parts)
+
+
+def _kinds(failures: AnswerFailures) -> str:
+    kinds = {"not ok": failures.not_ok, **failures.outcomes}
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+
+
+def _with_unit(value: float | None, score: AnswerScore) -> str:
+    whole = int(value) if value is not None and value.is_integer() else value
+    return figures.number(whole) + (f" {score.unit}" if score.unit else "")
