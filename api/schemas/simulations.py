@@ -116,8 +116,8 @@ class AnswerScoreSchema(Open):
         allow_none=True,
         metadata={
             "description": (
-                "Lower end of the 95 % interval of the mean, in the unit of the metric; null of a single task, and "
-                "where several tasks of a scenario are not told apart."
+                "Lower end of the 95 % interval of the mean, in the unit of the metric; null of few tasks, and "
+                "while it runs if scenarios have several tasks."
             )
         },
     )

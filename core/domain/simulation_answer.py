@@ -8,9 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.domain.leaderboard import penalised
+from core.domain.intervals import normal_interval
 from core.domain.result_columns import TaskResult
 from core.domain.score import Score
+
+#: Fewest tasks whose mean has an interval by the normal approximation.
+FEWEST = 30
 
 
 def failing_outcomes(definition: Mapping[str, Any]) -> tuple[str, Sequence[Any]] | None:
@@ -79,17 +82,14 @@ def _score(
     name = Score.of(definition).metric
     declared: Mapping[str, Any] = next((metric for metric in definition["metrics"] if metric["name"] == name), {})
     worst = declared.get("worst")
-    statistics = dict(metrics.get(name or "") or {"count": 0})
+    statistics = metrics.get(name or "") or {"count": 0}
     count = int(statistics["count"])
     counted = failed if worst is not None else 0
     if name is None or not count + counted:
         return None
-    mean_ok = statistics.setdefault("mean_ok", statistics.get("mean"))
-    total = (mean_ok or 0.0) * count + (worst or 0.0) * counted
-    pooled = penalised(statistics | {"mean_penalised": total / (count + counted)}, counted, worst)
-    mean, low, high = pooled or (math.nan, math.nan, math.nan)
-    if not alone and (counted or statistics.get("low") is None):
-        low = high = math.nan  # over tasks, as if those of a scenario were independent
+    mean_ok = statistics.get("mean")
+    mean = ((mean_ok or 0.0) * count + (worst or 0.0) * counted) / (count + counted)
+    low, high = _interval(statistics, mean, counted, worst, alone)
     return {
         "metric": name,
         "title": declared.get("title") or name,
@@ -104,6 +104,26 @@ def _score(
         "worst": worst,
         "mean_ok": _finite(mean_ok if mean_ok is not None else math.nan),
     }
+
+
+def _interval(
+    statistics: Mapping[str, Any], mean: float, failed: int, worst: float | None, alone: bool
+) -> tuple[float, float]:
+    """Return the 95 % interval of the mean over all tasks, of which ``failed`` have the value ``worst``; NaN for none.
+
+    It is that of the summary, if the summary has one. Else it is the normal one, if each scenario has one task and
+    there are enough of them.
+    """
+    low, high = ("low_penalised", "high_penalised") if failed else ("low", "high")
+    if statistics.get(low) is not None and statistics.get(high) is not None:
+        return statistics[low], statistics[high]
+    count, std = int(statistics["count"]), statistics.get("std")
+    if not alone or count + failed < FEWEST or low in statistics:
+        return math.nan, math.nan
+    deviations = std * std * (count - 1) if std is not None and count else 0.0
+    if count and failed and worst is not None:
+        deviations += count * failed / (count + failed) * (statistics["mean"] - worst) ** 2
+    return normal_interval(count + failed, mean, deviations)
 
 
 def _failures(

@@ -25,7 +25,7 @@ STREET: Mapping[str, Any] = find_dataset("car_street").definition
 
 
 def driven(task: int) -> dict[str, Any]:
-    """Return the result of a task: of twelve, four crash, four collide and one is late."""
+    """Return the result of a task: of 36, twelve crash, twelve collide and one is late."""
     outcome = ("collision", "arrived", "timeout" if task == 5 else "arrived")[task % 3]
     status = "crashed" if task % 3 == 1 else "ok"
     return scored(task, 60.0 + task, status=status, outcome=outcome)
@@ -36,12 +36,12 @@ def answer(client: FlaskClient, id: str) -> Any:
 
 
 def test_a_task_that_is_not_ok_counts_in_the_score_with_the_worst_value(client: FlaskClient, play: Play) -> None:
-    id = play(driven, 12)
+    id = play(driven, 36)
     found = answer(client, id)
     assert found["score"] == {
         "metric": "score", "title": "Driving score", "unit": "%", "better": "higher",
-        "mean": pytest.approx(8 * 65.5 / 12, rel=1e-5), "low": pytest.approx(25.3, abs=0.1),
-        "high": pytest.approx(62.0, abs=0.1), "tasks": 12, "not_ok": 4, "left_out": 0, "worst": 0.0, "mean_ok": 65.5,
+        "mean": pytest.approx(24 * 77.5 / 36, rel=1e-5), "low": pytest.approx(39.2, abs=0.1),
+        "high": pytest.approx(64.1, abs=0.1), "tasks": 36, "not_ok": 12, "left_out": 0, "worst": 0.0, "mean_ok": 77.5,
     }  # fmt: skip
     summary = client.get(f"/v1/simulations/{id}/summary").json
     assert summary["metrics"]["score"]["mean_penalised"] == pytest.approx(found["score"]["mean"], rel=1e-5)
@@ -50,20 +50,20 @@ def test_a_task_that_is_not_ok_counts_in_the_score_with_the_worst_value(client: 
 def test_failures_are_those_that_are_not_ok_and_those_of_the_dataset_by_outcome(
     client: FlaskClient, play: Play
 ) -> None:
-    id = play(driven, 12)
+    id = play(driven, 36)
     assert answer(client, id)["failures"] == {
-        "count": 9, "tasks": 12, "share": 0.75, "not_ok": 4, "metric": "outcome",
-        "outcomes": {"collision": 4, "stranded": 0, "timeout": 1},
+        "count": 25, "tasks": 36, "share": pytest.approx(25 / 36), "not_ok": 12, "metric": "outcome",
+        "outcomes": {"collision": 12, "stranded": 0, "timeout": 1},
     }  # fmt: skip
     sampled = client.get(f"/v1/simulations/{id}/sensitivity?metric=failed").json
-    assert (sampled["failed"], sampled["sampled"]) == (9, 12)
+    assert (sampled["failed"], sampled["sampled"]) == (25, 36)
     assert client.get("/v1/simulations").json["items"][0]["answer"] == answer(client, id)
 
 
 def test_the_answer_is_the_same_quantity_while_it_runs_and_after_the_end(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
-    id = submit(dataset="car_street", scenarios={"range": [0, 12]}).json["id"]
+    id = submit(dataset="car_street", scenarios={"range": [0, 36]}).json["id"]
     assert answer(client, id) is None
     launch = worker.launch(id)
     while True:
@@ -81,14 +81,14 @@ def test_the_answer_is_the_same_quantity_while_it_runs_and_after_the_end(
         assert platform.leases.report(launch, report).accepted
         dispatch = worker.dispatch
         dispatch.tick(unended(dispatch), 1e9)
-        if client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 12:
+        if client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 36:
             break
     running = client.get(f"/v1/simulations/{id}").json
     assert running["state"] == "running" and running["metrics"].keys() == {"score"}
     worker.dispatch.close(id)
     platform.finalization.collect(id)
     ended = answer(client, id)
-    assert running["answer"]["failures"] == ended["failures"] and ended["failures"]["count"] == 9
+    assert running["answer"]["failures"] == ended["failures"] and ended["failures"]["count"] == 25
     for name in ("mean", "low", "high"):
         assert running["answer"]["score"][name] == pytest.approx(ended["score"][name], rel=1e-4)
 
@@ -96,7 +96,7 @@ def test_the_answer_is_the_same_quantity_while_it_runs_and_after_the_end(
 def test_a_simulation_that_an_earlier_version_has_ended_has_an_answer(
     client: FlaskClient, play: Play, platform: Platform
 ) -> None:
-    id = play(driven, 12)
+    id = play(driven, 36)
     before = answer(client, id)
 
     def without_failures(c: Any) -> None:
@@ -130,13 +130,22 @@ def test_a_dataset_without_a_score_has_failures_only(client: FlaskClient, finish
 
 
 def test_an_interval_over_tasks_is_not_given_for_several_tasks_of_a_scenario(client: FlaskClient) -> None:
-    statistics = {"score": {"count": 6, "mean": 30.0, "std": 1.0}}
-    known: dict[str, Any] = {"done": 10, "failed": 4, "metrics": statistics, "failures": {}}
+    statistics = {"score": {"count": 24, "mean": 30.0, "std": 1.0}}
+    known: dict[str, Any] = {"done": 40, "failed": 16, "metrics": statistics, "failures": {}}
     together = answer_of(STREET, **known, alone=False)
     assert together is not None and together["score"]["mean"] == 18.0
     assert together["score"]["low"] is None and together["score"]["high"] is None
     alone = answer_of(STREET, **known, alone=True)
     assert alone is not None and alone["score"]["low"] < 18.0 < alone["score"]["high"]
+    few = answer_of(STREET, **known | {"failed": 4, "done": 28}, alone=True)
+    assert few is not None and few["score"]["mean"] > 18.0 and few["score"]["low"] is None
+
+
+def test_an_interval_of_the_summary_takes_precedence() -> None:
+    statistics = {"score": {"count": 6, "mean": 30.0, "low_penalised": 12.0, "high_penalised": 23.0}}
+    known: dict[str, Any] = {"done": 10, "metrics": statistics, "failures": {}, "alone": False}
+    found = answer_of(STREET, failed=4, **known)
+    assert found is not None and (found["score"]["low"], found["score"]["high"]) == (12.0, 23.0)
 
 
 @given(st.lists(st.floats(0, 100), max_size=30), st.integers(0, 30))
