@@ -79,9 +79,9 @@ def added(arguments: MultiDict[str, str]) -> list[str]:
     return [f"{name}{operator if operator in OPERATORS and operator != BETWEEN else '='}{value}"]
 
 
-def default_columns(dataset: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns of a dataset's tasks without a choice: the outcome, the score, and the error."""
-    outcome = (dataset.get("failure") or {}).get("metric")
+def default_columns(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns of a simulation's tasks without a choice: the outcome, the score, and the error."""
+    outcome = ((simulation["answer"] or {}).get("failures") or {}).get("metric")
     score = score_of(dataset)
     return tuple(
         ["status", *(f"metrics.{name}" for name in dict.fromkeys([outcome, score]) if name is not None), "error"]

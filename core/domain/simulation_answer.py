@@ -88,6 +88,8 @@ def _score(
     if name is None or not count + counted:
         return None
     mean_ok = statistics.get("mean")
+    if count and mean_ok is None:  # beyond every float
+        return None
     mean = ((mean_ok or 0.0) * count + (worst or 0.0) * counted) / (count + counted)
     low, high = _interval(statistics, mean, counted, worst, alone)
     return {

@@ -141,6 +141,12 @@ def test_an_interval_over_tasks_is_not_given_for_several_tasks_of_a_scenario(cli
     assert few is not None and few["score"]["mean"] > 18.0 and few["score"]["low"] is None
 
 
+def test_a_score_whose_mean_is_not_known_is_not_taken_for_zero() -> None:
+    statistics = {"score": {"count": 6, "mean": None, "std": None}}
+    found = answer_of(STREET, done=40, failed=34, metrics=statistics, failures={}, alone=True)
+    assert found is not None and found["score"] is None and found["failures"]["count"] == 34
+
+
 def test_an_interval_of_the_summary_takes_precedence() -> None:
     statistics = {"score": {"count": 6, "mean": 30.0, "low_penalised": 12.0, "high_penalised": 23.0}}
     known: dict[str, Any] = {"done": 10, "metrics": statistics, "failures": {}, "alone": False}

@@ -35,7 +35,7 @@ def index(id: str) -> Response | str | tuple[str, int]:
     simulation = api().get(path_of("simulations", id))
     dataset = dataset_of(simulation)
     query = TaskQuery.read(request.args)
-    usual = default_columns(dataset)
+    usual = default_columns(simulation, dataset)
     if query.columns is not None and set(query.columns) == set(usual):
         query = replace(query, columns=None)
     if ADDING & request.args.keys():
