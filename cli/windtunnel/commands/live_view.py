@@ -1,4 +1,4 @@
-"""Live view of a simulation on a terminal: a bar of its tasks, and its metrics so far."""
+"""Live view of a simulation on a terminal: a bar of its tasks, its answer so far, and its metrics so far."""
 
 import sys
 from types import TracebackType
@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from windtunnel import figures
+from windtunnel.answers import answer_lines
 from windtunnel.commands.events import line
 from windtunnel.descriptions import event_text
-from windtunnel.records import Dataset, Event, Simulation
+from windtunnel.records import Answer, Dataset, Event, Simulation, read
 from windtunnel.visible_text import terminal_text
 
 #: Metrics that are shown; a terminal has few lines.
@@ -29,6 +30,7 @@ class LiveView:
         self._done, self._total, self._failed = 0, simulation.tasks.total, 0
         self._state, self._note = simulation.state, simulation.reason or ""
         self._means: dict[str, Any] = {}
+        self._answer: list[str] = []
         self._live: Live | None = None
         self._metrics = dataset.score_first if dataset is not None else []
         self._terminal = self._show and sys.stderr.isatty()
@@ -54,6 +56,7 @@ class LiveView:
         if event.type == "progress":
             self._done, self._total, self._failed = members["done"], members["total"], members["failed"]
             self._means = members.get("metrics") or {}
+            self._answer = answer_lines(read(Answer, members["answer"])) if members.get("answer") else []
         if event.type == "state":
             self._state, self._note = members["state"], members.get("reason") or ""
         else:
@@ -68,12 +71,13 @@ class LiveView:
         bar = ProgressBar(total=max(self._total, 1), completed=self._done, width=40)
         head.add_row(f"[bold]{terminal_text(title)}[/]", self._state, bar, figures.percent(self._done, self._total))
         metrics = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("metric", "mean so far", "min", "max", "unit", "better"):
-            metrics.add_column(name, justify="right" if name in {"mean so far", "min", "max"} else "left")
+        for name in ("metric", "mean of ok tasks", "min", "max", "unit", "better"):
+            metrics.add_column(name, justify="right" if name in {"mean of ok tasks", "min", "max"} else "left")
         for metric in [metric for metric in self._metrics if metric.name in self._means][:MOST_METRICS]:
             values = self._means[metric.name]
             numbers = (figures.number(values.get(key)) for key in ("mean", "min", "max"))
             metrics.add_row(
                 terminal_text(metric.title or metric.name), *numbers, terminal_text(metric.unit), metric.better or ""
             )
-        return Group(head, terminal_text(self._note), metrics if metrics.row_count else "")
+        answer = [terminal_text(line) for line in self._answer]
+        return Group(head, terminal_text(self._note), *answer, metrics if metrics.row_count else "")
