@@ -48,6 +48,18 @@ def test_failed_tasks_are_counted_and_left_out_of_the_sketch() -> None:
     assert batch["sketch"] == {"x": [2, 6.0, 20.0, 2.0, 4.0]}
 
 
+def test_a_sketch_counts_the_outcomes_that_are_failures_among_the_tasks_that_are_ok() -> None:
+    batch = ResultBatch({"failure": {"metric": "outcome", "in": ["collision", "late"]}}, "none", None)
+    for status, outcome in [("ok", "collision"), ("ok", "arrived"), ("crashed", "collision"), ("ok", None)]:
+        batch.add(LOCATION, {}, Played(status, {"outcome": outcome}))
+    assert batch.take()["sketch"] == {
+        "(failure) collision": [3, 1, 1, 0.0, 1.0],
+        "(failure) late": [3, 0, 0, 0.0, 0.0],
+    }
+    batch.add(LOCATION, {}, Played("ok", {"outcome": "late"}))
+    assert batch.take()["sketch"]["(failure) late"] == [1, 1, 1, 1.0, 1.0]
+
+
 def test_a_sketch_counts_booleans_as_numbers_and_omits_texts() -> None:
     rows = [{"hit": True, "how": "rear", "gap": None}, {"hit": False, "how": "side", "gap": 3.0}]
     assert sketch(rows) == {"hit": [2, 1.0, 1.0, 0.0, 1.0], "gap": [1, 3.0, 9.0, 3.0, 3.0]}
