@@ -83,6 +83,13 @@ class PairedMetricSchema(Open):
             )
         }
     )
+    never = fields.Integer(
+        metadata={
+            "description": "Number of tasks of the first simulation whose value stands for `never`, and that are left"
+            " out; absent for a metric without such values."
+        }
+    )
+    to_never = fields.Integer(metadata={"description": "The same of the other simulation."})
     p = fields.Float(
         metadata={"description": "Of a rate: p-value of McNemar's exact test, from 0 to 1; absent for other metrics."}
     )

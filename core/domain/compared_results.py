@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,9 @@ class _Column:
 class ComparedResults:
     """The results of one simulation, by position. ``penalties``: the value of each task that is not ``ok``, by metric.
 
-    ``definition``: of the dataset, which says what an outcome and a failure are. ``scenarios``: name, parameters and
-    the groups of ``group_by``; none are kept if that is None.
+    ``definition``: of the dataset, which says what an outcome and a failure are. ``never``: values that stand for
+    "never", by metric, which are no numbers and are counted. ``scenarios``: name, parameters and the groups of
+    ``group_by``; none are kept if that is None.
     """
 
     def __init__(
@@ -55,8 +57,12 @@ class ComparedResults:
         penalties: Mapping[str, float],
         definition: Mapping[str, Any],
         group_by: Sequence[str] | None = None,
+        never: Mapping[str, float] | None = None,
     ) -> None:
         self._group_by = group_by
+        self._never = never or {}
+        #: Number of results in which a metric has the value that stands for "never", by metric.
+        self.never: Counter[str] = Counter()
         self._failure: Mapping[str, Any] = definition.get("failure") or {"metric": None, "in": ()}
         self._step = definition.get("dt")
         self.outcomes: list[str] = []
@@ -94,7 +100,9 @@ class ComparedResults:
         self.ends.append(_end(result.metrics, self._step))
         if result.status == "ok":
             for name, value in result.metrics.items():
-                if type(value) in NUMBERS:
+                if type(value) in NUMBERS and value == self._never.get(name):
+                    self.never[name] += 1
+                elif type(value) in NUMBERS:
                     column = self._columns.get(name)
                     if column is None:
                         column = self._columns[name] = _Column()

@@ -224,3 +224,11 @@ def test_a_comparison_with_a_simulation_that_runs_has_not_its_one_look(
     assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
     verdict = compared(client, id, second)["verdict"]
     assert verdict["count"] == lease.stop and "still runs" in verdict["message"]
+
+
+def test_a_value_that_stands_for_never_is_in_no_difference_and_is_counted(client: FlaskClient, play: Play) -> None:
+    first = play(lambda task: scored(task, 50, min_ttc=100.0 if task % 4 == 0 else 3.0), 40)
+    second = play(lambda task: scored(task, 50, min_ttc=2.0), 40)
+    compared_metric = compared(client, first, second)["metrics"]["min_ttc"]
+    assert (compared_metric["count"], compared_metric["difference"]) == (30, 1)
+    assert (compared_metric["never"], compared_metric["to_never"]) == (10, 0)

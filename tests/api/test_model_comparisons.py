@@ -223,7 +223,7 @@ def test_several_models_share_an_error_rate_if_they_are_asked_to(runs: Runs) -> 
 
 
 def test_the_seeds_of_models_follow_from_scenarios_in_all_batches(runs: Runs, platform: Platform) -> None:
-    """By the number of the task, which begins anew in each batch, 288 scenarios shared 54 streams of noise."""
+    """By the number of the task, which begins again in each batch, 288 scenarios shared 54 streams of noise."""
     comparison = runs.finish(runs.create("new", "old", repeat=2, scenarios={"range": [0, 60]}), equal)
     seeds: list[dict[tuple[int, int], int]] = []
     for side in (comparison["models"][0], comparison["reference"]):

@@ -59,9 +59,9 @@ def test_a_course_shows_each_interval_beside_the_margin(
     page.goto(report(finished_comparison, tmp_path / "report.html"))
     course = page.locator("figure.course")
     name = "lies within" if count == 15 else "reaches beyond"
-    expect(course.get_by_role("img", name=f"it {name} the margin of 2 %")).to_be_visible()
-    expect(course).to_contain_text("Difference in score (%); above 0, new is better")
-    expect(course).to_contain_text("pairs played, of 288")
+    expect(course.get_by_role("img", name=f"it {name} the margin of 2 points")).to_be_visible()
+    expect(course).to_contain_text("Difference in score (points); above 0, new is better")
+    expect(course).to_contain_text("scenarios played, of 288")
     expect(course.locator(".looks circle")).to_have_count(count)
     band, last = (course.locator(part).bounding_box() for part in ("rect.margin", ".looks circle >> nth=-1"))
     assert band and last and band["y"] <= last["y"] + last["height"] / 2 <= band["y"] + band["height"]
@@ -122,7 +122,7 @@ def test_the_intervals_of_a_table_share_a_scale_that_its_head_says(
     page.goto(report(finished_comparison, tmp_path / "report.html"))
     table = page.get_by_role("table", name="street")
     head = table.locator("th.plot")
-    expect(head).to_contain_text("Interval (%), on a scale from")
+    expect(head).to_contain_text("Interval (points), on a scale from")
     low, *_, high = head.locator("svg text").all_text_contents()
     assert float(low) <= 0 < float(high)
     widths = table.locator("svg").evaluate_all("svgs => svgs.map(svg => svg.getBoundingClientRect().width)")

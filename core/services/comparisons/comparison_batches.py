@@ -30,6 +30,7 @@ from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import simulations
 from core.store.database import Connection, Database
+from datasets.catalogue.never_values import never_values
 from errors import (
     Conflict,
     IllegalTransition,
@@ -209,8 +210,9 @@ class ComparisonBatches:
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
         definition = comparison.definition
-        first = ComparedResults({}, definition, definition.get("group_by") or ())
-        second = ComparedResults({}, definition)
+        never = never_values(definition)
+        first = ComparedResults({}, definition, definition.get("group_by") or (), never)
+        second = ComparedResults({}, definition, never=never)
         first.add(self._results.lines(ids[0]))
         second.add(self._results.lines(ids[1]))
         both = paired_results(first, second)

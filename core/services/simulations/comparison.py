@@ -19,6 +19,7 @@ from core.domain.score import judged_metric, metrics_with_direction
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
+from datasets.catalogue.never_values import never_values
 from errors import Invalid
 
 #: Comparisons of simulations that have ended that a process keeps, some tens of kilobytes each.
@@ -83,8 +84,9 @@ class Comparison:
         definition = played(first.provenance["dataset"]).definition
         worst = {declared["name"]: declared.get("worst") for declared in definition["metrics"]}
         penalties = {name: float(value) for name, value in worst.items() if value is not None}
-        mine = ComparedResults(penalties, definition, definition.get("group_by") or ())
-        other = ComparedResults(penalties, definition)
+        never = never_values(definition)
+        mine = ComparedResults(penalties, definition, definition.get("group_by") or (), never)
+        other = ComparedResults(penalties, definition, never=never)
         mine.add(self._results.lines(first.id))
         other.add(self._results.lines(second.id))
         return mine, other, paired_results(mine, other)
@@ -96,7 +98,7 @@ class Comparison:
         rates = declared_rates(definition["metrics"])
         indexes = [pair.index for pair in both.pairs]
         metrics = {
-            name: compared
+            name: compared | _never(name, mine, other)
             for name in [*declared, *sorted((mine.metrics & other.metrics) - declared.keys())]
             if (
                 compared := paired(
@@ -136,3 +138,9 @@ class Comparison:
             raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
         numbers = mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]
         return document | verdict_members(both.pairs, numbers, question)
+
+
+def _never(name: str, mine: ComparedResults, other: ComparedResults) -> dict[str, int]:
+    """Return how often a metric has the value for "never" on both sides, if it has one."""
+    counts = {"never": mine.never[name], "to_never": other.never[name]}
+    return counts if any(counts.values()) else {}

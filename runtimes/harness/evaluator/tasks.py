@@ -94,7 +94,7 @@ class TaskPlan:
         """Return the model server's seed for a task; the scenario's seed cannot be derived from it.
 
         By the plan's ``model_seeds`` it follows from the scenario and the repetition instead of the number of the task,
-        which begins anew in each batch of a comparison: else scenarios of different batches share a stream of noise.
+        which begins again in each batch of a comparison: else scenarios of different batches share a stream of noise.
         """
         hasher = self._model_seeds.copy()
         if self._by_scenario:
