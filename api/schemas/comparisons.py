@@ -89,7 +89,7 @@ class PairedMetricSchema(Open):
             " out; absent for a metric without such values."
         }
     )
-    to_never = fields.Integer(metadata={"description": "The same of the other simulation."})
+    to_never = fields.Integer(metadata={"description": "Number of such tasks of the other simulation."})
     p = fields.Float(
         metadata={"description": "Of a rate: p-value of McNemar's exact test, from 0 to 1; absent for other metrics."}
     )

@@ -19,7 +19,7 @@ METHOD = (
     "`joined`: a sequence that may be read at any time, and looks at the batches whose p-values know the range."
     " `anytime`: the sequence alone. `normal`: looks by a t-test, which is wrong more often if failures are rare."
 )
-_INTERVAL = "of the interval of the mean difference (95 % at an error rate of 0.05), in the scale's unit."
+_INTERVAL = "of the 95 % interval of the mean difference (at another error rate r: 100 % - r), in the scale's unit."
 LOW = {"description": f"Lower end {_INTERVAL}"}
 HIGH = {"description": f"Upper end {_INTERVAL}"}
 
@@ -69,7 +69,9 @@ class SavingSchema(Open):
         },
     )
     needed_at_most = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "The same for the smallest difference within it."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Number of pairs for the smallest difference within the interval; null if it has 0."},
     )
     sentence = fields.String(required=True, metadata={"description": "The saving in words."})
 
@@ -132,14 +134,16 @@ class VerdictSchema(MeanDifferenceSchema):
         required=True,
         allow_none=True,
         metadata={
-            "description": "One-sided p-value against `not better`, of the test that decided; null without a decision."
+            "description": "One-sided p-value against `not better`, of the test that decided, from 0 to 1; null without"
+            " a decision."
         },
     )
     p_worse = fields.Float(
         required=True,
         allow_none=True,
         metadata={
-            "description": "One-sided p-value against `not worse`, of the test that decided; null without a decision."
+            "description": "One-sided p-value against `not worse`, of the test that decided, from 0 to 1; null without"
+            " a decision."
         },
     )
     pairs = fields.Integer(required=True, metadata={"description": "Number of scenarios that there are to be played."})
@@ -243,7 +247,9 @@ class FlipSchema(Open):
     p = fields.Float(
         required=True,
         allow_none=True,
-        metadata={"description": "p-value of the exact test of the repetitions; null for a scenario played once."},
+        metadata={
+            "description": "p-value of the exact test of the repetitions, from 0 to 1; null for a scenario played once."
+        },
     )
     replay = fields.String(
         required=True, metadata={"description": "Address of the page that replays both sides, at that moment."}
@@ -269,8 +275,8 @@ class FlipsSchema(Open):
         required=True,
         allow_none=True,
         metadata={
-            "description": "p-value of McNemar's test of broke against fixed; null with repetitions, each of which has"
-            " a test of its own."
+            "description": "p-value of McNemar's test of broke against fixed, from 0 to 1; null with repetitions, each"
+            " of which has a test of its own."
         },
     )
     sentence = fields.String(required=True, metadata={"description": "The flips in words."})

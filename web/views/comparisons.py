@@ -179,6 +179,12 @@ def scenarios_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     return [*model["scenarios"]["worse"], *model["scenarios"]["better"]]
 
 
+def flips_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the flips of a model that are shown, in both directions."""
+    flips = model["flips"] or {"broke": [], "fixed": []}
+    return [*flips["broke"], *flips["fixed"]]
+
+
 def replay_address(scenario: Mapping[str, Any]) -> str:
     """Return the address of a scenario's replays, side by side."""
     left = f"{scenario['simulation']}.{scenario['task']}"
@@ -220,6 +226,8 @@ def report(id: str) -> FlaskResponse:
         for scenario in scenarios_of(model):
             anchor = comparison_report.anchor_of(scenario)
             scenario["address"] = f"#{anchor}" if anchor in replays else None
+        for flip in flips_of(model):
+            flip["replay"] = f"{request.host_url.rstrip('/')}{flip['replay']}"  # a file has no server of its own
     page = render_template(
         "comparisons/report.html",
         comparison=comparison,

@@ -94,11 +94,18 @@ class Changing:
         reference: Annotated[str | None, Field(description="One of `models`; the last if left out.")] = None,
         metric: str | None = None,
         kind: Annotated[
-            Literal["list", "population"],
-            Field(description="list: about these scenarios; population: they are a sample of all that there could be."),
-        ] = "list",
+            Literal["population", "list", "exact"],
+            Field(
+                description="population: the scenarios are a sample of all that there could be; list: these, whatever"
+                " their seeds; exact: these with these seeds."
+            ),
+        ] = "population",
+        margin: Annotated[
+            float | None,
+            Field(ge=0, description="Difference, in the metric's unit, that does not matter; 2 % of its range."),
+        ] = None,
     ) -> dict[str, Any]:
-        """Play models on the same scenarios until it is known which is better. Read it with get_comparison."""
+        """Play models on the same scenarios until it is known whether one is better, or as good. See get_comparison."""
         names = {model: await self._client.models.stored(self._model(model)) for model in models}
         comparison = await self._client.comparisons.create(
             list(names.values()),
@@ -106,6 +113,7 @@ class Changing:
             reference=names.get(reference, reference) if reference else None,
             metric=metric,
             design=kind,
+            margin=margin,
         )
         return {"id": comparison.id, "page": f"{self._client.server.url}/comparisons/{comparison.id}"}
 
