@@ -11,14 +11,14 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.domain.alpha_spending import looks_of
-from core.domain.claims import Claim, Method
+from core.domain.claims import Claim, Design, Method
 from core.domain.paired_test import PairedTest, TestPlan
 from core.domain.scenario_differences import ScenarioDifferences
 
@@ -33,10 +33,42 @@ WORK = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A distribution of differences with mean 0, from -1 to 1 also when it is shifted by the margin."""
+    """A distribution of differences with mean 0, from -1 to 1 also when it is shifted by the margin.
+
+    ``unknown``: share of scenarios without a result on a side. ``noise``: deviation of a repetition within a scenario,
+    of two, in a list of scenarios whose expected differences are drawn and have exactly the true mean; 0 for a sample.
+    """
 
     name: str
     draw: Draw
+    unknown: float = 0.0
+    noise: float = 0.0
+
+    @property
+    def design(self) -> Design:
+        """Return what the cell's verdict is about."""
+        return Design.LIST if self.noise else Design.POPULATION
+
+    def sample(self, generator: np.random.Generator, size: int, mean: float) -> ScenarioDifferences:
+        """Return the differences of a comparison of this many scenarios whose true mean is ``mean``."""
+        expected = self.draw(generator, size)
+        within = np.zeros(size)
+        if self.noise:
+            repetitions = generator.normal(0, self.noise, (size, 2))
+            expected = expected - expected.mean() + repetitions.mean(axis=1)
+            within = repetitions.var(axis=1, ddof=1) / 2
+        shares = np.clip(expected + mean, -1, 1)
+        missing = generator.random(size) < self.unknown
+        return ScenarioDifferences(
+            neutral=np.where(missing, 0.0, shares),
+            lowest=np.where(missing, -1.0, shares),
+            highest=np.where(missing, 1.0, shares),
+            within=within,
+            repeated=bool(self.noise),
+            tasks=size,
+            clipped=0,
+            unknown=int(missing.sum()),
+        )
 
 
 def normal(deviation: float) -> Draw:
@@ -66,23 +98,25 @@ CELLS: Sequence[Cell] = (
     *(Cell(f"small gain, loss of .9 at {share:g}", rare_loss(share)) for share in (0.003, 0.01, 0.03)),
     *(Cell(f"ties and losses at {share:g}", losses_only(share)) for share in (0.05, 0.1)),
     *(Cell(f"discordant {share:g}", discordant(share)) for share in (0.05, 0.3)),
+    Cell("deviation .05, 60 % without a result", normal(0.05), unknown=0.6),
+    Cell("list of .2, two repetitions with noise .1", normal(0.2), noise=0.1),
 )
 
 
-def played(plan: TestPlan, shares: Floats) -> tuple[PairedTest, float]:
-    """Return the test after all looks, and the share of the scenarios at which it first decided."""
+def part_of(whole: ScenarioDifferences, start: int, end: int) -> ScenarioDifferences:
+    """Return the differences of one batch."""
+    names = ("neutral", "lowest", "highest", "within")
+    return replace(whole, **{name: getattr(whole, name)[start:end] for name in names})
+
+
+def played(plan: TestPlan, whole: ScenarioDifferences) -> tuple[PairedTest, float]:
+    """Return the test after all looks, and the share of the scenarios at which it first was better or worse."""
     test = PairedTest.begin(plan, resolution=0)
     stopped = 1.0
-    for start, end in pairwise((0, *looks_of(len(shares)))):
-        batch = shares[start:end]
-        none = np.zeros(len(batch))
-        test = test.extend(
-            ScenarioDifferences(
-                neutral=batch, lowest=batch, highest=batch, within=none, repeated=False, tasks=0, clipped=0, unknown=0
-            )
-        )
+    for start, end in pairwise((0, *looks_of(plan.scenarios))):
+        test = test.extend(part_of(whole, start, end))
         if stopped == 1.0 and (test.claims[Claim.BETTER] or test.claims[Claim.WORSE]):
-            stopped = end / len(shares)
+            stopped = end / plan.scenarios
     return test, stopped
 
 
@@ -105,14 +139,15 @@ def simulate(job: tuple[str, int, float, Method, int]) -> Row:
     name, size, mean, method, repetitions = job
     cell = next(cell for cell in CELLS if cell.name == name)
     generator = np.random.default_rng([size, round(1000 * mean) % 1000, *name.encode()])
-    plan = TestPlan(bound=1.0, scenarios=size, margin=MARGIN, method=method, error_rate=ERROR_RATE)
+    plan = TestPlan(bound=1.0, scenarios=size, design=cell.design, margin=MARGIN, method=method, error_rate=ERROR_RATE)
     counts, covered, stops = dict.fromkeys(Claim, 0), 0, 0.0
     for _ in range(repetitions):
-        test, stopped = played(plan, np.clip(cell.draw(generator, size) + mean, -1, 1))
+        test, stopped = played(plan, cell.sample(generator, size, mean))
         for claim, holds in test.claims.items():
             counts[claim] += holds
         low, high = test.interval
-        covered += low <= mean <= high
+        # what has no result is no difference in the interval, whatever it would have been
+        covered += low <= mean * (1 - cell.unknown) <= high
         stops += stopped
     claims = {claim.value: count / repetitions for claim, count in counts.items()}
     return Row(name, size, mean, method.value, repetitions, claims, covered / repetitions, stops / repetitions)
