@@ -451,13 +451,13 @@ def test_what_a_model_prints_and_raises_cannot_act_on_the_terminal(
 
 
 def test_colours_are_for_terminals_that_want_them(environ: dict[str, str], windtunnel: Run, street: str) -> None:
-    command = ["windtunnel", "simulations", "get", street]
+    command = ["windtunnel", "results", street, "--limit", "1"]
     shown = {}
     for name, variables in {"colours": {}, "NO_COLOR": {"NO_COLOR": "1"}, "dumb": {"TERM": "dumb"}}.items():
         with PseudoTerminal(command, environ | variables) as terminal:
             assert terminal.wait() == 0
             shown[name] = terminal.shown
-    assert "\x1b[32msucceeded\x1b[0m" in shown["colours"]
+    assert "\x1b[32mok" in shown["colours"]
     assert "\x1b" not in shown["NO_COLOR"] + shown["dumb"]
     assert "\x1b" not in windtunnel(*command[1:]).stdout
 

@@ -60,7 +60,7 @@ def test_the_sweep_draws_a_heat_map(tmp_path: Path, environ: dict[str, str]) -> 
 
 def test_the_comparison_decides_between_two_models(tmp_path: Path, environ: dict[str, str]) -> None:
     output = run("comparison.py", tmp_path, environ)
-    assert "controller" in output and "idm" in output and "pairs" in output
+    assert "controller" in output and "idm" in output and "scenarios" in output
 
 
 def test_scenarios_of_one_s_own_are_registered_and_played(tmp_path: Path, environ: dict[str, str]) -> None:
