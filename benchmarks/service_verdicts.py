@@ -27,7 +27,7 @@ import numpy as np
 
 
 class Model:
-    def reset(self, seed):
+    def reset(self, info):
         self.noise = {noise}
 
     def act(self, observation):
@@ -36,7 +36,7 @@ class Model:
 """
 NOISES: Mapping[str, str] = {
     "seeded": "np.random",
-    "salted": "np.random.default_rng([seed, {copy}])",
+    "salted": 'np.random.default_rng([info["seed"], {copy}])',
     "unseeded": "np.random.default_rng()",
 }
 #: What is played of each scenario, with 100 tasks each.
