@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.platform_client import PlatformClient
+from scripts.run_s3 import die_with_parent
 
 #: Environments are built once and shared by all home folders: no benchmark includes their preparation.
 ENVIRONMENTS = Path("var/environments")
@@ -41,7 +42,12 @@ class PlatformProcess:
         began = time.perf_counter()
         with open(home / "bench.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "server", "run"], env=environ, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", "server", "run"],
+                env=environ,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGINT),  # a benchmark that is killed leaves no platform running
             )
         self._await_readiness()
         #: Seconds from the start of the first process to the first answer of `/readyz` with 200.
