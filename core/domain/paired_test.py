@@ -13,6 +13,8 @@ only the seeds within them were drawn (Cochran, Sampling Techniques, 1977, chapt
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +22,7 @@ import numpy as np
 from core.domain import student_t
 from core.domain.alpha_spending import look_levels, looks_of
 from core.domain.bounded_mean import lower_bound, lower_p_value
-from core.domain.claims import Claim, Decision, Design, Fact, Method, claims_of, decision_of, refuted_claims
+from core.domain.claims import RESTS_ON, Claim, Decision, Design, Fact, Method, claims_of, decision_of, refuted_claims
 from core.domain.difference_cells import HALF, NOTHING, DifferenceCells, Floats
 from core.domain.one_sided_bets import OneSidedBets, standing_bound
 from core.domain.scenario_differences import ScenarioDifferences
@@ -28,12 +30,12 @@ from core.domain.sequential_test import ROUNDING, Plan, SequentialTest
 
 #: Share of the error rate that the any-time sequence has beside the looks.
 ANYTIME_SHARE = 0.2
-#: Signs with which the differences enter the test of each fact.
-SIGNS: Mapping[Fact, int] = {
-    Fact.ABOVE_ZERO: 1,
-    Fact.BELOW_ZERO: -1,
-    Fact.ABOVE_MINUS_MARGIN: 1,
-    Fact.BELOW_MARGIN: -1,
+#: Differences that each fact is tested with (`ScenarioDifferences`), and the sign with which they enter its test.
+TESTED_WITH: Mapping[Fact, tuple[str, int]] = {
+    Fact.ABOVE_ZERO: ("neutral", 1),
+    Fact.BELOW_ZERO: ("neutral", -1),
+    Fact.ABOVE_MINUS_MARGIN: ("lowest", 1),
+    Fact.BELOW_MARGIN: ("highest", -1),
 }
 
 
@@ -111,7 +113,10 @@ class Shown:
     test: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+_count = attrgetter("count")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairedTest:
     """State after ``count`` scenarios. ``sequence`` has the interval of the any-time test, the mean and the deviation.
 
@@ -154,7 +159,10 @@ class PairedTest:
         streams = {
             name: np.clip(getattr(differences, name) / bound, -1.0, 1.0) for name in ("neutral", "lowest", "highest")
         }
-        bets = {fact: bet.extend(SIGNS[fact] * streams[_stream(fact)]) for fact, bet in self.bets.items()}
+        bets = {}
+        for fact, bet in self.bets.items():
+            stream, sign = TESTED_WITH[fact]
+            bets[fact] = bet.extend(sign * streams[stream])
         counted = self.plan.look_rate > 0 or self.plan.standing
         state = replace(
             self,
@@ -162,7 +170,7 @@ class PairedTest:
             bets=bets,
             within=self.within + float(differences.within.sum()) / bound**2,
             repeated=self.repeated and differences.repeated,
-            **({name: getattr(self, name).extend(stream) for name, stream in streams.items()} if counted else {}),
+            **({name: getattr(self, name).extend(shares) for name, shares in streams.items()} if counted else {}),
         )
         if self.plan.anytime_rate:
             state = state._bet()
@@ -188,7 +196,7 @@ class PairedTest:
         shown = dict(self.shown)
         p_values = {}
         for fact, null in self.plan.nulls().items():
-            p_values[fact] = self._p_value(_stream(fact), SIGNS[fact], null)
+            p_values[fact] = self._p_value(*TESTED_WITH[fact], null)
             if p_values[fact] <= level and fact not in shown:
                 shown[fact] = Shown(count=self.count, test="looks")
         return replace(self, shown=shown, p_values=(p_values[Fact.ABOVE_ZERO], p_values[Fact.BELOW_ZERO]))
@@ -296,14 +304,11 @@ class PairedTest:
     @property
     def decisive(self) -> Shown | None:
         """Return when the decision was shown, and by which test; None without one."""
-        facts = {
-            Decision.EQUIVALENT: (Fact.ABOVE_MINUS_MARGIN, Fact.BELOW_MARGIN),
-            Decision.BETTER: (Fact.ABOVE_ZERO,),
-            Decision.WORSE: (Fact.BELOW_ZERO,),
-            Decision.NOT_WORSE: (Fact.ABOVE_MINUS_MARGIN,),
-            Decision.UNDECIDED: (),
-        }[self.decision]
-        return max((self.shown[fact] for fact in facts), key=lambda shown: shown.count, default=None)
+        if self.decision is Decision.UNDECIDED:
+            return None
+        proofs = [needed for needed in RESTS_ON[Claim(self.decision.value)] if self.facts.issuperset(needed)]
+        completed = [max((self.shown[fact] for fact in needed), key=_count) for needed in proofs]
+        return min(completed, key=_count)
 
     @property
     def deciding_p_values(self) -> tuple[float, float] | None:
@@ -321,9 +326,9 @@ class PairedTest:
             return 0.0
         return min(1.0, math.exp(-(bet.log_evidence if self.plan.standing else bet.peak)))
 
-    @property
+    @cached_property
     def interval(self) -> tuple[float, float]:
-        """Return the interval of the mean difference, in the metric's unit: of both tests, and of the facts shown.
+        """The interval of the mean difference, in the metric's unit: of both tests, and of the facts shown.
 
         That of the looks is the repeated interval of Jennison and Turnbull (J. R. Stat. Soc. B 51, 1989).
         """
@@ -391,8 +396,3 @@ class PairedTest:
             p_values=(better, worse),
             shown={Fact(fact): Shown(**shown) for fact, shown in document["shown"].items()},
         )
-
-
-def _stream(fact: Fact) -> str:
-    """Return which differences a fact is tested with."""
-    return {Fact.ABOVE_MINUS_MARGIN: "lowest", Fact.BELOW_MARGIN: "highest"}.get(fact, "neutral")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -161,14 +162,7 @@ def test_a_list_of_equal_noisy_models_is_not_decided_by_its_noise() -> None:
         within = noise.var(axis=1, ddof=1) / 2
         for start, end in pairwise((0, *looks_of(48))):
             part = differences(values[start:end], repeated=True)
-            test = test.extend(
-                ScenarioDifferences(
-                    **{
-                        name: within[start:end] if name == "within" else getattr(part, name)
-                        for name in ScenarioDifferences.__dataclass_fields__
-                    }
-                )
-            )
+            test = test.extend(replace(part, within=within[start:end]))
         wrong += test.decision in (Decision.BETTER, Decision.WORSE)
     assert wrong <= 8
 
