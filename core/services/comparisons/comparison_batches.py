@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from core.domain.backoff import pause
-from core.domain.compared_results import ComparedResults, paired_results
 from core.domain.comparison_questions import question_of
 from core.domain.comparisons import ComparisonState, batches, end_of
 from core.domain.model_labels import told_apart
@@ -25,12 +24,12 @@ from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import simulations
 from core.store.database import Connection, Database
-from datasets.catalogue.never_values import never_values
 from errors import (
     Conflict,
     IllegalTransition,
@@ -209,13 +208,7 @@ class ComparisonBatches:
 
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
-        definition = comparison.definition
-        never = never_values(definition)
-        first = ComparedResults({}, definition, definition.get("group_by") or (), never)
-        second = ComparedResults({}, definition, never=never)
-        first.add(self._results.lines(ids[0]))
-        second.add(self._results.lines(ids[1]))
-        both = paired_results(first, second)
+        first, second, both = read_pairs(self._results, ids, comparison.definition)
         metric = comparison.question.metric["name"]
         return PlayedBatch(
             scenarios=comparison.scenarios_of[batch],

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from core.domain.compared_results import ComparedResults, paired_results
 from core.domain.flips import flips_of
 from core.services.datasets.catalogue import played
+from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.store import comparisons as store
 from core.store.database import Database
@@ -36,15 +36,10 @@ class ComparisonFlips:
         definition = played(json.loads(model.provenance)["dataset"]).definition
         flips: list[dict[str, Any]] = []
         for batch in range(model.batch):
-            sides = [plays.get((ordinal, batch)) for ordinal in (model.ordinal, row.reference)]
-            if any(side is None or side.state is None for side in sides):
+            mine, other = (plays.get((ordinal, batch)) for ordinal in (model.ordinal, row.reference))
+            if mine is None or other is None or mine.state is None or other.state is None:
                 continue
-            mine, other = (str(side.simulation_id) for side in sides if side is not None)
-            both = paired_results(self._read(mine, definition, labelled=True), self._read(other, definition))
-            flips += [flip.document((mine, other)) for flip in flips_of(both.pairs) if flip.broke == broke]
+            ids = str(mine.simulation_id), str(other.simulation_id)
+            _, _, both = read_pairs(self._results, ids, definition)
+            flips += [flip.document(ids) for flip in flips_of(both.pairs) if flip.broke == broke]
         return flips
-
-    def _read(self, simulation: str, definition: Any, *, labelled: bool = False) -> ComparedResults:
-        results = ComparedResults({}, definition, () if labelled else None)
-        results.add(self._results.lines(simulation))
-        return results

@@ -2,11 +2,12 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.domain.claims import Design, Method, method_of
-from core.domain.compared_results import ComparedResults, PairedResults, paired_results
+from core.domain.compared_results import ComparedResults
 from core.domain.flips import FlipTally, flips_of
 from core.domain.margins import checked_margin
 from core.domain.metric_scale import MetricScale, declared_width
@@ -17,9 +18,9 @@ from core.domain.rates import declared_rates
 from core.domain.records import Simulation
 from core.domain.score import judged_metric, metrics_with_direction
 from core.services.datasets.catalogue import played
+from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
-from datasets.catalogue.never_values import never_values
 from errors import Invalid
 
 #: Comparisons of simulations that have ended that a process keeps, some tens of kilobytes each.
@@ -50,7 +51,7 @@ class Comparison:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str, Asked], dict[str, Any]] = OrderedDict()
 
-    def compare(self, id: str, to: str, asked: Asked = Asked()) -> dict[str, Any]:
+    def compare(self, id: str, to: str, asked: Asked) -> dict[str, Any]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval; and verdicts.
 
         A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
@@ -73,27 +74,13 @@ class Comparison:
 
     def flips(self, id: str, to: str, *, broke: bool) -> list[dict[str, Any]]:
         """Return all scenarios that broke, or that were fixed, by number."""
-        first, second = self._simulations.get(id), self._simulations.get(to)
-        _, _, both = self._paired(first, second)
+        definition = _common_definition(self._simulations.get(id), self._simulations.get(to))
+        _, _, both = read_pairs(self._results, (id, to), definition)
         return [flip.document((id, to)) for flip in flips_of(both.pairs) if flip.broke == broke]
 
-    def _paired(self, first: Simulation, second: Simulation) -> tuple[ComparedResults, ComparedResults, PairedResults]:
-        """Return the results of two simulations, and their pairs; raise Invalid if they have no scenarios in common."""
-        if first.dataset.digest != second.dataset.digest:
-            raise Invalid("The two simulations did not use the same version of the same dataset.")
-        definition = played(first.provenance["dataset"]).definition
-        worst = {declared["name"]: declared.get("worst") for declared in definition["metrics"]}
-        penalties = {name: float(value) for name, value in worst.items() if value is not None}
-        never = never_values(definition)
-        mine = ComparedResults(penalties, definition, definition.get("group_by") or (), never)
-        other = ComparedResults(penalties, definition, never=never)
-        mine.add(self._results.lines(first.id))
-        other.add(self._results.lines(second.id))
-        return mine, other, paired_results(mine, other)
-
     def _compare(self, first: Simulation, second: Simulation, asked: Asked) -> dict[str, Any]:
-        mine, other, both = self._paired(first, second)
-        definition = played(first.provenance["dataset"]).definition
+        definition = _common_definition(first, second)
+        mine, other, both = read_pairs(self._results, (first.id, second.id), definition)
         declared = {metric["name"]: metric for metric in definition["metrics"]}
         rates = declared_rates(definition["metrics"])
         indexes = [pair.index for pair in both.pairs]
@@ -138,6 +125,13 @@ class Comparison:
             raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
         numbers = mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]
         return document | verdict_members(both.pairs, numbers, question)
+
+
+def _common_definition(first: Simulation, second: Simulation) -> Mapping[str, Any]:
+    """Return the definition of the dataset that both simulations used; raise Invalid if it is not the same one."""
+    if first.dataset.digest != second.dataset.digest:
+        raise Invalid("The two simulations did not use the same version of the same dataset.")
+    return played(first.provenance["dataset"]).definition
 
 
 def _never(name: str, mine: ComparedResults, other: ComparedResults) -> dict[str, int]:
