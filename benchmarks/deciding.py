@@ -3,6 +3,7 @@
 Simulated differences, so that the true difference is known. Every design gets the same repetitions.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 
 from benchmarks import sequential_peers as peers
 from benchmarks.results import table
+from core.domain.one_sided_bets import OneSidedBets
 from core.domain.parameter_columns import column_of
 from core.domain.play_order import batch_sizes
 from core.domain.sensitivity import failure_sensitivities, metric_sensitivities
-from core.domain.sequential_test import Decision, Plan, SequentialTest
 from core.domain.worst_combinations import worst_combinations
 
 Floats = NDArray[np.float64]
@@ -65,11 +66,12 @@ def listed(rng: np.random.Generator, kind: str, pairs: int, difference: float) -
 def betting(differences: Floats, pairs: int | None) -> peers.Decisions:
     """Decide by the product's test; ``pairs``: length of the list, None for a sample."""
     signs, stops = np.zeros(len(differences), np.int64), np.full(len(differences), differences.shape[1])
-    start = SequentialTest(plan=Plan(bound=1.0, pairs=pairs, resolution=0))
+    start = OneSidedBets(null=0.0, threshold=math.log(2 / 0.05), pairs=pairs)
     for at, row in enumerate(differences):
-        state = start.extend(row)
-        if state.decided_at is not None:
-            signs[at], stops[at] = (1 if state.decided is Decision.BETTER else -1), state.decided_at
+        for sign in (1, -1):
+            shown = start.extend(sign * row).shown_at
+            if shown is not None and (not signs[at] or shown < stops[at]):
+                signs[at], stops[at] = sign, shown
     return signs, stops
 
 

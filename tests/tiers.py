@@ -21,7 +21,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/simulators/test_compiled_step.py": {
         "test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python": "two minutes of drives"
     },
-    "tests/unit/test_sequential_test.py": {
+    "tests/unit/test_one_sided_bets.py": {
         "test_the_error_rate_is_kept_in_many_repetitions_and_long_lists": "a minute; shorter lists are in every run",
     },
     "tests/chart/test_prometheus_rules.py": {

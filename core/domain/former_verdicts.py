@@ -6,6 +6,7 @@ from the results.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from core.domain.claims import Decision, Fact
 from core.domain.difference_cells import NOTHING
 from core.domain.group_verdicts import GroupTest
-from core.domain.one_sided_bets import OneSidedBets
+from core.domain.one_sided_bets import FRACTIONS, OneSidedBets
 from core.domain.paired_test import PairedTest, Shown, TestPlan
-from core.domain.sequential_test import FRACTIONS, SequentialTest
+from core.domain.sequential_test import SequentialTest
 
 #: Facts by the decision that they are, and by the side of the sequence's bets.
 _FACTS: Mapping[Decision, tuple[Fact, int]] = {
@@ -31,45 +32,46 @@ def is_former(document: Mapping[str, Any]) -> bool:
 
 def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]:
     """Return the stored state of `RunningVerdict` that goes on with the same numbers."""
-    sequence = SequentialTest.from_json(document["test"])
+    state = document["test"]
+    sequence = SequentialTest.from_json(state)
     shown: dict[Fact, Shown] = {}
-    if sequence.decided_at is not None:
-        shown[_FACTS[sequence.decided][0]] = Shown(count=sequence.decided_at, test="anytime")
+    if state["decided_at"] is not None:
+        shown[_FACTS[Decision(state["decided"])][0]] = Shown(count=state["decided_at"], test="anytime")
     test = PairedTest(
         plan=plan,
         sequence=sequence,
-        bets={fact: _bets(sequence, decision) for decision, (fact, _) in _FACTS.items()},
+        bets={fact: _bets(state, decision) for decision, (fact, _) in _FACTS.items()},
         neutral=NOTHING,
         repeated=False,
         shown=shown,
     )
     groups = {
-        grouping: {group: _group(SequentialTest.from_json(state)).to_json() for group, state in tests.items()}
+        grouping: {group: _group(test).to_json() for group, test in tests.items()}
         for grouping, tests in document["groups"].items()
     }
     kept = {name: document[name] for name in ("better", "worse", "clipped", "without_value", "looks")}
     return {"test": test.to_json(), "groups": groups, "flips": None, "tasks": sequence.count, **kept}
 
 
-def _group(sequence: SequentialTest) -> GroupTest:
-    return GroupTest(sequence=sequence, better=_bets(sequence, Decision.BETTER), worse=_bets(sequence, Decision.WORSE))
+def _group(state: Mapping[str, Any]) -> GroupTest:
+    better, worse = (_bets(state, decision) for decision in _FACTS)
+    return GroupTest(sequence=SequentialTest.from_json(state), better=better, worse=worse)
 
 
-def _bets(sequence: SequentialTest, decision: Decision) -> OneSidedBets:
-    """Return the bets of a side against a mean of 0."""
+def _bets(state: Mapping[str, Any], decision: Decision) -> OneSidedBets:
+    """Return the bets of a side against a mean of 0; ``state``: stored, of a test of then."""
     side = _FACTS[decision][1]
+    sequence = SequentialTest.from_json(state)
     at = sequence.plan.resolution
     bets = OneSidedBets(null=0.0, threshold=sequence.plan.log_threshold, pairs=sequence.plan.pairs)
     if not sequence.count:
         return bets
     capital = np.array(sequence.log_capital).reshape(2, 2 * at + 1, len(FRACTIONS))[side, at]
-    return OneSidedBets(
-        null=0.0,
-        threshold=sequence.plan.log_threshold,
-        pairs=sequence.plan.pairs,
+    return replace(
+        bets,
         count=sequence.count,
         total=sequence.total if side == 0 else -sequence.total,
         log_capital=tuple(capital.tolist()),
-        peak=sequence.peaks[side],
-        shown_at=sequence.decided_at if sequence.decided is decision else None,
+        peak=state["peaks"][side],
+        shown_at=state["decided_at"] if state["decided"] == decision.value else None,
     )

@@ -1,6 +1,6 @@
 """Test of paired differences between two models: the facts that were shown, and the interval, look by look.
 
-By default two tests are joined. An any-time sequence of bets (`core/domain/sequential_test.py`) has a fifth of the
+By default two tests are joined. An any-time sequence of bets (`core/domain/one_sided_bets.py`) has a fifth of the
 error rate: it alone can decide after few pairs. The looks at the batches (`core/domain/alpha_spending.py`) have the
 rest: they have nearly the power of a test of a fixed number of pairs. Their p-values know the range of the differences
 (`core/domain/bounded_mean.py`) and estimate no variance, because a sample that never saw a crash has a small one. A
@@ -24,9 +24,9 @@ from core.domain.alpha_spending import look_levels, looks_of
 from core.domain.bounded_mean import lower_bound, lower_p_value
 from core.domain.claims import RESTS_ON, Claim, Decision, Design, Fact, Method, claims_of, decision_of, refuted_claims
 from core.domain.difference_cells import HALF, NOTHING, DifferenceCells, Floats
-from core.domain.one_sided_bets import OneSidedBets, standing_bound
+from core.domain.one_sided_bets import ROUNDING, OneSidedBets, standing_bound
 from core.domain.scenario_differences import ScenarioDifferences
-from core.domain.sequential_test import ROUNDING, Plan, SequentialTest
+from core.domain.sequential_test import Plan, SequentialTest
 
 #: Share of the error rate that the any-time sequence has beside the looks.
 ANYTIME_SHARE = 0.2

@@ -15,7 +15,7 @@ tests/unit/test_smallest_difference.py).
 import math
 
 from core.domain.fixed_design import NORMAL, POWER
-from core.domain.sequential_test import FRACTIONS
+from core.domain.one_sided_bets import FRACTIONS
 
 
 def smallest_difference(

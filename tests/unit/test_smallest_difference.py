@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.domain.sequential_test import Plan, SequentialTest
+from core.domain.one_sided_bets import OneSidedBets
 from core.domain.smallest_difference import smallest_difference
 
 Floats = NDArray[np.float64]
@@ -51,8 +51,8 @@ def test_the_smallest_difference_is_shown_with_80_to_95_percent_power(
     assert smallest is not None and callable(distribution)
     repetitions, rng = 500, np.random.default_rng(3)
     differences = distribution(rng, smallest, std, (repetitions, pairs or count))
-    plan = Plan(bound=1.0, pairs=pairs, resolution=0)
-    shown = [SequentialTest(plan=plan).extend(row[:count]).log_evidence[0] >= plan.log_threshold for row in differences]
+    bets = OneSidedBets(null=0.0, threshold=math.log(2 / 0.05), pairs=pairs)
+    shown = [bets.extend(row[:count]).log_evidence >= bets.threshold for row in differences]
     assert 0.77 <= np.mean(shown) <= 0.96  # a deviation is 0.02
 
 
