@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from core.domain.claims import Decision, Fact
+from core.domain.confidence_sequence import ConfidenceSequence
 from core.domain.difference_cells import NOTHING
 from core.domain.group_verdicts import GroupTest
 from core.domain.one_sided_bets import FRACTIONS, OneSidedBets
 from core.domain.paired_test import PairedTest, Shown, TestPlan
-from core.domain.sequential_test import SequentialTest
 
 #: Facts by the decision that they are, and by the side of the sequence's bets.
 _FACTS: Mapping[Decision, tuple[Fact, int]] = {
@@ -33,7 +33,7 @@ def is_former(document: Mapping[str, Any]) -> bool:
 def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]:
     """Return the stored state of `RunningVerdict` that goes on with the same numbers."""
     state = document["test"]
-    sequence = SequentialTest.from_json(state)
+    sequence = ConfidenceSequence.from_json(state)
     shown: dict[Fact, Shown] = {}
     if state["decided_at"] is not None:
         shown[_FACTS[Decision(state["decided"])][0]] = Shown(count=state["decided_at"], test="anytime")
@@ -55,13 +55,13 @@ def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]
 
 def _group(state: Mapping[str, Any]) -> GroupTest:
     better, worse = (_bets(state, decision) for decision in _FACTS)
-    return GroupTest(sequence=SequentialTest.from_json(state), better=better, worse=worse)
+    return GroupTest(sequence=ConfidenceSequence.from_json(state), better=better, worse=worse)
 
 
 def _bets(state: Mapping[str, Any], decision: Decision) -> OneSidedBets:
     """Return the bets of a side against a mean of 0; ``state``: stored, of a test of then."""
     side = _FACTS[decision][1]
-    sequence = SequentialTest.from_json(state)
+    sequence = ConfidenceSequence.from_json(state)
     at = sequence.plan.resolution
     bets = OneSidedBets(null=0.0, threshold=sequence.plan.log_threshold, pairs=sequence.plan.pairs)
     if not sequence.count:

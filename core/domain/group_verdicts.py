@@ -23,11 +23,11 @@ from typing import Any, Self
 import numpy as np
 
 from core.domain.claims import Decision
+from core.domain.confidence_sequence import ConfidenceSequence, Plan
 from core.domain.difference_cells import HALF, DifferenceCells, Floats
 from core.domain.metric_scale import MetricScale
 from core.domain.one_sided_bets import OneSidedBets, standing_bound
 from core.domain.quantities import interval_words, number_of_scenarios, quantity
-from core.domain.sequential_test import Plan, SequentialTest
 from core.domain.smallest_difference import smallest_difference
 
 #: Share of the interval on the worse side from which a group is suspect.
@@ -74,7 +74,7 @@ class GroupEvidence:
 class GroupTest:
     """Any-time test of a group, continued batch by batch. ``better`` and ``worse``: bets against the margin."""
 
-    sequence: SequentialTest
+    sequence: ConfidenceSequence
     better: OneSidedBets
     worse: OneSidedBets
     margin: float = 0.0
@@ -84,7 +84,10 @@ class GroupTest:
         """Return the state before the first pair."""
         bets = OneSidedBets(null=margin / plan.bound, threshold=plan.log_threshold, pairs=plan.pairs)
         return cls(
-            sequence=SequentialTest(plan=replace(plan, resolution=RESOLUTION)), better=bets, worse=bets, margin=margin
+            sequence=ConfidenceSequence(plan=replace(plan, resolution=RESOLUTION)),
+            better=bets,
+            worse=bets,
+            margin=margin,
         )
 
     def extend(self, differences: Floats) -> Self:
@@ -128,7 +131,7 @@ class GroupTest:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the state of ``to_json``."""
         return cls(
-            sequence=SequentialTest.from_json(document["sequence"]),
+            sequence=ConfidenceSequence.from_json(document["sequence"]),
             better=OneSidedBets.from_json(document["better"]),
             worse=OneSidedBets.from_json(document["worse"]),
             margin=document["margin"],

@@ -23,10 +23,10 @@ from core.domain import student_t
 from core.domain.alpha_spending import look_levels, looks_of
 from core.domain.bounded_mean import lower_bound, lower_p_value
 from core.domain.claims import RESTS_ON, Claim, Decision, Design, Fact, Method, claims_of, decision_of, refuted_claims
+from core.domain.confidence_sequence import ConfidenceSequence, Plan
 from core.domain.difference_cells import HALF, NOTHING, DifferenceCells, Floats
 from core.domain.one_sided_bets import ROUNDING, OneSidedBets, standing_bound
 from core.domain.scenario_differences import ScenarioDifferences
-from core.domain.sequential_test import Plan, SequentialTest
 
 #: Share of the error rate that the any-time sequence has beside the looks.
 ANYTIME_SHARE = 0.2
@@ -127,7 +127,7 @@ class PairedTest:
     """
 
     plan: TestPlan
-    sequence: SequentialTest
+    sequence: ConfidenceSequence
     bets: Mapping[Fact, OneSidedBets]
     neutral: DifferenceCells = NOTHING
     lowest: DifferenceCells = NOTHING
@@ -144,7 +144,7 @@ class PairedTest:
         threshold = math.log(2 / rate)
         return cls(
             plan=plan,
-            sequence=SequentialTest(
+            sequence=ConfidenceSequence(
                 plan=Plan(bound=plan.bound, pairs=plan.pairs, error_rate=rate, resolution=resolution)
             ),
             bets={
@@ -386,7 +386,7 @@ class PairedTest:
         better, worse = document["p_values"]
         return cls(
             plan=TestPlan(**{**plan, "design": Design(plan["design"]), "method": Method(plan["method"])}),
-            sequence=SequentialTest.from_json(document["sequence"]),
+            sequence=ConfidenceSequence.from_json(document["sequence"]),
             bets={Fact(fact): OneSidedBets.from_json(bet) for fact, bet in document["bets"].items()},
             neutral=DifferenceCells.from_json(document["neutral"]),
             lowest=DifferenceCells.from_json(document["lowest"]),

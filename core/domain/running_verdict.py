@@ -13,13 +13,13 @@ from typing import Any, Self
 import numpy as np
 
 from core.domain.claims import Claim, Design, Method, is_over
+from core.domain.confidence_sequence import Plan
 from core.domain.flips import FlipTally
 from core.domain.former_verdicts import is_former, present_state
 from core.domain.group_verdicts import GroupTest, described_groups, largest_groups
 from core.domain.metric_scale import MetricScale
 from core.domain.pair_verdicts import GROUPS, SCENARIOS, Floats, Pair, differences_of, differing_pairs
 from core.domain.paired_test import PairedTest, TestPlan
-from core.domain.sequential_test import Plan
 from core.domain.verdict_documents import VerdictContext, verdict_document
 
 #: Tests of a grouping by group.

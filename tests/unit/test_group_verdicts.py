@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.claims import Decision
+from core.domain.confidence_sequence import Plan
 from core.domain.group_verdicts import (
     GroupEvidence,
     GroupTest,
@@ -19,7 +20,6 @@ from core.domain.group_verdicts import (
     standing_evidence,
 )
 from core.domain.metric_scale import MetricScale
-from core.domain.sequential_test import Plan
 
 SCORE = MetricScale.of({"name": "score", "unit": "points", "better": "higher", "low": 0.0, "high": 1.0})
 

@@ -59,7 +59,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SequentialTest:
+class ConfidenceSequence:
     """State after ``count`` pairs; its size and the cost of a further pair do not depend on ``count``.
 
     ``total`` and ``squares``: sums of the differences and of their squares, as shares of the bound. ``log_capital``:

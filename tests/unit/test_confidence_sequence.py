@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from core.domain.confidence_sequence import BLOCK, ConfidenceSequence, Plan
 from core.domain.one_sided_bets import OneSidedBets
-from core.domain.sequential_test import BLOCK, Plan, SequentialTest
 
 Floats = NDArray[np.float64]
 
@@ -20,8 +20,8 @@ shares = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.integers(-10, 10).map(l
 difference_lists = st.lists(shares, min_size=1, max_size=40)
 
 
-def played(differences: Floats | list[float], **plan: float | int | None) -> SequentialTest:
-    return SequentialTest(plan=Plan(bound=1.0, **plan)).extend(differences)  # type: ignore[arg-type]
+def played(differences: Floats | list[float], **plan: float | int | None) -> ConfidenceSequence:
+    return ConfidenceSequence(plan=Plan(bound=1.0, **plan)).extend(differences)  # type: ignore[arg-type]
 
 
 @given(difference_lists, st.lists(st.integers(1, 9)), st.booleans())
@@ -30,7 +30,7 @@ def test_batches_of_any_sizes_give_the_very_numbers_of_single_pairs(
 ) -> None:
     pairs = len(differences) + 3 if in_list else None
     whole = played(differences, pairs=pairs, resolution=4)
-    batched = singly = SequentialTest(plan=whole.plan)
+    batched = singly = ConfidenceSequence(plan=whole.plan)
     rest = list(differences)
     for size in [*sizes, len(differences)]:
         batched, rest = batched.extend(rest[:size]), rest[size:]
@@ -42,7 +42,7 @@ def test_batches_of_any_sizes_give_the_very_numbers_of_single_pairs(
 def test_the_blocks_of_a_large_batch_give_the_very_numbers_of_small_batches() -> None:
     differences = np.random.default_rng(1).normal(0.02, 0.2, 2 * BLOCK + 17).clip(-1, 1)
     whole = played(differences)
-    parts = SequentialTest(plan=whole.plan)
+    parts = ConfidenceSequence(plan=whole.plan)
     for part in np.array_split(differences, 13):
         parts = parts.extend(part)
     assert whole == parts
@@ -53,14 +53,14 @@ def test_a_state_that_was_stored_as_json_continues_with_the_very_same_numbers(
     before: list[float], after: list[float], in_list: bool
 ) -> None:
     state = played(before, pairs=len(before) + len(after) if in_list else None, resolution=3)
-    restored = SequentialTest.from_json(json.loads(json.dumps(state.to_json(), allow_nan=False)))
+    restored = ConfidenceSequence.from_json(json.loads(json.dumps(state.to_json(), allow_nan=False)))
     assert restored == state and restored.extend(after) == state.extend(after)
 
 
 def test_a_state_of_other_bets_is_refused() -> None:
     document = played([0.5]).to_json() | {"fractions": [0.5]}
     with pytest.raises(ValueError, match="replay the differences"):
-        SequentialTest.from_json(document)
+        ConfidenceSequence.from_json(document)
 
 
 @given(difference_lists, st.booleans())
@@ -91,7 +91,7 @@ def test_a_plan_that_makes_no_sense_is_refused(name: str, value: float) -> None:
 
 def test_mean_and_deviation_are_those_of_numpy() -> None:
     differences = np.random.default_rng(2).uniform(-80, 100, 500)
-    state = SequentialTest(plan=Plan(bound=100.0)).extend(differences)
+    state = ConfidenceSequence(plan=Plan(bound=100.0)).extend(differences)
     assert (state.mean, state.std) == pytest.approx((differences.mean(), differences.std(ddof=1)), rel=1e-12)
 
 
@@ -113,7 +113,7 @@ def test_the_interval_contains_the_mean_at_all_times_at_once(in_list: bool) -> N
 
 def test_the_interval_contains_zero_until_bets_show_a_side_and_not_afterwards() -> None:
     for seed in range(10):
-        state = SequentialTest(plan=Plan(bound=1.0, resolution=10))
+        state = ConfidenceSequence(plan=Plan(bound=1.0, resolution=10))
         better = worse = OneSidedBets(null=0.0, threshold=state.plan.log_threshold)
         for difference in np.random.default_rng(seed).normal(0.1, 0.3, (120, 1)).clip(-1, 1):
             state = state.extend(difference)
