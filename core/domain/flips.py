@@ -91,13 +91,13 @@ def fisher(more: int, fewer: int, played: int) -> float:
 class FlipTally:
     """Flips of a comparison so far. ``broke`` and ``fixed``: the first of each, described for clients.
 
-    ``counts``: of broke and fixed, all of them. ``repeated``: whether scenarios were played several times.
+    ``counts``: of broke and fixed, all of them. ``played``: the most repetitions of a scenario.
     """
 
     broke: Sequence[Mapping[str, Any]] = ()
     fixed: Sequence[Mapping[str, Any]] = ()
     counts: tuple[int, int] = (0, 0)
-    repeated: bool = False
+    played: int = 1
 
     def extend(self, pairs: Sequence[Pair], simulations: tuple[str, str]) -> Self:
         """Return the tally with the pairs of further scenarios; ``simulations``: that played them."""
@@ -108,13 +108,13 @@ class FlipTally:
             broke=[*self.broke, *broke][:SHOWN],
             fixed=[*self.fixed, *fixed][:SHOWN],
             counts=(self.counts[0] + len(broke), self.counts[1] + len(fixed)),
-            repeated=self.repeated or any(pair.repeat for pair in pairs),
+            played=max([self.played, *(pair.repeat + 1 for pair in pairs)]),
         )
 
     def document(self) -> dict[str, Any]:
         """Return the flips for clients: the first of each direction, the counts, and what is to be thought of them."""
         broke, fixed = self.counts
-        p = None if self.repeated else mcnemar(broke, fixed)["p"]
+        p = None if self.played > 1 else mcnemar(broke, fixed)["p"]
         return {
             "broke": list(self.broke),
             "fixed": list(self.fixed),
@@ -127,6 +127,8 @@ class FlipTally:
         """Return the flips in words; ``p``: of McNemar's test, None with repetitions."""
         broke, fixed = self.counts
         words = f"{broke:,} {'scenario' if broke == 1 else 'scenarios'} broke and {fixed:,} {_were(fixed)} fixed"
+        if p is None and fisher(self.played, 0, self.played) > LEVEL:
+            return f"{words}: with {self.played} repetitions chance explains every difference; play more, or one."
         if p is None:
             return f"{words}: each failed more, or less, often than chance explains in its repetitions (5 %)."
         if not broke + fixed:
@@ -136,14 +138,14 @@ class FlipTally:
     def to_json(self) -> dict[str, Any]:
         """Return the tally as JSON values."""
         lists = {"broke": list(self.broke), "fixed": list(self.fixed)}
-        return lists | {"counts": list(self.counts), "repeated": self.repeated}
+        return lists | {"counts": list(self.counts), "played": self.played}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the tally of ``to_json``."""
         broke, fixed = document["counts"]
         return cls(
-            broke=document["broke"], fixed=document["fixed"], counts=(broke, fixed), repeated=document["repeated"]
+            broke=document["broke"], fixed=document["fixed"], counts=(broke, fixed), played=document.get("played", 1)
         )
 
 

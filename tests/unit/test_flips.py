@@ -42,6 +42,15 @@ def test_with_repetitions_a_scenario_broke_only_if_it_fails_more_often_than_chan
     assert "5 %" in FlipTally().extend([*often, *twice], ("a", "b")).document()["sentence"]
 
 
+def test_two_repetitions_are_said_to_be_too_few_to_show_anything() -> None:
+    always = [pair(0, (True, False), repeat) for repeat in range(2)]
+    assert FlipTally().extend(always, ("a", "b")).document()["sentence"] == (
+        "0 scenarios broke and 0 were fixed: with 2 repetitions chance explains every difference; play more, or one."
+    )
+    more = [*always, pair(0, (True, False), 2)]
+    assert FlipTally().extend(more, ("a", "b")).document()["counts"] == {"broke": 1, "fixed": 0}
+
+
 @pytest.mark.parametrize(("more", "fewer", "played"), [(5, 0, 5), (3, 1, 4), (9, 2, 10), (1, 0, 2)])
 def test_the_exact_test_is_that_of_fisher(more: int, fewer: int, played: int) -> None:
     table = [[more, played - more], [fewer, played - fewer]]
