@@ -75,13 +75,24 @@ class DatasetSchema(DatasetBriefSchema):
         },
     )
     metrics = fields.List(
-        fields.Dict(), required=True, metadata={"description": "Metrics, each with its unit, formula and source."}
+        fields.Dict(),
+        required=True,
+        metadata={
+            "description": "Metrics, each with its unit, formula and source. `never`: the value that says that "
+            "something never happened, which is in no statistic."
+        },
     )
     params = fields.Dict(
         required=True, metadata={"description": "Parameters that `params` and `sweep` may set, by name."}
     )
     score = fields.Dict(
         required=True, allow_none=True, metadata={"description": "How the score is computed; null without a score."}
+    )
+    failure = fields.Dict(
+        metadata={"description": "Outcomes that count as failures: the `metric`, and its values (`in`); none: absent."}
+    )
+    group_by = fields.List(
+        fields.String(), metadata={"description": "Fields of scenarios by which results are grouped."}
     )
     maps = fields.List(
         fields.Dict(),

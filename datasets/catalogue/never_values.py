@@ -23,3 +23,12 @@ def never_values(definition: Mapping[str, Any]) -> Mapping[str, float]:
     values = _BY_SIMULATOR.get(definition.get("simulator", ""), {})
     declared = {metric["name"] for metric in definition.get("metrics", ())}
     return {name: value for name, value in values.items() if name in declared}
+
+
+def described_metrics(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the metrics of a dataset's definition for clients: with ``never``, the value that stands for that."""
+    never = never_values(definition)
+    return [
+        dict(metric) | ({"never": never[metric["name"]]} if metric["name"] in never else {})
+        for metric in definition["metrics"]
+    ]

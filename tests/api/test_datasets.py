@@ -547,6 +547,9 @@ def test_scenarios_of_a_registered_dataset_are_drawn(client: FlaskClient, regist
     scenario = client.get("/v1/datasets/car_street/scenarios?after=200&limit=1").json["items"][0]
     scenario |= {"index": 0, "name": "my own start"}
     described = {"extends": "car_street", "scenarios": "lines.ndjson"}
-    register("mine", {"dataset.json": json.dumps(described).encode(), "lines.ndjson": json.dumps(scenario).encode()})
+    files = {"dataset.json": json.dumps(described).encode(), "lines.ndjson": json.dumps(scenario).encode()}
+    version, built_in = register("mine", files), client.get("/v1/datasets/car_street").json
+    members = ("interface", "metrics", "params", "score", "failure", "group_by")
+    assert [version[name] for name in members] == [built_in[name] for name in members]
     response = client.get("/v1/datasets/mine/scenarios/0/map")
     assert response.status_code == 200 and "my own start" in response.text

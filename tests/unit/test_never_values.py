@@ -3,7 +3,7 @@
 import pytest
 
 from datasets.catalogue import datasets
-from datasets.catalogue.never_values import never_values
+from datasets.catalogue.never_values import described_metrics, never_values
 from runtimes.harness.simulators.sumo.drive_metrics import Drive, Ending, metrics
 
 
@@ -30,3 +30,8 @@ def test_only_metrics_of_the_simulator_have_such_values(definition: dict[str, ob
 def test_a_dataset_of_a_user_with_metrics_of_the_simulator_has_them_too() -> None:
     own = {"name": "own", "simulator": "sumo", "metrics": [{"name": "min_ttc"}, {"name": "score"}]}
     assert never_values(own) == {"min_ttc": 100.0}
+
+
+def test_clients_are_told_which_value_stands_for_never() -> None:
+    metrics = {metric["name"]: metric for metric in described_metrics(datasets()["car_street"].definition)}
+    assert metrics["min_ttc"]["never"] == 100.0 and "never" not in metrics["score"]

@@ -757,11 +757,21 @@ def test_two_replays_share_a_clock_that_ends_when_both_have_ended(site: StaticSi
 def test_a_comparison_has_the_differences_of_metrics_and_both_lines_in_a_chart(site: StaticSite, still: Page) -> None:
     compare(still, site, [recorded("street_arrival"), recorded("street_collision")])
     row = still.get_by_role("row", name="Route completion")
-    assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "+78.01 %"]
+    assert row.locator("td").all_text_contents() == ["100 %", "21.99 %", "+78.01 points"]
     expect(row.locator(".replay-better")).to_have_count(1)
     expect(still.get_by_role("columnheader", name="idm less brake")).to_be_visible()
     assert still.locator(".replay-signal", has_text="speed").first.locator(".replay-value").count() == 2
     expect(still.get_by_text("different scenarios")).to_have_count(0)
+
+
+def test_a_value_that_stands_for_never_is_not_shown_as_a_number(site: StaticSite, still: Page) -> None:
+    first, second = recorded("street_arrival"), recorded("street_collision")
+    second["result"]["metrics"]["min_ttc"] = 1.5
+    for replay in (first, second):
+        next(metric for metric in replay["metrics"] if metric["name"] == "min_ttc")["never"] = 100.0
+    compare(still, site, [first, second])
+    row = still.get_by_role("row", name="Least time to collision")
+    assert row.locator("td").all_text_contents() == ["never", "1.5 s", "differs"]
 
 
 def test_replays_of_different_scenarios_are_named_as_such(site: StaticSite, still: Page) -> None:

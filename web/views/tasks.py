@@ -10,6 +10,7 @@ from flask import Blueprint, redirect, render_template, request
 from werkzeug.wrappers import Response
 
 from web.api_client import Refused, api, path_of
+from web.declared_metrics import metrics_of
 from web.task_query import (
     OPERATORS,
     TaskQuery,
@@ -65,6 +66,7 @@ def index(id: str) -> Response | str | tuple[str, int]:
         values=known_values(simulation, parameters),
         operators=OPERATORS,
         value_of=value_of,
+        never={f"metrics.{name}": known["never"] for name, known in metrics_of(dataset).items() if "never" in known},
         downloads=urlencode([("where", text) for text in query.where]),
     )
     return (page, 422) if problem else page

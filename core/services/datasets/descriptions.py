@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
+from datasets.catalogue.never_values import described_metrics
 from datasets.versions import openenv_environment
 from datasets.versions.manifest import ManifestEntry
 
 
 def full(dataset: Dataset) -> dict[str, Any]:
     """Return the full description of a built-in dataset."""
-    return dict(dataset.definition) | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
+    definition = dict(dataset.definition) | {"metrics": described_metrics(dataset.definition)}
+    return definition | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
 
 
 def brief(dataset: Dataset) -> dict[str, Any]:
@@ -81,8 +83,10 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
         if environment := content.get("openenv"):
             described["openenv"] = environment
             definition |= openenv_environment.definition(environment)
-        for name in ("interface", "metrics", "params", "score"):
-            described[name] = definition[name]
+        described["metrics"] = described_metrics(definition)
+        for name in ("interface", "params", "score", "failure", "group_by"):
+            if name in definition:
+                described[name] = definition[name]
     if maps := content.get("maps"):
         described["maps"] = maps
         described["generate"] = content.get("generate")

@@ -15,6 +15,7 @@ from core.services.simulations.results import Results
 from core.store import datasets, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
+from datasets.catalogue.never_values import described_metrics
 from datasets.objectstore.base import ObjectStore
 from errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
 
@@ -92,7 +93,7 @@ class Replays:
         """Return the metrics that a simulation's dataset declares, with titles, units and ranges."""
         with self._database.read() as c:
             provenance = json.loads(simulations.find(c, id).provenance)
-        return list(played(provenance["dataset"]).definition["metrics"])
+        return described_metrics(played(provenance["dataset"]).definition)
 
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
         """Store a replay, with the metrics that its dataset declares. Idempotent."""

@@ -65,14 +65,20 @@ function titleCell(metric) {
 }
 
 function valueText(value, metric) {
+  if (isNever(value, metric)) return "never";
   if (typeof value === "number") return quantity(value, metric.unit);
   return value === null || value === undefined ? "–" : String(value);
+}
+
+/** Tell whether a value stands for "never", which is not a number of the metric. */
+function isNever(value, metric) {
+  return typeof value === "number" && value === metric.never;
 }
 
 /** Return a bar for a number between the ends of its metric's range, with these ends. */
 function rangeBar(value, metric) {
   const { low, high } = metric;
-  if (typeof value !== "number" || typeof low !== "number" || typeof high !== "number" || high <= low) return "";
+  if (typeof value !== "number" || isNever(value, metric) || typeof low !== "number" || typeof high !== "number" || high <= low) return "";
   const fill = element("span", { class: "replay-fill" });
   fill.style.width = `${(Math.min(Math.max((value - low) / (high - low), 0), 1) * 100).toFixed(1)}%`;
   const ends = element("small", {}, `${figure(low)} to ${figure(high)}`);
@@ -81,9 +87,11 @@ function rangeBar(value, metric) {
 
 function differenceCell([first, second], metric) {
   const cell = element("td", { class: "replay-number" });
-  if (typeof first === "number" && typeof second === "number") {
+  const areNumbers = [first, second].every((value) => typeof value === "number" && !isNever(value, metric));
+  if (areNumbers) {
     const difference = first - second;
-    cell.textContent = difference === 0 ? "equal" : `${difference > 0 ? "+" : "−"}${quantity(Math.abs(difference), metric.unit)}`;
+    const unit = metric.unit === "%" ? "points" : metric.unit; // a difference of percentages is not relative to either
+    cell.textContent = difference === 0 ? "equal" : `${difference > 0 ? "+" : "−"}${quantity(Math.abs(difference), unit)}`;
     const direction = { higher: 1, lower: -1 }[metric.better] ?? 0;
     if (difference * direction !== 0) cell.classList.add(difference * direction > 0 ? "replay-better" : "replay-worse");
   } else {
