@@ -1,19 +1,21 @@
 """What a comparison can show: smallest difference, smallest margin, both with 80 % power, and pairs for a margin.
 
 The test at the last look is projected from the differences so far: their distribution is kept, their number is that of
-all scenarios, and their mean is moved to 0. A difference is shown with 80 % power if it exceeds the half-width of that
-interval by 0.84 standard errors; equal models are shown to be equivalent if the margin exceeds it by 1.28, since both
-sides have to be shown. For the any-time sequence by itself, `core/domain/smallest_difference.py` has the formula.
+all scenarios, and their mean is moved. A difference is shown with 80 % power if differences whose mean is 0.84 standard
+errors less show it; equal models are equivalent if the margin exceeds the half-width of the interval around 0 by 1.28
+standard errors, since both sides have to be shown. For the any-time sequence by itself,
+`core/domain/smallest_difference.py` has the formula.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from core.domain import student_t
-from core.domain.bounded_mean import lower_bound
+from core.domain.bounded_mean import lower_bound, lower_p_value
 from core.domain.claims import Design, Method
+from core.domain.difference_cells import HALF, Floats
 from core.domain.fixed_design import NORMAL, POWER
 from core.domain.paired_test import PairedTest
 from core.domain.smallest_difference import smallest_difference
@@ -47,31 +49,96 @@ def detectable(test: PairedTest) -> Detectable:
         return NOTHING
     if plan.method is Method.ANYTIME:
         return _by_bets(test)
-    pairs = plan.scenarios
-    difference, margin = _needed(test, pairs, ONE_SIDE), _needed(test, pairs, TWO_SIDES)
     return Detectable(
-        difference=None if difference > 1 else plan.bound * difference,
-        margin=None if margin > 1 else plan.bound * margin,
+        difference=_in_unit(_difference(test), plan.bound),
+        margin=_in_unit(_margin(test, plan.scenarios), plan.bound),
         scenarios=_scenarios(test) if plan.margin else None,
     )
 
 
-def _needed(test: PairedTest, pairs: int, quantile: float) -> float:
-    """Return the difference or margin, as a share of the bound, that this many pairs show with the power."""
-    plan = test.plan
-    level = plan.last_level
-    spread = test.std / plan.bound
-    error = spread / math.sqrt(pairs)
-    if plan.design is Design.LIST and test.repeated:
-        error = math.sqrt(test.within / test.count / pairs)
-        return (student_t.quantile(level, pairs) + quantile) * error
-    if plan.method is Method.NORMAL:
-        return (student_t.quantile(level, max(1, pairs - 1)) + quantile) * error
+def _in_unit(share: float, bound: float) -> float | None:
+    """Return a share of the bound in the metric's unit, rounded up to what is read; None beyond the bound."""
+    return None if share > 1 else rounded_up(share * bound)
+
+
+def rounded_up(value: float) -> float:
+    """Return the next number of three significant digits: whoever asks for it gets no less than what was needed."""
+    if value <= 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.3g}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The last look of a test of ``pairs`` scenarios whose differences are as those so far."""
+
+    test: PairedTest
+    pairs: int
+
+    @property
+    def level(self) -> float:
+        """Return its one-sided level."""
+        return replace(self.test.plan, scenarios=self.pairs).last_level
+
+    @property
+    def error(self) -> float:
+        """Return the standard error of the mean difference, as a share of the bound."""
+        test = self.test
+        if test.plan.design is Design.LIST and test.repeated:
+            return math.sqrt(test.within / test.count / self.pairs)
+        return test.std / test.plan.bound / math.sqrt(self.pairs)
+
+    @property
+    def half(self) -> float | None:
+        """Return the half-width of its interval where the variance is estimated; None where the range is used."""
+        plan = self.test.plan
+        two_stage = plan.design is Design.LIST and self.test.repeated
+        if not self.error or not (two_stage or plan.method is Method.NORMAL):
+            return None
+        return student_t.quantile(self.level, self.pairs if two_stage else max(1, self.pairs - 1)) * self.error
+
+    def weights(self, counts: Floats) -> Floats:
+        """Return how often each difference occurs among all pairs."""
+        return counts * (self.pairs / self.test.count)
+
+
+def _difference(test: PairedTest) -> float:
+    """Return the difference that all scenarios show with the power; above 1 for none."""
+    look = _Look(test, test.plan.scenarios)
+    if (half := look.half) is not None:
+        return half + ONE_SIDE * look.error
     values, counts = test.neutral.sample()
-    centred = np.clip(values - float(counts @ values) / test.count, -1.0, 1.0)
-    scaled = counts * (pairs / test.count)
-    half = max(-lower_bound(side, -1.0, level, scaled) for side in (centred, -centred))
-    return half + quantile * error
+    centred, weights, level = values - test.neutral.mean, look.weights(counts), look.level
+
+    def shown(difference: float) -> bool:
+        moved = np.clip(centred + difference - ONE_SIDE * look.error, -1.0, 1.0)
+        return lower_p_value(moved, HALF, -1.0, weights) <= level
+
+    few, many = 0.0, 1.0
+    if not shown(many):
+        return math.inf
+    while many - few > 1e-4 * many:
+        middle = (few + many) / 2
+        few, many = (few, middle) if shown(middle) else (middle, many)
+    return many
+
+
+def _margin(test: PairedTest, pairs: int) -> float:
+    """Return the margin at which so many scenarios show equal models to be equivalent, with the power.
+
+    Pairs without a result stay as many as they are, and count as the worst difference on either side.
+    """
+    look = _Look(test, pairs)
+    if (half := look.half) is not None:
+        return max(test.unknown_shares) + half + TWO_SIDES * look.error
+    mean, needed = test.neutral.mean, 0.0
+    for cells, sign in ((test.lowest, 1), (test.highest, -1)):
+        values, counts = cells.sample()
+        # what counts as the worst does so wherever the mean of the others lies
+        centred = sign * np.where(np.abs(values) < 1, np.clip(values - mean, -1.0, 1.0), values)
+        needed = max(needed, HALF - lower_bound(centred, -1.0, look.level, look.weights(counts)))
+    return needed + TWO_SIDES * look.error
 
 
 def _scenarios(test: PairedTest) -> int | None:
@@ -79,7 +146,7 @@ def _scenarios(test: PairedTest) -> int | None:
     margin = test.plan.share
 
     def enough(pairs: int) -> bool:
-        return _needed(test, pairs, TWO_SIDES) <= margin
+        return _margin(test, pairs) <= margin
 
     few, many = 1, 2
     while not enough(many):
@@ -99,7 +166,7 @@ def _by_bets(test: PairedTest) -> Detectable:
     difference = smallest_difference(test.count, spread, log_threshold=threshold)
     margin = smallest_difference(test.count, spread, log_threshold=threshold, power=(1 + POWER) / 2)
     return Detectable(
-        difference=None if difference is None else plan.bound * difference,
-        margin=None if margin is None else plan.bound * margin,
+        difference=None if difference is None else _in_unit(difference, plan.bound),
+        margin=None if margin is None else _in_unit(margin + max(test.unknown_shares), plan.bound),
         scenarios=None,
     )

@@ -38,6 +38,12 @@ class DifferenceCells:
         cells = sorted(self.counts)
         return np.array(cells, np.float64) / CELLS, np.array([self.counts[cell] for cell in cells], np.float64)
 
+    @property
+    def mean(self) -> float:
+        """Return the mean of the values, as a share of the bound; 0 without values."""
+        values, counts = self.sample()
+        return float(counts @ values / counts.sum()) if len(values) else 0.0
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
         cells = sorted(self.counts)

@@ -113,6 +113,8 @@ class Shown:
     test: str
 
 
+#: Differences of each end of the interval, by the sign of its direction.
+_WORST: Mapping[int, str] = {1: "lowest", -1: "highest"}
 _count = attrgetter("count")
 
 
@@ -163,14 +165,15 @@ class PairedTest:
         for fact, bet in self.bets.items():
             stream, sign = TESTED_WITH[fact]
             bets[fact] = bet.extend(sign * streams[stream])
-        counted = self.plan.look_rate > 0 or self.plan.standing
         state = replace(
             self,
             sequence=self.sequence.extend(differences.neutral),
             bets=bets,
-            within=self.within + float(differences.within.sum()) / bound**2,
+            within=self.within + float((differences.within / bound / bound).sum()),
             repeated=self.repeated and differences.repeated,
-            **({name: getattr(self, name).extend(shares) for name, shares in streams.items()} if counted else {}),
+            neutral=self.neutral.extend(streams["neutral"]),
+            lowest=self.lowest.extend(streams["lowest"]),
+            highest=self.highest.extend(streams["highest"]),
         )
         if self.plan.anytime_rate:
             state = state._bet()
@@ -229,7 +232,7 @@ class PairedTest:
 
     def _bound(self, sign: int, level: float) -> float:
         """Return the lower end of the interval of the look, in the direction of ``sign``."""
-        values, counts = self._sample("neutral", sign)
+        values, counts = self._sample(_WORST[sign], sign)
         if (error := self._standard_error(values, counts)) is not None:
             mean = float(counts @ values) / self.count
             return max(-1.0, mean - student_t.quantile(level, self._degrees) * error)
@@ -330,7 +333,8 @@ class PairedTest:
     def interval(self) -> tuple[float, float]:
         """The interval of the mean difference, in the metric's unit: of both tests, and of the facts shown.
 
-        That of the looks is the repeated interval of Jennison and Turnbull (J. R. Stat. Soc. B 51, 1989).
+        A pair without a result counts as the worst difference at the lower end, and as the best at the upper one. That
+        of the looks is the repeated interval of Jennison and Turnbull (J. R. Stat. Soc. B 51, 1989).
         """
         bound, margin = self.plan.bound, self.plan.share
         if self.known:
@@ -350,13 +354,21 @@ class PairedTest:
 
     def _anytime_interval(self) -> tuple[float, float]:
         """Return the interval of the any-time test, as shares of the bound."""
-        if not self.plan.standing:
-            return self.sequence.low, self.sequence.high
         if self.plan.design is Design.EXACT:
-            return -1.0, 1.0
+            below, above = (share * self.count / self.plan.scenarios for share in self.unknown_shares)
+            low, high = (-1.0, 1.0) if self.plan.standing else (self.sequence.low, self.sequence.high)
+            return max(-1.0, low - below), min(1.0, high + above)
+        if not self.plan.standing and (self.plan.known_end or self.lowest == self.highest):
+            return self.sequence.low, self.sequence.high
         threshold = self.sequence.plan.log_threshold
-        low, high = (standing_bound(*self._sample("neutral", sign), threshold) - HALF for sign in (1, -1))
+        low, high = (standing_bound(*self._sample(_WORST[sign], sign), threshold) - HALF for sign in (1, -1))
         return max(-1.0, low), min(1.0, -high)
+
+    @property
+    def unknown_shares(self) -> tuple[float, float]:
+        """Return by how much the mean may be lower and higher, as shares of the bound: pairs without a result."""
+        lowest, neutral, highest = (cells.mean for cells in (self.lowest, self.neutral, self.highest))
+        return neutral - lowest, highest - neutral
 
     def _known_interval(self) -> tuple[float, float]:
         """Return the mean of an exact list twice, or, with unknown pairs and a margin, between which it lies."""

@@ -1,5 +1,6 @@
 """What a comparison can show: the power at the smallest difference and at the smallest margin, simulated."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 
 from core.domain.alpha_spending import looks_of
 from core.domain.claims import Claim, Design, Method
-from core.domain.detectable import detectable
+from core.domain.detectable import detectable, rounded_up
 from core.domain.paired_test import PairedTest, TestPlan
-from tests.unit.test_paired_test import differences
+from tests.unit.test_paired_test import Floats, differences
 
 REPETITIONS = 60
 
@@ -58,3 +59,59 @@ def test_of_an_exact_list_and_of_one_scenario_nothing_is_said() -> None:
     exact = PairedTest.begin(plan(design=Design.EXACT, method=Method.ANYTIME)).extend(differences(np.zeros(16)))
     assert detectable(exact).difference is None
     assert detectable(PairedTest.begin(plan()).extend(differences(np.ones(1)))).margin is None
+
+
+def ended(values: Floats, unknown: Floats | None = None, **members: object) -> PairedTest:
+    """Return the test of two simulations that have ended, with these differences."""
+    asked = TestPlan(bound=500.0, scenarios=len(values), standing=True, **members)  # type: ignore[arg-type]
+    part = differences(values, unknown=unknown)
+    scaled = replace(part, neutral=part.neutral * 500, lowest=part.lowest * 500, highest=part.highest * 500)
+    return PairedTest.begin(asked, resolution=0).extend(scaled)
+
+
+@pytest.mark.parametrize("count", [20, 60, 194, 204, 208, 288])
+def test_copies_are_equivalent_at_the_margin_and_with_the_scenarios_that_are_named(count: int) -> None:
+    copies = ended(np.zeros(count), margin=10.0)
+    found = detectable(copies)
+    assert found.margin is not None and found.scenarios is not None
+    assert ended(np.zeros(count), margin=found.margin).claims[Claim.EQUIVALENT]
+    assert ended(np.zeros(found.scenarios), margin=10.0).claims[Claim.EQUIVALENT]
+    assert (found.scenarios <= count) == copies.claims[Claim.EQUIVALENT] or abs(found.scenarios - count) <= count // 50
+
+
+def test_pairs_without_a_result_widen_the_interval_and_the_margin() -> None:
+    unknown = (np.arange(100) < 27).astype(np.float64)
+    test = ended(np.zeros(100), unknown, margin=50.0)
+    low, high = test.interval
+    assert low < -135 and high > 135 and not test.claims[Claim.EQUIVALENT]
+    found = detectable(test)
+    assert found.margin is not None and found.scenarios is None
+    assert ended(np.zeros(100), unknown, margin=found.margin).claims[Claim.EQUIVALENT]
+
+
+def test_models_without_any_result_would_be_equivalent_at_no_margin() -> None:
+    found = detectable(ended(np.zeros(100), np.ones(100), margin=50.0))
+    assert (found.margin, found.scenarios) == (None, None)
+
+
+@pytest.mark.parametrize("count", [2, 5, 8, 10, 16])
+def test_a_difference_that_would_be_shown_is_larger_than_one_that_was_not(count: int) -> None:
+    for difference in np.linspace(0.05, 0.95, 19):
+        test = ended(np.full(count, difference))
+        found = detectable(test)
+        if not test.claims[Claim.BETTER]:
+            assert found.difference is None or found.difference >= test.mean
+        else:
+            assert found.difference is not None and found.difference <= test.mean * 1.01
+
+
+def test_differences_without_a_variance_say_nothing_about_one() -> None:
+    normal, joined = (ended(np.zeros(100), margin=10.0, method=method) for method in (Method.NORMAL, Method.JOINED))
+    assert detectable(normal).margin is not None and detectable(normal).margin == pytest.approx(
+        detectable(joined).margin, rel=0.1
+    )
+
+
+@pytest.mark.parametrize(("value", "shown"), [(7.1681, 7.17), (7.17, 7.17), (0.0371234, 0.0372), (1234.5, 1240.0)])
+def test_what_is_named_is_rounded_up(value: float, shown: float) -> None:
+    assert rounded_up(value) == pytest.approx(shown, rel=1e-12)

@@ -20,8 +20,12 @@ def test_the_default_is_2_percent_of_the_declared_range() -> None:
     assert margin(SCORE | {"high": 1.0}) == pytest.approx(0.02)
 
 
-def test_there_is_none_without_a_declared_range_or_below_a_narrow_bound() -> None:
-    assert margin(GAP) == margin(GAP, bound=5.0) == margin(SCORE, bound=1.5) == 0.0
+def test_there_is_none_without_a_declared_range() -> None:
+    assert margin(GAP) == margin(GAP, bound=5.0) == 0.0
+
+
+def test_of_a_narrow_bound_it_is_that_share_so_that_a_difference_which_counts_can_be_beyond_it() -> None:
+    assert margin(SCORE, bound=1.5) == pytest.approx(0.03) and margin(SCORE, bound=400.0) == 2.0
 
 
 def test_a_margin_of_the_request_is_taken_and_0_is_none() -> None:
