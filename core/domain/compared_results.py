@@ -72,6 +72,7 @@ class ComparedResults:
         self._columns: dict[str, _Column] = {}
         self.positions: dict[Key, int] = {}
         self.tasks: list[int] = []
+        self.seeds: list[Any] = []
         self.statuses: list[str] = []
         self.scenarios: list[Mapping[str, Any]] = []
 
@@ -93,6 +94,7 @@ class ComparedResults:
         if self._group_by is not None:
             self.scenarios.append(_labels(result.scenario, self._group_by))
         self.tasks.append(result.task)
+        self.seeds.append(result.scenario.get("seed"))
         self.statuses.append(result.status)
         outcome = result.metrics.get(self._failure["metric"]) if result.status == "ok" else result.status
         self.failed.append(result.status != "ok" or outcome in self._failure["in"])
@@ -126,11 +128,15 @@ class ComparedResults:
 
 @dataclass(frozen=True, slots=True)
 class PairedResults:
-    """Pairs in the order of their scenarios. ``here`` and ``there``: positions of each in both results, shape (n,)."""
+    """Pairs in the order of their scenarios. ``here`` and ``there``: positions of each in both results, shape (n,).
+
+    ``other_seeds``: number of pairs whose tasks began with different seeds.
+    """
 
     pairs: list[Pair]
     here: NDArray[np.int64]
     there: NDArray[np.int64]
+    other_seeds: int = 0
 
 
 def paired_results(mine: ComparedResults, other: ComparedResults) -> PairedResults:
@@ -151,7 +157,8 @@ def paired_results(mine: ComparedResults, other: ComparedResults) -> PairedResul
         )
         for (index, repeat, _), first, second in zip(shared, here, there, strict=True)
     ]
-    return PairedResults(pairs, np.array(here, np.int64), np.array(there, np.int64))
+    other_seeds = sum(mine.seeds[first] != other.seeds[second] for first, second in zip(here, there, strict=True))
+    return PairedResults(pairs, np.array(here, np.int64), np.array(there, np.int64), other_seeds)
 
 
 def _end(metrics: Mapping[str, Any], step: float | None) -> float | None:

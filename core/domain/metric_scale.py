@@ -41,6 +41,10 @@ def declared_width(metric: Mapping[str, Any]) -> float | None:
     return max(values) - min(values)
 
 
+#: Bounds whose squares, and the squares of shares of them, are numbers.
+SMALLEST, LARGEST = 1e-100, 1e100
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricScale:
     """Scale of one metric. ``bound``: differences lie in [-bound, bound], in ``unit``.
@@ -61,17 +65,19 @@ class MetricScale:
     def of(cls, metric: Mapping[str, Any], bound: float | None = None) -> Self:
         """Return the scale of a metric of a dataset's definition; ``bound``: of the differences, from the request.
 
-        Raise ValueError if the definition does not say whether higher or lower is better, or for a bound that is not a
-        number above 0. A declared ``worst`` outside of `low` and `high` widens them.
+        Raise ValueError if the definition does not say whether higher or lower is better, and for a bound that is not
+        between SMALLEST and LARGEST. A declared ``worst`` outside of `low` and `high` widens them.
         """
         name, better = metric["name"], metric.get("better")
         if better not in ("higher", "lower"):
             raise ValueError(f"The dataset does not declare whether a higher or a lower `{name}` is better.")
-        if bound is not None and not (math.isfinite(bound) and bound > 0):
-            raise ValueError(f"The bound of the differences of `{name}` is a number above 0, not {bound}.")
+        if bound is not None and not SMALLEST <= bound <= LARGEST:
+            allowed = f"from {SMALLEST:g} to {LARGEST:g}"
+            raise ValueError(f"The bound of the differences of `{name}` is a number {allowed}, not {bound:g}.")
         low, high, worst = (metric.get(key) for key in ("low", "high", "worst"))
         higher = better == "higher"
         unit = metric.get("unit") or ""
+        unit = "" if unit == "count" else unit  # "10 count" is no quantity
         if low is not None and high is not None:
             worst = (low if higher else high) if worst is None else worst
             low, high = min(low, worst), max(high, worst)

@@ -52,7 +52,7 @@ class Pair:
 class StandingQuestion:
     """What is asked of two simulations. ``metric``: of the dataset's definition. ``bound`` and ``margin``: in its unit.
 
-    ``ended``: whether both simulations have ended.
+    ``ended``: whether both simulations have ended. ``other_seeds``: number of pairs whose tasks had different seeds.
     """
 
     metric: Mapping[str, Any]
@@ -63,6 +63,14 @@ class StandingQuestion:
     method: Method = Method.JOINED
     error_rate: float = 0.05
     ended: bool = True
+    other_seeds: int = 0
+
+    def __post_init__(self) -> None:
+        if self.other_seeds and self.design is Design.EXACT:
+            raise ValueError(
+                "`design`: `exact` is about scenarios with their seeds, which differ between the two simulations."
+                " Compare as a `population`, or play both with the same `seed`."
+            )
 
 
 def differences_of(
@@ -112,6 +120,7 @@ def verdict_members(pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked
         clipped=differences.clipped,
         unknown=differences.unknown,
         over=False,
+        other_seeds=asked.other_seeds,
     )
     by_scenario = dict(zip(scenarios, differences.neutral.tolist(), strict=True))
     return {

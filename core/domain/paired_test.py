@@ -297,7 +297,10 @@ class PairedTest:
     @property
     def refuted(self) -> dict[Claim, bool]:
         """Return which claims are shown to be false."""
-        return refuted_claims(self.facts, *self.interval, self.plan.margin)
+        refuted = refuted_claims(self.facts, *self.interval, self.plan.margin)
+        if self.known:  # so is that it is not better, or not worse
+            refuted |= {claim: not self.claims[claim] for claim in (Claim.BETTER, Claim.WORSE)}
+        return refuted
 
     @property
     def decision(self) -> Decision:

@@ -43,7 +43,8 @@ class VerdictContext:
     """What a verdict is said about. ``models``: names of the two.
 
     ``tasks``, ``clipped`` and ``unknown``: numbers of pairs of tasks. ``over``: whether nothing more is played.
-    ``family``: what the error rates of several models amount to, in words; None for one model.
+    ``other_seeds``: of pairs whose tasks had different seeds. ``family``: what the error rates of several models amount
+    to, in words; None for one model.
     """
 
     metric: str
@@ -52,6 +53,7 @@ class VerdictContext:
     clipped: int
     unknown: int
     over: bool
+    other_seeds: int = 0
     family: str | None = None
 
 
@@ -116,6 +118,7 @@ def sentence(test: PairedTest, scale: MetricScale, context: VerdictContext, show
         case Decision.EQUIVALENT:
             also = next((f", and {claim.value}" for claim in (Claim.BETTER, Claim.WORSE) if test.claims[claim]), "")
             claim = f"{first} is equivalent to {second} in {metric} within {margin}{also}: the difference is {words}"
+            claim += _sign(scale, first)
         case Decision.BETTER | Decision.WORSE:
             side = test.decision
             if _contradicts(test):
@@ -124,6 +127,7 @@ def sentence(test: PairedTest, scale: MetricScale, context: VerdictContext, show
                 claim = f"{first} is {side} than {second} in {metric} by {_estimate(test, scale, towards=side)}"
         case Decision.NOT_WORSE:
             claim = f"{first} is not worse than {second} in {metric} by {margin} or more: the difference is {words}"
+            claim += _sign(scale, first)
         case _:
             return _undecided(test, scale, context, after, shows)
     return f"{claim}, {after} ({certainty})."
@@ -139,7 +143,7 @@ def _undecided(test: PairedTest, scale: MetricScale, context: VerdictContext, af
     if test.known and test.mean == 0:
         return f"{first} and {second} have the same mean {context.metric} on all {number_of_scenarios(test.count)}."
     words = f"Undecided between {first} and {second} {after}: the difference in {context.metric} is"
-    words += f" {_estimate(test, scale)}"
+    words += f" {_estimate(test, scale)}{_sign(scale, first)}"
     if shows.difference is not None:
         words += f"; a difference of {quantity(shows.difference, scale)} would be shown with 80 % power"
     if test.plan.margin and shows.margin is not None:
@@ -149,6 +153,11 @@ def _undecided(test: PairedTest, scale: MetricScale, context: VerdictContext, af
     elif test.plan.margin and not test.known:
         words += "; these scenarios are too few for any margin"
     return words + "."
+
+
+def _sign(scale: MetricScale, first: str) -> str:
+    """Return what the sign of a difference means, where it is not that of the metric's values."""
+    return "" if scale.higher_is_better else f", above 0 if {first} is better"
 
 
 def notes(test: PairedTest, scale: MetricScale, context: VerdictContext) -> Sequence[str]:
@@ -165,6 +174,9 @@ def notes(test: PairedTest, scale: MetricScale, context: VerdictContext) -> Sequ
         lines.append(
             f"{context.unknown:,} of {context.tasks:,} pairs of tasks have no result, and count as no difference."
         )
+    if context.other_seeds:
+        share = f"{context.other_seeds:,} of {context.tasks:,} pairs of tasks"
+        lines.append(f"{share} had different seeds: what chance does on either side is among differences and flips.")
     if plan.design is Design.LIST and test.count:
         lines.append(ONCE if not test.repeated else SEEDS if test.complete else None)
     if plan.method is Method.NORMAL:

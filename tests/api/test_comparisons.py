@@ -154,6 +154,35 @@ def test_another_metric_and_a_bound_can_be_named(client: FlaskClient, play: Play
     assert "240 of the pairs" in clipped["message"]
 
 
+@pytest.mark.parametrize("bound", ["1e-320", "1e-200", "1e155", "1e300"])
+def test_a_bound_whose_square_is_no_number_is_refused(client: FlaskClient, play: Play, bound: str) -> None:
+    id = play(lambda task: scored(task, 50), tasks=4)
+    response = client.get(f"/v1/simulations/{id}/comparison?to={id}&metric=jerk_rms&bound={bound}")
+    assert "1e-100 to 1e+100" in problem(response, 422, "invalid")["detail"]
+
+
+def test_other_seeds_are_said_and_are_no_exact_comparison(client: FlaskClient, play: Play) -> None:
+    def seeded(task: int, seed: int) -> dict[str, Any]:
+        result = scored(task, 50 + (task * seed) % 7)
+        return result | {"scenario": result["scenario"] | {"seed": seed}}
+
+    first, second = play(lambda task: seeded(task, 1)), play(lambda task: seeded(task, 2))
+    assert compared(client, first, second)["verdict"]["message"] == (
+        f"{TASKS} of {TASKS} pairs of tasks had different seeds: what chance does on either side is among differences"
+        " and flips."
+    )
+    assert compared(client, first, first)["verdict"]["message"] is None
+    response = client.get(f"/v1/simulations/{first}/comparison?to={second}&design=exact")
+    assert "the same `seed`" in problem(response, 422, "invalid")["detail"]
+
+
+def test_an_exact_comparison_refutes_what_it_knows_to_be_false(client: FlaskClient, play: Play) -> None:
+    id = play(lambda task: scored(task, 50), tasks=20)
+    verdict = compared(client, id, id, design="exact", margin=1)["verdict"]
+    assert verdict["decision"] == "equivalent"
+    assert verdict["refuted"] == {"equivalent": False, "better": True, "worse": True, "not_worse": False}
+
+
 def test_a_metric_that_cannot_be_judged_is_refused(client: FlaskClient, play: Play, finished: str) -> None:
     first = play(lambda task: scored(task, 50), 10)
     path = f"/v1/simulations/{first}/comparison?to={first}"

@@ -306,14 +306,14 @@ def test_a_verdict_does_not_depend_on_interruptions(runs: Runs, monkeypatch: pyt
         calls += 1
         result = accept(*arguments, **members)
         if calls % 2:
-            raise RuntimeError("killed after a submission")
+            raise SystemExit("killed after a submission")
         return result
 
     monkeypatch.setattr(runs.platform.simulations, "accept", killed)
     while runs.get(id)["state"] == "running":
         try:
             runs.advance(id)
-        except RuntimeError:
+        except SystemExit:
             runs.platform.database.write(lambda c: store.change(c, id, claim=None, claim_until=0.0))  # it expires
             continue
         for simulation in runs.waiting(id):
@@ -323,6 +323,22 @@ def test_a_verdict_does_not_depend_on_interruptions(runs: Runs, monkeypatch: pyt
     assert disturbed["models"][0]["groups"] == undisturbed["models"][0]["groups"]
     batches = [play["batch"] for play in disturbed["reference"]["simulations"]]
     assert batches == sorted(set(batches)), "a batch has one simulation for each model"
+
+
+def test_a_mistake_of_the_platform_is_the_reason_until_it_is_mended(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = runs.create("new", "old")
+    with monkeypatch.context() as broken:
+        broken.setattr(runs.platform.simulations, "accept", lambda *_, **__: 1 / 0)
+        runs.advance(id)
+    comparison = runs.get(id)
+    assert (comparison["state"], comparison["reason"]) == (
+        "running",
+        "cannot go on: an internal error, which the log of jobs has",
+    )
+    runs.platform.database.write(lambda c: store.change(c, id, not_before=0.0))
+    assert runs.finish(id, better)["models"][0]["verdict"]["decision"] == "better"
 
 
 def crashing(model: str, index: int) -> float | None:
@@ -430,7 +446,7 @@ def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, mo
         ({"models": ["new", "old"], "metric": "scor"}, "Did you mean score?"),
         ({"models": ["new", "old"], "metric": "lane_changes"}, "better direction: score"),
         ({"models": ["new", "old"], "error_rate": 0}, "error_rate"),
-        ({"models": ["new", "old"], "margin": 100}, "`margin` of `score` is below 100 %"),
+        ({"models": ["new", "old"], "margin": 100}, "`margin` of `score` must be below 100 %"),
         ({"models": ["new", "old"], "metric": "jerk_rms", "margin": 1}, "Name a `bound`"),
         ({"models": ["new", "old"], "metric": "jerk_rms", "until": "not_worse"}, "`until`: not_worse needs a margin"),
         ({"models": ["new", "old"], "until": "worse"}, "until"),

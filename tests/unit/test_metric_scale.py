@@ -89,7 +89,7 @@ def test_differences_are_bounded_and_mirrored_by_swapping_the_models(
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, NAN, float("inf")])
 def test_a_bound_that_is_not_a_number_above_zero_is_refused(bound: float) -> None:
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="from 1e-100 to"):
         MetricScale.of(SCORE, bound)
 
 

@@ -87,6 +87,10 @@ class ComparisonBatches:
                 failures, reason = self._failures(id) + 1, f"waits: {error.detail}"
                 wait = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
                 logger.warning("comparison %s goes on in %.0f s: %s", id, wait, error.detail)
+            except Exception:  # a mistake of this platform: the comparison says so, and goes on once it is mended
+                failures, reason = self._failures(id) + 1, "cannot go on: an internal error, which the log of jobs has"
+                wait = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+                logger.exception("comparison %s tries again in %.0f s", id, wait)
 
             def release(c: Connection) -> None:
                 store.explain(c, id, reason)

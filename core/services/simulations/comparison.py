@@ -120,6 +120,7 @@ class Comparison:
                 method=method_of(asked.design, asked.method),
                 error_rate=asked.error_rate,
                 ended=first.final and second.final,
+                other_seeds=both.other_seeds,
             )
         except ValueError as error:
             raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
