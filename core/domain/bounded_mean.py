@@ -124,5 +124,12 @@ def bounded_interval(values: Floats, low: float, high: float, error_rate: float 
 
     It is the whole range without values. Shape (n,).
     """
+    return weighted_interval(values, np.ones(len(values)), low, high, error_rate)
+
+
+def weighted_interval(
+    values: Floats, weights: Floats, low: float, high: float, error_rate: float = 0.05
+) -> tuple[float, float]:
+    """Return the interval of the mean of values that occur ``weights`` times each; shapes (n,)."""
     level = error_rate / 2
-    return lower_bound(values, low, level), -lower_bound(-values, -high, level)
+    return lower_bound(values, low, level, weights), -lower_bound(-values, -high, level, weights)

@@ -16,11 +16,13 @@ from core.domain.intervals import (
     BOOTSTRAPPED,
     FEW,
     Bounds,
+    constant_interval,
     few_values_interval,
     mean_interval,
     normal_interval,
     student_interval,
     wilson,
+    within,
 )
 from core.domain.rates import is_rate
 from core.domain.scenario_intervals import RATE, UnitSums
@@ -184,7 +186,7 @@ class GroupedColumn:
         """
         ends: dict[str, float | None] = {}
         if self.count(group):
-            low, high = self._interval(group, rate, bounds, bootstrap)
+            low, high = within(self._interval(group, rate, bounds, bootstrap), *self._extremes(group), bounds)
             ends = {"low": _finite(low), "high": _finite(high)}
         if failures is not None:
             low, high = self._penalised_interval(group, failures, rate, bounds)
@@ -201,9 +203,19 @@ class GroupedColumn:
         with np.errstate(over="ignore", invalid="ignore"):
             if n < FEW:
                 return self._few_interval(group, (), bounds)
+            if (constant := self._constant(group, n, bounds)) is not None:
+                return constant
             if bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
                 return mean_interval(self.sample(group))
         return normal_interval(n, mean, m2)
+
+    def _constant(self, group: int, count: int, bounds: Bounds | None) -> tuple[float, float] | None:
+        """Return the interval of a group's values if all are equal, and there is one; ``count``: with further ones."""
+        least, most = self._extremes(group)
+        return constant_interval(least, count, bounds) if least == most else None
+
+    def _extremes(self, group: int) -> tuple[float, float]:
+        return float(self._lows[group]), float(self._highs[group])
 
     def _few_interval(self, group: int, more: Sequence[float], bounds: Bounds | None) -> tuple[float, float]:
         """Return the interval of the mean of a group's values, of which there are few, and ``more``."""
@@ -233,8 +245,11 @@ class GroupedColumn:
         with np.errstate(over="ignore", invalid="ignore"):
             if total < FEW:
                 return self._few_interval(group, [worst] * failed, bounds)
+            least, most = self._extremes(group) if n else (worst, worst)
+            if least == most == worst and (constant := constant_interval(worst, total, bounds)) is not None:
+                return constant
             m2 += n * failed / total * (mean_ok - worst) ** 2
-        return normal_interval(total, mean, m2)
+        return within(normal_interval(total, mean, m2), min(least, worst), max(most, worst), bounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

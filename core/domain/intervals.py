@@ -9,12 +9,13 @@ declared range Student's, which is as wrong for such values, and right for those
 import math
 from functools import cache
 from statistics import NormalDist
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.domain import student_t
-from core.domain.bounded_mean import bounded_interval
+from core.domain.bounded_mean import bounded_interval, weighted_interval
 
 #: Fewest values, or scenarios, whose mean has the bootstrap's or the normal interval.
 FEW = 30
@@ -24,7 +25,7 @@ RESAMPLES, BOOTSTRAPPED = 1000, 20_000
 BLOCK = 20_000
 Z = 1.959963984540054
 NORMAL = NormalDist()
-#: The least and the largest value that a metric can have, as its dataset declares.
+#: The least and the largest value that a metric can have, as its dataset declares; infinite for one that it does not.
 Bounds = tuple[float, float]
 
 
@@ -60,15 +61,42 @@ def normal_interval(count: int, mean: float, m2: float) -> tuple[float, float]:
     return mean - half, mean + half
 
 
+def within(interval: tuple[float, float], least: float, most: float, bounds: Bounds | None) -> tuple[float, float]:
+    """Return the interval of a mean without what the metric cannot be; ``least`` and ``most``: of its values.
+
+    An end that a value contradicts is no end.
+    """
+    low, high = interval
+    if bounds is None or math.isnan(low):
+        return interval
+    return max(low, bounds[0]) if least >= bounds[0] else low, min(high, bounds[1]) if most <= bounds[1] else high
+
+
+def has_range(bounds: Bounds | None) -> TypeGuard[Bounds]:
+    """Return whether a metric declares both ends."""
+    return bounds is not None and math.isfinite(bounds[1] - bounds[0])
+
+
+def constant_interval(value: float, count: int, bounds: Bounds | None) -> tuple[float, float] | None:
+    """Return the interval of a mean of values that are all equal, which have no variance to estimate it from.
+
+    It is that of the range, None without one: 100 of 100 at the upper end still mean that some are not.
+    """
+    if count < 2 or not has_range(bounds) or not bounds[0] <= value <= bounds[1]:
+        return None
+    return weighted_interval(np.array([value]), np.array([float(count)]), *bounds)
+
+
 def few_values_interval(values: NDArray[np.float64], bounds: Bounds | None) -> tuple[float, float]:
     """Return the interval of the mean of fewer than FEW values; NaN for fewer than two."""
     n = len(values)
     if n < 2:
         return math.nan, math.nan
-    if bounds is not None and bounds[0] <= float(values.min()) and float(values.max()) <= bounds[1]:
+    least, most = float(values.min()), float(values.max())
+    if has_range(bounds) and bounds[0] <= least and most <= bounds[1]:
         return bounded_interval(values, *bounds)
     mean = float(values.mean())
-    return student_interval(n, mean, float(((values - mean) ** 2).sum()))
+    return within(student_interval(n, mean, float(((values - mean) ** 2).sum())), least, most, bounds)
 
 
 def student_interval(count: int, mean: float, m2: float) -> tuple[float, float]:
@@ -90,9 +118,12 @@ def mean_interval(values: NDArray[np.float64], bounds: Bounds | None = None) -> 
     n = len(values)
     if n < FEW:
         return few_values_interval(values, bounds)
+    least, most = float(values.min()), float(values.max())
+    if least == most and (constant := constant_interval(least, n, bounds)) is not None:
+        return constant
     if n > BOOTSTRAPPED:
         mean = float(values.mean())
-        return normal_interval(n, mean, float(((values - mean) ** 2).sum()))
+        return within(normal_interval(n, mean, float(((values - mean) ** 2).sum())), least, most, bounds)
     generator = np.random.Generator(np.random.PCG64(0))
     means = np.empty(RESAMPLES)
     rows = max(1, BLOCK // n)

@@ -4,6 +4,7 @@ Whether a metric is a rate follows from its declaration, not from values that ha
 in all tasks is a mean of speeds, and Wilson's interval of it would be in no unit.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,9 +36,14 @@ def declared_rates(metrics: Iterable[Mapping[str, Any]]) -> dict[str, bool | Non
 
 
 def declared_bounds(metric: Mapping[str, Any]) -> Bounds | None:
-    """Return the least and the largest value that a metric of a dataset's definition declares; None unless both."""
+    """Return the least and the largest value that a metric of a dataset's definition declares, infinite for none.
+
+    None if it declares neither.
+    """
     low, high = metric.get("low"), metric.get("high")
-    return None if low is None or high is None else (float(low), float(high))
+    if low is None and high is None:
+        return None
+    return -math.inf if low is None else float(low), math.inf if high is None else float(high)
 
 
 def is_rate(declared: bool | None, *, count: int, low: float, high: float, binary: bool) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from core.domain import student_t
 from core.domain.bounded_mean import bounded_interval, lower_bound
-from core.domain.intervals import FEW, NORMAL, Bounds, student_quantile, wilson
+from core.domain.intervals import FEW, NORMAL, Bounds, has_range, student_quantile, wilson, within
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -77,9 +77,11 @@ class UnitValues:
 
     def _interval(self, rate: bool, limits: Bounds | None) -> tuple[float, float]:
         mean, n = self.mean, len(self.sums)
-        if n < FEW and limits is not None and (rate or n > 1):
-            means = self.sums / self.counts
-            if limits[0] <= float(means.min()) and float(means.max()) <= limits[1]:
+        means = self.sums / self.counts
+        least, most = float(means.min()), float(means.max())
+        few = n < FEW or (least == most and not rate)
+        if few and has_range(limits) and (rate or n > 1):
+            if limits[0] <= least and most <= limits[1]:
                 low, high = bounded_interval(means, *limits)
                 return min(low, mean), max(high, mean)
         if n < 2:
@@ -87,7 +89,7 @@ class UnitValues:
         if rate:
             return wilson(mean * self.effective, self.effective, student_quantile(n - 1))
         half = student_quantile(n - 1) * math.sqrt(self.variance)
-        return mean - half, mean + half
+        return within((mean - half, mean + half), least, most, limits)
 
     def exact_rate_interval(self, error_rate: float) -> tuple[float, float]:
         """Return the interval of a rate that also holds far out, where Wilson's is too narrow.

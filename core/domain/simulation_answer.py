@@ -8,7 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.domain.intervals import normal_interval
+from core.domain.intervals import Bounds, constant_interval, normal_interval, within
+from core.domain.rates import declared_bounds
 from core.domain.result_columns import TaskResult
 from core.domain.score import Score
 
@@ -91,7 +92,7 @@ def _score(
     if count and mean_ok is None:  # beyond every float
         return None
     mean = ((mean_ok or 0.0) * count + (worst or 0.0) * counted) / (count + counted)
-    low, high = _interval(statistics, mean, counted, worst, alone)
+    low, high = _interval(statistics, mean, counted, worst, alone, declared_bounds(declared))
     return {
         "metric": name,
         "title": declared.get("title") or name,
@@ -109,7 +110,12 @@ def _score(
 
 
 def _interval(
-    statistics: Mapping[str, Any], mean: float, failed: int, worst: float | None, alone: bool
+    statistics: Mapping[str, Any],
+    mean: float,
+    failed: int,
+    worst: float | None,
+    alone: bool,
+    bounds: Bounds | None,
 ) -> tuple[float, float]:
     """Return the 95 % interval of the mean over all tasks, of which ``failed`` have the value ``worst``; NaN for none.
 
@@ -125,7 +131,12 @@ def _interval(
     deviations = std * std * (count - 1) if std is not None and count else 0.0
     if count and failed and worst is not None:
         deviations += count * failed / (count + failed) * (statistics["mean"] - worst) ** 2
-    return normal_interval(count + failed, mean, deviations)
+    if not deviations and (constant := constant_interval(mean, count + failed, bounds)) is not None:
+        return constant
+    extremes = [statistics.get(name) for name in ("min", "max")] if count else []
+    values = [value for value in (*extremes, worst if failed else None) if value is not None]
+    least, most = min(values, default=-math.inf), max(values, default=math.inf)
+    return within(normal_interval(count + failed, mean, deviations), least, most, bounds)
 
 
 def _failures(

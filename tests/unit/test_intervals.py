@@ -76,3 +76,18 @@ def test_the_interval_of_a_rate_is_in_0_to_1_and_includes_the_rate(counts: tuple
 @given(st.integers(1, 10**7))
 def test_rates_of_0_and_1_are_exact_ends_of_their_intervals(trials: int) -> None:
     assert wilson(0, trials)[0] == 0.0 and wilson(trials, trials)[1] == 1.0
+
+
+@pytest.mark.parametrize("count", [20, 29, 30, 31, 1000])
+def test_values_that_are_all_equal_have_the_interval_of_their_range(count: int) -> None:
+    low, high = mean_interval(np.full(count, 500.0), (0.0, 500.0))
+    assert high == 500.0 and low == pytest.approx(500 * 0.025 ** (1 / count), rel=1e-6)
+    assert mean_interval(np.full(40, 3.0), (0.0, math.inf)) == (3.0, 3.0), "no range says more"
+
+
+@pytest.mark.parametrize("count", [12, 48])
+def test_an_interval_has_no_mean_that_the_metric_cannot_have(count: int) -> None:
+    values = np.zeros(count)
+    values[0] = 3.0
+    (low, high), (free, _) = mean_interval(values, (0.0, math.inf)), mean_interval(values)
+    assert low == 0.0 < high and (free < 0 or count == 48)
