@@ -69,6 +69,10 @@ class PairedMetricSchema(Open):
             )
         },
     )
+    better = fields.String(
+        allow_none=True,
+        metadata={"description": "Better direction of the metric, `higher` or `lower`; null if none is declared."},
+    )
     only_ours = fields.Integer(
         metadata={
             "description": (

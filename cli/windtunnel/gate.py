@@ -50,7 +50,8 @@ def verdict_check(model: Mapping[str, Any], requirement: Requirement) -> Check:
         return Check("verdict", "candidate", "failed", f"{model['name']} could not be compared: {reason}")
     claim = claim_of(requirement)
     outcome: Outcome = "passed" if verdict["claims"][claim] else "refuted" if verdict["refuted"][claim] else "undecided"
-    return Check("verdict", str(verdict["metric"]), outcome, str(verdict["sentence"]))
+    words = " ".join(filter(None, (verdict["sentence"], verdict.get("message"))))
+    return Check("verdict", str(verdict["metric"]), outcome, words)
 
 
 def flip_check(model: Mapping[str, Any], allowed: int) -> Check:

@@ -91,30 +91,34 @@ def fisher(more: int, fewer: int, played: int) -> float:
 class FlipTally:
     """Flips of a comparison so far. ``broke`` and ``fixed``: the first of each, described for clients.
 
-    ``counts``: of broke and fixed, all of them. ``played``: the most repetitions of a scenario.
+    ``counts``: of broke and fixed, all of them. ``played``: the most repetitions of a scenario. ``swept``: whether
+    scenarios were played with several combinations of parameters, each of which flips by itself.
     """
 
     broke: Sequence[Mapping[str, Any]] = ()
     fixed: Sequence[Mapping[str, Any]] = ()
     counts: tuple[int, int] = (0, 0)
     played: int = 1
+    swept: bool = False
 
     def extend(self, pairs: Sequence[Pair], simulations: tuple[str, str]) -> Self:
         """Return the tally with the pairs of further scenarios; ``simulations``: that played them."""
         flips = flips_of(pairs)
         broke = [flip.document(simulations) for flip in flips if flip.broke]
         fixed = [flip.document(simulations) for flip in flips if not flip.broke]
+        cells = {(pair.index, str(pair.params)) for pair in pairs}
         return type(self)(
             broke=[*self.broke, *broke][:SHOWN],
             fixed=[*self.fixed, *fixed][:SHOWN],
             counts=(self.counts[0] + len(broke), self.counts[1] + len(fixed)),
             played=max([self.played, *(pair.repeat + 1 for pair in pairs)]),
+            swept=self.swept or len(cells) > len({index for index, _ in cells}),
         )
 
     def document(self) -> dict[str, Any]:
         """Return the flips for clients: the first of each direction, the counts, and what is to be thought of them."""
         broke, fixed = self.counts
-        p = None if self.played > 1 else mcnemar(broke, fixed)["p"]
+        p = None if self.played > 1 or self.swept else mcnemar(broke, fixed)["p"]
         return {
             "broke": list(self.broke),
             "fixed": list(self.fixed),
@@ -124,30 +128,34 @@ class FlipTally:
         }
 
     def sentence(self, p: float | None) -> str:
-        """Return the flips in words; ``p``: of McNemar's test, None with repetitions."""
+        """Return the flips in words; ``p``: of McNemar's test, None with repetitions and sweeps."""
         broke, fixed = self.counts
-        words = f"{broke:,} {'scenario' if broke == 1 else 'scenarios'} broke and {fixed:,} {_were(fixed)} fixed"
-        if p is None and fisher(self.played, 0, self.played) > LEVEL:
+        what = "scenario" if broke == 1 else "scenarios"
+        if self.swept:
+            what = ("combination" if broke == 1 else "combinations") + " of scenario and parameters"
+        words = f"{broke:,} {what} broke and {fixed:,} {'was' if fixed == 1 else 'were'} fixed"
+        if self.played > 1 and fisher(self.played, 0, self.played) > LEVEL:
             return f"{words}: with {self.played} repetitions chance explains every difference; play more, or one."
-        if p is None:
-            return f"{words}: each failed more, or less, often than chance explains in its repetitions (5 %)."
         if not broke + fixed:
             return f"{words}."
-        return f"{words}. Each was played once, so that noise of the models is among them (McNemar's p {p:.2g})."
+        if self.played > 1:
+            return f"{words}: each failed more, or less, often than chance explains in its repetitions (5 %)."
+        noise = f" (McNemar's p {p:.2g})" if p is not None else ""
+        return f"{words}. Each was played once, so that noise of the models is among them{noise}."
 
     def to_json(self) -> dict[str, Any]:
         """Return the tally as JSON values."""
         lists = {"broke": list(self.broke), "fixed": list(self.fixed)}
-        return lists | {"counts": list(self.counts), "played": self.played}
+        return lists | {"counts": list(self.counts), "played": self.played, "swept": self.swept}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the tally of ``to_json``."""
         broke, fixed = document["counts"]
         return cls(
-            broke=document["broke"], fixed=document["fixed"], counts=(broke, fixed), played=document.get("played", 1)
+            broke=document["broke"],
+            fixed=document["fixed"],
+            counts=(broke, fixed),
+            played=document.get("played", 1),
+            swept=document.get("swept", False),
         )
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"

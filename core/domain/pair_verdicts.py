@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.domain.claims import Design, Method
-from core.domain.group_verdicts import described_groups, largest_groups, standing_evidence
+from core.domain.confidence_sequence import Plan
+from core.domain.group_verdicts import (
+    GroupEvidence,
+    GroupTest,
+    described_groups,
+    largest_groups,
+    standing_evidence,
+)
 from core.domain.metric_scale import MetricScale
 from core.domain.paired_test import PairedTest, TestPlan
 from core.domain.scenario_differences import ScenarioDifferences, scenario_differences
@@ -138,12 +145,17 @@ def _groups(
     for index, pair in of_scenario.items():
         for grouping, group in pair.groups.items():
             members.setdefault(grouping, {}).setdefault(group, []).append(differences[index])
+
+    def evidence(differences: Floats) -> GroupEvidence:
+        if asked.design is Design.EXACT and asked.ended:  # the mean of each group is known
+            plan = Plan(bound=scale.bound, pairs=len(differences), error_rate=asked.error_rate)
+            return GroupTest.begin(plan, asked.margin).extend(differences).evidence
+        return standing_evidence(differences, bound=scale.bound, margin=asked.margin, error_rate=asked.error_rate)
+
     return {
         grouping: described_groups(
             {
-                group: standing_evidence(
-                    np.array(groups[group]), bound=scale.bound, margin=asked.margin, error_rate=asked.error_rate
-                )
+                group: evidence(np.array(groups[group]))
                 for group in largest_groups({group: len(values) for group, values in groups.items()}, GROUPS)
             },
             scale,

@@ -64,6 +64,11 @@ def metrics_with_direction(definition: Mapping[str, Any]) -> str:
     return f"Metrics with a better direction: {', '.join(names)}." if names else "No metric has a better direction."
 
 
+def others_with_direction(metric: Mapping[str, Any], definition: Mapping[str, Any]) -> str:
+    """Return the same for a problem with a metric that itself has no better direction; nothing for others."""
+    return "" if metric.get("better") else f" {metrics_with_direction(definition)}"
+
+
 def number_of(value: Any) -> float | None:
     """Return a value of a metric as a number; None if it is not one that fits a float."""
     if not isinstance(value, int | float):

@@ -180,6 +180,13 @@ def test_an_exact_comparison_refutes_what_it_knows_to_be_false(client: FlaskClie
     id = play(lambda task: scored(task, 50), tasks=20)
     verdict = compared(client, id, id, design="exact", margin=1)["verdict"]
     assert verdict["decision"] == "equivalent"
+    other = play(lambda task: scored(task, 50 + (10 if task % 3 == 0 else 0)), tasks=20)
+    groups = compared(client, other, id, design="exact", margin=1)["groups"]["street"]
+    assert [(group["group"], group["verdict"], group["low"]) for group in groups] == [
+        ("arterial", "improved", 10.0),
+        ("crosswalk", "held", 0.0),
+        ("roundabout", "held", 0.0),
+    ]
     assert verdict["refuted"] == {"equivalent": False, "better": True, "worse": True, "not_worse": False}
 
 

@@ -61,6 +61,13 @@ def test_combinations_of_a_sweep_flip_by_themselves() -> None:
     pairs = [pair(0, (True, False), params={"rain": True}), pair(0, (False, False), params={"rain": False})]
     [flip] = flips_of(pairs)
     assert flip.pair.params == {"rain": True}
+    tally = FlipTally().extend(pairs, ("a", "b"))
+    document = FlipTally.from_json(json.loads(json.dumps(tally.to_json()))).document()
+    assert document["p"] is None, "combinations of a scenario are not independent"
+    assert document["sentence"] == (
+        "1 combination of scenario and parameters broke and 0 were fixed. Each was played once, so that noise of the"
+        " models is among them."
+    )
 
 
 def test_a_tally_that_was_stored_continues_and_counts_all_though_it_shows_the_first() -> None:

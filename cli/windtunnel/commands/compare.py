@@ -1,6 +1,6 @@
 """`windtunnel compare`: two simulations pair by pair, or models on the scenarios of a dataset until a verdict holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +28,7 @@ FLIPS: Sequence[outputs.Column] = (
     ("flip", lambda flip: flip["flip"]),
     ("scenario", lambda flip: flip["name"] or flip["index"]),
     ("repeat", lambda flip: flip["repeat"]),
+    ("parameters", lambda flip: ", ".join(f"{name} {value}" for name, value in flip["params"].items())),
     ("first", lambda flip: flip["outcome"]),
     ("second", lambda flip: flip["to_outcome"]),
     ("at", lambda flip: figures.seconds(flip["at"])),
@@ -87,10 +88,29 @@ def command(
         outputs.show_table(FLIPS, [{"flip": way, **flip} for way in ("broke", "fixed") for flip in flipped[way]])
     if dataset is None:
         click.echo()
-        metrics = [{"name": name, **values} for name, values in document["metrics"].items()]
-        outputs.show_table(METRICS, metrics)
+        outputs.show_table(METRICS, paired_metrics(document))
+        click.echo(
+            "Differences are positive where the first is better; without a better direction, where it is higher."
+        )
     else:
         click.echo(f"{client.server.url}/comparisons/{document['id']}", err=True)
+
+
+def paired_metrics(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each metric, whose difference is positive where the first simulation is the better one.
+
+    The row of the metric of the verdict has the verdict's interval: one difference has one interval.
+    """
+    verdict = document["verdict"] or {"metric": None}
+    rows = []
+    for name, values in document["metrics"].items():
+        difference, low, high = values["difference"], values["low"], values["high"]
+        if values["better"] == "lower":
+            difference, low, high = -difference, high and -high, low and -low
+        if name == verdict["metric"] and verdict["scale"]["kind"] == "declared":
+            difference, low, high = verdict["mean"], verdict["low"], verdict["high"]
+        rows.append({**values, "name": name, "difference": difference, "low": low, "high": high})
+    return rows
 
 
 def _played(client: "Client", models: Sequence[str], dataset: str, **members: Any) -> dict[str, Any]:

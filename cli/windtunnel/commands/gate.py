@@ -48,7 +48,7 @@ REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
 @click.option("--max-failures", type=click.IntRange(0), default=0, help="Tasks that may be not ok; none by default.")
 @click.option("--groups", is_flag=True, help="Play all scenarios, and fail also if a group of them has regressed.")
 @click.option("--metric", help="Metric of the verdict; the dataset's score if left out.")
-@click.option("--error-rate", type=click.FloatRange(1e-9, 0.5), help="Probability of a wrong verdict; 0.05.")
+@click.option("--error-rate", type=click.FloatRange(1e-4, 0.5), help="Probability of a wrong verdict; 0.05.")
 @click.option("--bound", type=float, help="Largest difference that counts, for a metric without a declared range.")
 @click.option("--scenarios", metavar="0-99,120", help="Only these scenarios.")
 @click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, such as commit=1a2b3c.")

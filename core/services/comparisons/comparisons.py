@@ -21,7 +21,7 @@ from core.domain.ids import new_id
 from core.domain.margins import checked_margin
 from core.domain.metric_scale import MetricScale
 from core.domain.records import Event, Submission
-from core.domain.score import judged_metric, metrics_with_direction
+from core.domain.score import judged_metric, metrics_with_direction, others_with_direction
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
@@ -312,11 +312,11 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
         margin = checked_margin(metric, MetricScale.of(metric, request.bound), request.margin)
         method = method_of(request.design, request.method)
     except ValueError as error:
-        raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
+        raise Invalid(f"{error}{others_with_direction(metric, definition)}") from None
     if request.until in (Claim.EQUIVALENT, Claim.NOT_WORSE) and not margin:
         raise Invalid(
-            f"`until`: {request.until.value} needs a margin, and `{metric['name']}` has none by default. Name a"
-            " `margin`, and a `bound`, the largest difference that counts, if the dataset declares no range."
+            f"`until`: {request.until.value} needs a `margin` above 0, in the unit of `{metric['name']}`. Where the"
+            " dataset declares no range of it, name a `bound` as well, the largest difference that counts."
         )
     if definition.get("gang"):
         raise Invalid(f"{resolved.dataset.name} is for gangs, which are not compared.")

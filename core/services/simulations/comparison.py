@@ -16,7 +16,7 @@ from core.domain.pair_verdicts import StandingQuestion, verdict_members
 from core.domain.paired_metrics import paired
 from core.domain.rates import declared_rates
 from core.domain.records import Simulation
-from core.domain.score import judged_metric, metrics_with_direction
+from core.domain.score import judged_metric, others_with_direction
 from core.services.datasets.catalogue import played
 from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
@@ -85,7 +85,7 @@ class Comparison:
         rates = declared_rates(definition["metrics"])
         indexes = [pair.index for pair in both.pairs]
         metrics = {
-            name: compared | _never(name, mine, other)
+            name: compared | {"better": declared.get(name, {}).get("better")} | _never(name, mine, other)
             for name in [*declared, *sorted((mine.metrics & other.metrics) - declared.keys())]
             if (
                 compared := paired(
@@ -123,7 +123,7 @@ class Comparison:
                 other_seeds=both.other_seeds,
             )
         except ValueError as error:
-            raise Invalid(f"{error} {metrics_with_direction(definition)}") from None
+            raise Invalid(f"{error}{others_with_direction(judged, definition)}") from None
         numbers = mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]
         return document | verdict_members(both.pairs, numbers, question)
 
