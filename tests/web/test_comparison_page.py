@@ -206,3 +206,28 @@ def test_scenarios_that_broke_are_listed_with_replays_at_that_moment(page: Page,
     assert address is not None and address.endswith("&at=4.5")
     page.goto(f"{origin}{address}")
     expect(page.locator("replay-compare")).to_have_attribute("at", "4.5")
+
+
+def test_a_difference_by_signs_is_in_percent_of_the_scenarios_everywhere(page: Page, origin: str, play: Play) -> None:
+    first = play(lambda task: scored(task, 50, jerk_rms=1.0 if task % 12 else 3.0), tasks=60)
+    second = play(lambda task: scored(task, 50, jerk_rms=2.0), tasks=60)
+    page.goto(f"{origin}/compare?simulation={first}&simulation={second}&metric=jerk_rms")
+    expect(page.locator(".verdict")).to_contain_text("by 83.3 % of the scenarios")
+    group = page.get_by_role("row", name="arterial")
+    expect(group.locator("td").nth(2)).to_have_text("50")
+    expect(page.get_by_role("columnheader", name="Interval (% of the scenarios)").first).to_be_visible()
+    expect(page.get_by_role("region", name="is worse").get_by_role("columnheader", name="Worse by")).to_be_visible()
+
+
+def test_more_flips_than_are_shown_have_an_address(page: Page, origin: str, play: Play) -> None:
+    first = play(lambda task: scored(task, 0, outcome="collision"), tasks=60)
+    second = play(lambda task: scored(task, 50, outcome="arrived"), tasks=60)
+    page.goto(f"{origin}/compare?simulation={first}&simulation={second}")
+    expect(page.get_by_text("Broke: 60, the first 50")).to_be_visible()
+    address = page.get_by_role("link", name="all as JSON").get_attribute("href")
+    assert len(page.request.get(f"{origin}{address}").json()["items"]) == 60
+
+
+def test_that_nothing_broke_is_said(page: Page, origin: str, drives: tuple[str, str]) -> None:
+    page.goto(f"{origin}/compare?simulation={drives[0]}&simulation={drives[1]}")
+    expect(page.get_by_text("0 scenarios broke and 0 were fixed.")).to_be_visible()

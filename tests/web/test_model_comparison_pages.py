@@ -29,7 +29,7 @@ def test_models_are_compared_from_the_form_to_the_verdict(page: Page, origin: st
     page.get_by_role("button", name="Compare", exact=True).click()
     page.wait_for_url("**/comparisons/0*")
     id = page.url.rpartition("/")[2]
-    expect(page.locator("#live")).to_contain_text("The first batch is played.")
+    expect(page.locator("#live")).to_contain_text("The first batch waits, or is played.")
     runs.advance(id)
     for simulation in runs.waiting(id):
         runs.play(simulation, better)
@@ -39,6 +39,7 @@ def test_models_are_compared_from_the_form_to_the_verdict(page: Page, origin: st
         runs.play(simulation, better)
     runs.finish(id, better)
     expect(page.locator(".statusline")).to_contain_text("finished")
+    expect(page.get_by_role("region", name="Simulations").get_by_role("link", name="batch 0")).to_have_count(2)
     expect(page.locator(".verdict")).to_contain_text("new is better than old in score by 20")
     expect(page.locator("main")).to_contain_text("were saved")
     expect(page.get_by_role("img", name="Course of the verdict on new")).to_be_visible()

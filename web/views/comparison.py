@@ -5,6 +5,7 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request
 
+from web import verdict_units
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
 from web.form_fields import number_of
@@ -68,8 +69,8 @@ def verdict() -> str:
 
 
 def asked() -> dict[str, str]:
-    """Return the metric, the margin and the design that the address names."""
-    return {name: request.args.get(name, "").strip() for name in ("metric", "margin", "design")}
+    """Return the metric, the margin, the bound and the design that the address names."""
+    return {name: request.args.get(name, "").strip() for name in ("metric", "margin", "bound", "design")}
 
 
 def compared(
@@ -83,7 +84,18 @@ def compared(
         if error.status not in (404, 409, 422):
             raise
         return {"problem": error.problem}
-    return {**comparison, "rows": metric_rows(comparison, metrics_of(dataset_of(reference)))}
+    ids = simulation["id"], reference["id"]
+    differing = {
+        direction: [{**pair, "address": address_of(pair, ids)} for pair in pairs]
+        for direction, pairs in comparison["scenarios"].items()
+    }
+    rows = metric_rows(comparison, metrics_of(dataset_of(reference)))
+    return {**comparison, **verdict_units.shown(comparison), "scenarios": differing, "rows": rows}
+
+
+def address_of(pair: Mapping[str, Any], ids: tuple[str, str]) -> str:
+    """Return the address of the replay of a pair of tasks, side by side; ``ids``: of both simulations."""
+    return f"/compare/replay?left={ids[0]}.{pair['task']}&right={ids[1]}.{pair['to_task']}"
 
 
 def metric_rows(comparison: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from web import comparison_report, snippets
+from web import comparison_report, snippets, verdict_units
 from web.api_client import Refused, api, path_of
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
@@ -51,13 +51,16 @@ def index() -> str:
 
 
 def labelled(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy in which each model has a label: its name, with the version where several have that name."""
+    """Return a copy as it is shown: each model has a label, its name with the version where several have that name."""
     comparison: dict[str, Any] = deepcopy(dict(answer))
     models = [comparison["reference"], *comparison["models"]]
     names = [model["name"] for model in models]
     for model in models:
         version = f"@{model['version']}" if names.count(model["name"]) > 1 else ""
         model["label"] = f"{model['name']}{version}"
+    for model in comparison["models"]:
+        if "groups" in model:
+            model |= verdict_units.shown(model)
     return comparison
 
 
