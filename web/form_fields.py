@@ -37,6 +37,12 @@ def number_of(text: str) -> float | int | str | None:
     return text or None
 
 
+def seconds_of(text: str) -> float | None:
+    """Return a time of a replay; None for a text that is not a number."""
+    number = number_of(text)
+    return None if isinstance(number, str) else number
+
+
 def value_of(text: str) -> Any:
     """Return the value of a parameter: a number, true or false, or text."""
     if text in ("true", "false"):

@@ -194,6 +194,12 @@ def test_all_tasks_are_listed(page: Page, origin: str, finished: str) -> None:
     expect(page.locator("tbody .name").first).to_have_text("s0")
 
 
+def test_a_replay_opens_at_the_moment_that_the_address_names(client: FlaskClient, finished: str) -> None:
+    assert '<replay-player at="5.5" src=' in client.get(f"/simulations/{finished}/tasks/6?at=5.5").text
+    for address in ("", "?at=", "?at=soon", "?at=nan"):
+        assert "<replay-player src=" in client.get(f"/simulations/{finished}/tasks/6{address}").text
+
+
 def test_a_task_without_a_result_says_so(page: Page, origin: str, submit: Submit) -> None:
     page.goto(f"{origin}/simulations/{submit().json['id']}/tasks/3")
     expect(page.get_by_text("This task has no result yet.")).to_be_visible()

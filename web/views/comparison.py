@@ -8,7 +8,7 @@ from flask import Blueprint, abort, render_template, request
 from web import verdict_units
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
-from web.form_fields import number_of
+from web.form_fields import seconds_of
 from web.views.simulation import dataset_of
 
 blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
@@ -132,7 +132,5 @@ def replay() -> str:
         if not task.isdecimal():
             abort(404)
         sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
-    at = number_of(request.args.get("at", ""))
-    return render_template(
-        "compare/replay.html", left=sides[0], right=sides[1], at=at if isinstance(at, int | float) else None
-    )
+    at = seconds_of(request.args.get("at", ""))
+    return render_template("compare/replay.html", left=sides[0], right=sides[1], at=at)

@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 from web import formatting, replay_bundle, snippets
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of, score_of
+from web.form_fields import seconds_of
 from web.states import STATES
 from web.task_request import task_request
 
@@ -165,7 +166,7 @@ def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any
 
 @blueprint.get("/tasks/<int:task>")
 def show_task(id: str, task: int) -> str | tuple[str, int]:
-    """Show a task: its replay, result and inputs."""
+    """Show a task: its replay, result and inputs; ``at``: the second at which the replay stands."""
     simulation = api().get(path_of("simulations", id))
     total = simulation["tasks"]["total"]
     if task >= total:
@@ -180,6 +181,7 @@ def show_task(id: str, task: int) -> str | tuple[str, int]:
         metrics=metrics_of(dataset),
         task=task,
         result=result,
+        at=seconds_of(request.args.get("at", "")),
         previous=task - 1 if task else None,
         following=task + 1 if task + 1 < total else None,
         scenario=json.dumps(scenario_of(simulation, result), indent=2),
