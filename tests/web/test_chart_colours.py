@@ -112,7 +112,7 @@ def test_lines_of_replays_have_the_colours_of_their_legend(page: Page, replays: 
     legend = legend_of(page)
     assert is_drawn(page, legend), "black lines beside a coloured legend"
     background = numbers(page.locator(".replay-signal").first.evaluate(BACKGROUND))
-    assert all(contrast(colour, background) >= 3 for colour in legend)
+    assert all(contrast(colour, background) >= 4.5 for colour in legend), "they are those of values, which are text"
     keep_picture(page, f"replays-{scheme}", full_page=True)
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
     assert set(legend_of(page)).isdisjoint(legend)

@@ -875,6 +875,17 @@ def test_the_player_has_no_violation_of_accessibility(site: StaticSite, still: P
     assert accessibility_violations(still) == []
 
 
+def test_the_landmarks_of_several_replays_on_a_page_are_told_apart(site: StaticSite, still: Page) -> None:
+    for side, name in (("left", "street_arrival"), ("right", "street_collision")):
+        site.responses[f"/{side}"] = [answer(recorded(name))]
+    replay = '<replay-compare left="/left" right="/right" left-label="idm" right-label="brake"></replay-compare>'
+    site.pages["/page"] = html(f"<h2>One</h2>{replay}<h2>Two</h2>{replay}")
+    still.goto(f"{site.origin}/page")
+    expect(still.locator("replay-compare > .replay")).to_have_count(2)
+    expect(still.get_by_role("region", name="Signals, replay 2")).to_be_visible()
+    assert accessibility_violations(still) == []
+
+
 def test_readers_meet_title_picture_controls_events_signals_and_result_in_this_order(
     site: StaticSite, still: Page
 ) -> None:

@@ -92,7 +92,7 @@ export function paletteOf(host) {
     text: property("--replay-fg", "#16202a"),
     muted: property("--replay-muted", "#5b6672"),
     line: property("--replay-line", "#d5dbe1"),
-    series: [property("--replay-accent", "#007c7c"), property("--replay-second", "#b45309")],
+    series: [property("--replay-accent", "#007c7c"), property("--replay-second", "#a34a06")],
   };
 }
 

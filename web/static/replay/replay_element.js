@@ -97,6 +97,7 @@ export class ReplayElement extends HTMLElement {
     const parts = this._partsOf(replays);
     this._parts = parts;
     this.replaceChildren(element("div", { class: "replay" }, ...parts.children));
+    this._tellApart();
     if (parts.clock) {
       const draw = () => {
         parts.stages.forEach((stage) => stage.draw());
@@ -114,6 +115,15 @@ export class ReplayElement extends HTMLElement {
       this._playWhenVisible(parts.clock);
     }
     this.dispatchEvent(new CustomEvent("replay-ready", { bubbles: true }));
+  }
+
+  /** Add the number of the replay to the names of its landmarks where a page, such as a report, has several replays. */
+  _tellApart() {
+    const all = [...document.querySelectorAll("replay-player, replay-compare")];
+    if (all.length < 2) return;
+    for (const landmark of this.querySelectorAll("section[aria-label], [role=region][aria-label]")) {
+      landmark.setAttribute("aria-label", `${landmark.getAttribute("aria-label")}, replay ${all.indexOf(this) + 1}`);
+    }
   }
 
   _partsOf(replays) {
