@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from werkzeug.datastructures import MultiDict
 
 from web.declared_metrics import metrics_of, score_of
+from web.form_fields import number_of
 
 #: The order of the list without another: tasks that are not ok, then the worst scores.
 WORST = "worst"
@@ -64,19 +65,38 @@ class TaskQuery:
         """Return the address sorted by a column, in the other direction if it is sorted by it already."""
         return self.address(sort=f"-{column}" if self.sort == column else column)
 
+    @property
+    def column(self) -> str:
+        """What the list is sorted by: a column, or WORST."""
+        return self.sort.removeprefix("-")
+
+    @property
+    def descends(self) -> bool:
+        """Whether the greatest value comes first."""
+        return self.sort.startswith("-")
+
     def direction(self, column: str) -> str | None:
         """Return the direction in which it is sorted by a column, as `aria-sort` has it; None for another order."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.sort)
 
 
 def added(arguments: MultiDict[str, str]) -> list[str]:
-    """Return the conditions that the fields `name`, `operator` and `value` of the form add; none without a value."""
+    """Return the conditions that the fields `name`, `operator` and `value` of the form add; none without a value.
+
+    `is` with two numbers, `10 to 60`, is their range: a value that is such a text could only be meant by mistake.
+    """
     name, operator, value = (arguments.get(field, "").strip() for field in ("name", "operator", "value"))
     if not name or not value:
         return []
-    if operator == BETWEEN and (ends := _RANGE.fullmatch(value)):
+    ends = _RANGE.fullmatch(value)
+    if ends and (operator == BETWEEN or (operator == "=" and is_range(ends))):
         return [f"{name}>={ends[1]}", f"{name}<={ends[2]}"]
     return [f"{name}{operator if operator in OPERATORS and operator != BETWEEN else '='}{value}"]
+
+
+def is_range(ends: re.Match[str]) -> bool:
+    """Return whether the ends of a range are numbers, and not the parts of one with a comma: `10,5`."""
+    return "," not in ends[0] and not any(isinstance(number_of(end), str) for end in ends.groups())
 
 
 def default_columns(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> tuple[str, ...]:

@@ -89,6 +89,31 @@ def test_a_form_without_scripts_filters_and_sorts_by_a_parameter_of_the_scenario
     context.close()
 
 
+@pytest.mark.parametrize(("by", "title"), [("metrics.comfort", "Comfort"), ("timing.seconds", "seconds to simulate")])
+def test_the_list_says_how_it_is_sorted_also_by_what_is_not_a_column(
+    page: Page, origin: str, drives: str, by: str, title: str
+) -> None:
+    page.goto(f"{origin}/simulations/{drives}/tasks")
+    table = page.get_by_role("region", name="Tasks", exact=True)
+    expect(table).to_contain_text("50 on this page, the worst first")
+    expect(page.get_by_label("Sort by")).to_have_value("worst")
+    page.goto(f"{origin}/simulations/{drives}/tasks?sort=-{by}")
+    expect(table).to_contain_text(f"50 on this page, sorted by {title}, descending")
+    add(page, "metrics.score", "=", "10 to 40")  # the order stays
+    expect(table).to_contain_text(f"61 of 120 tasks, 50 on this page, sorted by {title}, descending")
+    expect(page.get_by_label("Sort by").locator("option:checked")).to_have_text(title)
+    expect(page.get_by_label("Order")).to_have_value("descending")
+
+
+def test_the_hint_of_the_value_fits_its_field(page: Page, origin: str, drives: str) -> None:
+    page.goto(f"{origin}/simulations/{drives}/tasks")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 740})
+        field = page.get_by_label("with the value")
+        field.evaluate("field => { field.value = field.placeholder; }")  # a hint that is cut off does not scroll
+        assert field.evaluate("field => field.scrollWidth <= field.clientWidth")
+
+
 def test_further_pages_follow_and_the_first_is_near(page: Page, origin: str, drives: str) -> None:
     page.goto(f"{origin}/simulations/{drives}/tasks?sort=-metrics.score")
     seen = names(page)
@@ -153,6 +178,11 @@ def test_the_list_of_tasks_is_accessible(
         ("..", "10 to 20", ["x>=10", "x<=20"]),
         ("..", "-1.5..2e3", ["x>=-1.5", "x<=2e3"]),
         ("..", "10", ["x=10"]),
+        ("=", "10 to 60", ["x>=10", "x<=60"]),
+        ("=", "-1.5 … 2e3", ["x>=-1.5", "x<=2e3"]),
+        ("=", "near to far", ["x=near to far"]),
+        ("=", "10,5", ["x=10,5"]),
+        ("!=", "10 to 60", ["x!=10 to 60"]),
         ("?", "10", ["x=10"]),
         (">=", "", []),
     ],

@@ -13,6 +13,7 @@ from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
 from web.task_query import (
     OPERATORS,
+    WORST,
     TaskQuery,
     compared_names,
     default_columns,
@@ -51,6 +52,12 @@ def index(id: str) -> Response | str | tuple[str, int]:
         problem = error.problem
     offered = offered_columns(simulation, dataset, parameters)
     columns = query.columns if query.columns is not None else usual
+    names = compared_names(simulation, dataset, parameters)
+    orders = {kind: {name: title for name, title in of.items() if name != "failed"} for kind, of in names.items()}
+    sortable = {name: title for of in orders.values() for name, title in of.items()}
+    if query.column not in (WORST, *sortable):  # a column whose head was clicked
+        orders["Columns"] = {query.column: offered.get(query.column, query.column)}
+        sortable |= orders["Columns"]
     page = render_template(
         "simulation/tasks.html",
         simulation=simulation,
@@ -62,7 +69,9 @@ def index(id: str) -> Response | str | tuple[str, int]:
         columns={name: offered.get(name, name) for name in columns},
         numeric={name for name in columns if any(is_number(value_of(task, name)) for task in listed.tasks)},
         offered=offered,
-        names=compared_names(simulation, dataset, parameters),
+        names=names,
+        orders=orders,
+        order_title=sortable.get(query.column),
         values=known_values(simulation, parameters),
         operators=OPERATORS,
         value_of=value_of,
