@@ -92,6 +92,21 @@ def test_an_ended_simulation_is_repeated_and_deleted(page: Page, origin: str, fi
     expect(page.locator(f"#row-{finished}")).to_have_count(0)
 
 
+def test_the_worst_tasks_of_scenarios_without_names_are_told_apart(page: Page, origin: str, play: Play) -> None:
+    def result(task: int) -> dict[str, Any]:
+        document = scored(task, task)
+        del document["scenario"]["name"]
+        place = {"index": task % 3, "repeat": task // 3 % 2, "params": {"latency_steps": task // 6}}
+        return document | {"scenario": document["scenario"] | place}
+
+    id = play(result, 3, sweep={"latency_steps": [0, 1]}, repeat=2)
+    for path in ("", "/tasks"):
+        page.goto(f"{origin}/simulations/{id}{path}")
+        rows = page.get_by_role("region", name="Rows and columns" if path else "Worst tasks").locator("tbody tr")
+        names = [row.locator("td").first.inner_text() for row in rows.all()]
+        assert names[4] == "scenario 1 latency_steps 0, repeat 1" and len(set(names)) == len(names) >= 10
+
+
 def test_the_worst_task_is_opened_and_run_again(page: Page, origin: str, finished: str, client: FlaskClient) -> None:
     page.goto(f"{origin}/simulations/{finished}")
     page.get_by_role("region", name="Worst tasks").get_by_role("link").first.click()
