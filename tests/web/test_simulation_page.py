@@ -10,10 +10,13 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Browser, Page, expect
 
+from core.domain.states import State
+from core.services.platform import Platform
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_comparisons import Play, scored
 from tests.api.test_comparisons import play as play
 from tests.browser import Errors, accessibility_violations, keep_picture, scrolls_sideways
+from tests.dispatching import unended
 from tests.waiting import until
 from web.views.simulation import merged_events
 
@@ -90,6 +93,23 @@ def test_an_ended_simulation_is_repeated_and_deleted(page: Page, origin: str, fi
     page.get_by_role("button", name="Delete").click()
     page.wait_for_url(f"{origin}/simulations")
     expect(page.locator(f"#row-{finished}")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("played", "words"), [(3, "Play what was not played"), (8, "Repeat what is not ok and play the rest")]
+)
+def test_the_button_of_a_cancelled_simulation_says_that_it_plays_the_rest(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, played: int, words: str
+) -> None:
+    id = submit(tasks=288).json["id"]
+    launch = worker.launch(id)
+    worker.report(launch, worker.lease(launch), 0, played)
+    client.post(f"/v1/simulations/{id}/cancel")
+    dispatch = worker.dispatch
+    (busy,) = unended(dispatch)
+    dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
+    platform.finalization.collect(id)
+    assert f"<button>{words}</button>" in client.get(f"/simulations/{id}").text
 
 
 def test_the_worst_tasks_of_scenarios_without_names_are_told_apart(page: Page, origin: str, play: Play) -> None:
