@@ -344,6 +344,46 @@ def test_a_replay_is_kept_as_a_file_that_needs_no_server(
     expect(page.locator("replay-player")).to_contain_text("the model raised")
 
 
+#: Words of the elements that are on two lines or more.
+BROKEN = """
+elements => elements.flatMap(element => {
+  const broken = [];
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    for (const word of node.data.matchAll(/[^\\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})
+"""
+
+
+def test_a_narrow_window_does_not_break_the_words_of_the_table_of_metrics(
+    page: Page, origin: str, failing_drives: str
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{origin}/simulations/{failing_drives}")
+    table = page.get_by_role("region", name="Table of metrics")
+    assert table.locator("th").evaluate_all(BROKEN) == []
+    assert not scrolls_sideways(page)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_number_of_the_list_is_on_one_line_with_its_unit(page: Page, origin: str, play: Play, width: int) -> None:
+    labels = {"experiment": "a-long-name-" * 5, "branch": "another-long-name-" * 3}
+    id = play(lambda task: scored(task, 50.0 + task % 11, status="ok" if task % 3 else "crashed"), 61, labels=labels)
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"{origin}/simulations")
+    shown = page.locator(f"#row-{id}").locator("td.wide > span:not(.count), dd > span").filter(visible=True)
+    texts = shown.evaluate_all("spans => spans.map(span => [span.textContent, span.getClientRects().length])")
+    assert len(texts) >= 4 and [text for text, lines in texts if lines > 1] == []
+    assert not scrolls_sideways(page)
+
+
 @pytest.fixture
 def drives_that_crash(play: Play) -> str:
     """Id of a simulation of car_street of which a third of the tasks crashed."""
