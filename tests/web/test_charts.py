@@ -190,7 +190,9 @@ def test_a_histogram_is_drawn_in_the_colours_of_its_legend(
     until(is_drawn_as_said)
     first, _ = colours()
     assert contrast(first, numbers(score.evaluate(BACKGROUND))) >= 3
-    assert pixels(score.locator("canvas"))[colour_of(score.locator(".key.mean"), "borderLeftColor")] > 20, "the mean"
+    drawn = pixels(score.locator("canvas"))
+    mean = drawn[colour_of(score.locator(".key.mean"), "borderLeftColor")]
+    assert mean > 20 and mean > drawn[colour_named(page, "panel")], "the line of the mean, which hides no bar beside it"
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
     until(is_drawn_as_said, message="a page that is open does not change with the system")
     assert colours()[0] != first

@@ -42,18 +42,24 @@ export function axis(ink, label, options = {}) {
   return { label, stroke: ink.muted, grid: { stroke: ink.line, width: 1 }, ticks: { stroke: ink.line, size: 4 }, font, labelFont: font, labelSize: 22, ...options };
 }
 
-/** Return a hook of uPlot that draws a line across the plot at a value of a scale; `around`: colour beside the line. */
-export function rule(scale, value, colour, around) {
+/**
+ * Return a hook of uPlot that draws a line across the plot at a value of a scale; `between`: colour of its gaps.
+ *
+ * A line of two colours is seen on bars and beside them; an edge around it would hide a narrow bar.
+ */
+export function rule(scale, value, colour, between) {
   return (plot) => {
     const { ctx } = plot;
     const { left, top, width, height } = plot.bbox;
     const at = Math.round(plot.valToPos(value, scale, true));
     const path = new Path2D(scale === "x" ? `M${at} ${top}v${height}` : `M${left} ${at}h${width}`);
+    const pixel = Math.max(1, Math.round(devicePixelRatio));
     ctx.save();
-    for (const [stroke, pixels] of [[around, 6], [colour, 2]]) {
+    ctx.lineWidth = 2 * pixel;
+    for (const [stroke, dashes] of [[between, []], [colour, between ? [5, 3] : []]]) {
       if (!stroke) continue;
       ctx.strokeStyle = stroke;
-      ctx.lineWidth = pixels * Math.max(1, Math.round(devicePixelRatio));
+      ctx.setLineDash(dashes.map((length) => length * pixel));
       ctx.stroke(path);
     }
     ctx.restore();
