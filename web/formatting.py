@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 MISSING = "\N{EN DASH}"
+_RAISED: Mapping[str, str] = {"2": "\N{SUPERSCRIPT TWO}", "3": "\N{SUPERSCRIPT THREE}"}
+_POWER = re.compile(r"(?<=[a-z])[23]\b")
 
 
 def number(value: object) -> str:
@@ -70,8 +72,11 @@ def size(count: int | None) -> str:
 
 
 def unit(text: str | None, before: str = "") -> str:
-    """Return a unit as it is written after a number and ``before``: a number that counts has none."""
-    return f"{before}{text}" if text and text != "count" else ""
+    """Return a unit as it is written after a number and ``before``, with raised powers; a number that counts has none.
+
+    The replays write units in the same way: `unitText` in static/replay/format.js.
+    """
+    return before + _POWER.sub(lambda power: _RAISED[power[0]], text) if text and text != "count" else ""
 
 
 def moment(text: str) -> datetime:

@@ -64,6 +64,7 @@ def test_a_time_ago_has_whole_seconds(seconds: float, text: str) -> None:
 
 def test_a_number_that_counts_has_no_unit() -> None:
     assert [formatting.unit(text, " ") for text in (None, "", "count", "m/s")] == ["", "", "", " m/s"]
+    assert [formatting.unit(text) for text in ("m/s2", "m3", "H2", "1/s2 m")] == ["m/s²", "m³", "H2", "1/s² m"]
 
 
 @pytest.mark.parametrize(
