@@ -153,7 +153,7 @@ def drives(play: Play) -> str:
         if task % 10 == 0:
             return scored(task, None, status="crashed")
         drive = {"outcome": "collision", "collision": 1} if task % 5 == 1 else {"outcome": "arrived", "collision": 0}
-        result = scored(task, 20.0 + task * 7 % 71, time_lost=(task * 13 % 60) - 20.5, **drive)
+        result = scored(task, 20.0 + task * 7 % 71, time_lost=(task * 13 % 60) - 20.5, clipped_actions=0, **drive)
         result["scenario"] |= {"density": ("sparse", "dense")[task // 3 % 2], "start": {"pos": task * 1.7 - 100}}
         return result
 
@@ -205,6 +205,7 @@ def test_a_metric_of_0_and_1_is_shown_as_counts_and_shares(page: Page, origin: s
     expect(collision).to_contain_text("216 tasks")
     expect(collision.locator("tbody tr")).to_have_text(["14822.2 %", "016877.8 %"])
     expect(collision.locator("canvas")).to_have_count(0)
+    expect(card(page, "Actions out of range").locator("tbody tr")).to_have_text(["0216100 %"])  # a count, never 1
     failed = card(page, "Share of failures")
     expect(failed).to_contain_text("240 tasks")
     expect(failed.get_by_role("row", name="did not fail")).to_contain_text("168")

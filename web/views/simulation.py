@@ -106,9 +106,14 @@ def described_metrics(simulation: Mapping[str, Any], dataset: Mapping[str, Any])
 
 
 def plotted_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return title, unit and order of a dataset's metrics, the score first, for the plots."""
+    """Return title, unit, order and range of a dataset's metrics, the score first, for the plots."""
     return {
-        name: {"title": metric["title"], "unit": formatting.unit(metric["unit"]), "order": order}
+        name: {
+            "title": metric["title"],
+            "unit": formatting.unit(metric["unit"]),
+            "order": order,
+            "ends": [metric.get("low"), metric.get("high")],
+        }
         for order, (name, metric) in enumerate(metrics_of(dataset).items())
     }
 

@@ -92,7 +92,7 @@ class MetricPlots extends LiveElement {
     this.sample.textContent = sampled < read ? `Drawn from ${number(sampled)} of ${number(read)} results.` : "";
   }
 
-  draw(name, metric, { title = name === "failed" ? "Share of failures" : name, unit = "" }) {
+  draw(name, metric, { title = name === "failed" ? "Share of failures" : name, unit = "", ends = [] }) {
     let card = this.plots.get(name);
     if (!card) {
       card = element("figure", { class: "plot-card" });
@@ -108,8 +108,11 @@ class MetricPlots extends LiveElement {
     if (metric.kind === "category" && Object.keys(metric.values).length) {
       surface.append(bars(Object.entries(metric.values).sort((one, other) => other[1] - one[1]), 5));
     } else if (isBinary(metric)) {
-      const [no, yes] = name === "failed" ? ["did not fail", "failed"] : ["0", "1"];
-      surface.append(bars([[yes, metric.counts[1]], [no, metric.counts[0]]]));
+      const isFailed = name === "failed";
+      const rows = [[isFailed ? "failed" : "1", metric.counts[1]], [isFailed ? "did not fail" : "0", metric.counts[0]]];
+      // A number that counts, and was 0 in all tasks so far, is not one of two values.
+      const hasBoth = isFailed || (ends[0] === 0 && ends[1] === 1);
+      surface.append(bars(rows.filter(([, count]) => hasBoth || count)));
     } else if (metric.counts?.length) {
       heading.append(element("span", { class: "muted" }, element("span", { class: "key mean" }), `mean ${number(metric.mean)}${unit && ` ${unit}`}`));
       surface.setAttribute("role", "img");
