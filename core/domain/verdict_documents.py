@@ -145,7 +145,8 @@ def _undecided(test: PairedTest, scale: MetricScale, context: VerdictContext, af
     words = f"Undecided between {first} and {second} {after}: the difference in {context.metric} is"
     words += f" {_estimate(test, scale)}{_sign(scale, first)}"
     if shows.difference is not None:
-        words += f"; a difference of {quantity(shows.difference, scale)} would be shown with 80 % power"
+        end = "" if test.complete else f" once all {test.plan.scenarios:,} are played"
+        words += f"; a difference of {quantity(shows.difference, scale)} would be shown with 80 % power{end}"
     if test.plan.margin and shows.margin is not None:
         words += f", and models that are equal would be equivalent at a margin of {quantity(shows.margin, scale)}"
         if shows.scenarios is not None and shows.scenarios > test.plan.scenarios:

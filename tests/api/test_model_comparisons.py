@@ -448,7 +448,7 @@ def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, mo
         ({"models": ["new", "old"], "error_rate": 0}, "error_rate"),
         ({"models": ["new", "old"], "margin": 100}, "`margin` of `score` must be below 100 %"),
         ({"models": ["new", "old"], "metric": "jerk_rms", "margin": 1}, "Name a `bound`"),
-        ({"models": ["new", "old"], "metric": "jerk_rms", "until": "not_worse"}, "`until`: not_worse needs a margin"),
+        ({"models": ["new", "old"], "metric": "jerk_rms", "until": "not_worse"}, "`until`: not_worse needs a `margin`"),
         ({"models": ["new", "old"], "until": "worse"}, "until"),
         ({"models": ["new", "old"], "design": "exact", "method": "normal"}, "`exact` has no sample"),
         ({"models": ["new", "old"], "scenarios": {"range": [0, 1]}}, "at least two scenarios"),

@@ -225,17 +225,19 @@ def report(id: str) -> FlaskResponse:
     if replays is None:  # at least one is being made
         waiting = render_template("reload.html", address=request.path, seconds=2, what="The replays are being made.")
         return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
+    host = request.host_url.rstrip("/")  # a file has no server of its own
     for model in comparison["models"]:
         for scenario in scenarios_of(model):
             anchor = comparison_report.anchor_of(scenario)
             scenario["address"] = f"#{anchor}" if anchor in replays else None
         for flip in flips_of(model):
-            flip["replay"] = f"{request.host_url.rstrip('/')}{flip['replay']}"  # a file has no server of its own
+            flip["replay"] = f"{host}{flip['replay']}"
     page = render_template(
         "comparisons/report.html",
         comparison=comparison,
         replays=replays,
         document=answer,
+        host=host,
         **comparison_report.inline_parts(),
         **verdict_parts(comparison),
     )
