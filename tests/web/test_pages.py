@@ -75,8 +75,8 @@ def test_a_late_answer_for_former_filters_leaves_the_list_filtered(page: Page, o
     [other] = submitted(application)
     page.goto(origin)
     held: list[Route] = []
-    page.route(f"{origin}/simulations", lambda route: held.append(route), times=1)
-    with page.expect_request(f"{origin}/simulations"):
+    with page.expect_request(f"{origin}/simulations"):  # of this event, or of the page's own refresh just before
+        page.route(f"{origin}/simulations", lambda route: held.append(route), times=1)
         page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")
     page.get_by_label("Search").fill("team=planning")
     expect(page.locator(f"#row-{other}")).to_have_count(0)
