@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from core.domain.alpha_spending import looks_of
+from core.domain.alpha_spending import look_levels, looks_of
 from core.domain.claims import Claim, Design, Method
-from core.domain.detectable import detectable, rounded_up
+from core.domain.detectable import LEAST_OF_MANY, LEAST_SHARE, MANY, detectable, rounded_up
 from core.domain.paired_test import PairedTest, TestPlan
 from tests.unit.test_paired_test import Floats, differences
 
@@ -115,3 +115,20 @@ def test_differences_without_a_variance_say_nothing_about_one() -> None:
 @pytest.mark.parametrize(("value", "shown"), [(7.1681, 7.17), (7.17, 7.17), (0.0371234, 0.0372), (1234.5, 1240.0)])
 def test_what_is_named_is_rounded_up(value: float, shown: float) -> None:
     assert rounded_up(value) == pytest.approx(shown, rel=1e-12)
+
+
+@pytest.mark.parametrize("scenarios", [48, 288, 5000, 20_000, 300_000])
+def test_the_last_look_has_at_least_the_level_that_is_reckoned_with(scenarios: int) -> None:
+    share = LEAST_SHARE if scenarios <= MANY else LEAST_OF_MANY
+    assert look_levels(looks_of(scenarios), 0.02)[-1] >= share * 0.02
+
+
+@pytest.mark.parametrize("scenarios", [60, 150, 288])
+def test_the_scenarios_that_are_named_do_also_where_batches_are_looked_at(scenarios: int) -> None:
+    asked = TestPlan(bound=1.0, scenarios=scenarios, margin=0.02)
+    found = detectable(PairedTest.begin(asked, resolution=0).extend(differences(np.zeros(scenarios))))
+    assert found.scenarios is not None
+    test = PairedTest.begin(TestPlan(bound=1.0, scenarios=found.scenarios, margin=0.02), resolution=0)
+    for start, end in pairwise((0, *looks_of(found.scenarios))):
+        test = test.extend(differences(np.zeros(end - start)))
+    assert test.claims[Claim.EQUIVALENT]
