@@ -147,7 +147,7 @@ class AnswerScoreSchema(Open):
         allow_none=True,
         metadata={"description": "Worst value of the metric, in its unit; null if the dataset declares none."},
     )
-    mean_ok = fields.Float(
+    ok_mean = fields.Float(
         required=True,
         allow_none=True,
         metadata={"description": "Mean over the tasks that are `ok`, in the unit of the metric; null without one."},

@@ -37,8 +37,8 @@ def _meaning(score: AnswerScore) -> str:
     parts = [f"the mean of {score.tasks} task{'s' if score.tasks != 1 else ''}"]
     if score.not_ok:
         parts.append(f"of which {score.not_ok} not ok count as {_with_unit(score.worst, score)}")
-        if score.mean_ok is not None:
-            parts.append(f"the others have {_with_unit(score.mean_ok, score)}")
+        if score.ok_mean is not None:
+            parts.append(f"the others have {_with_unit(score.ok_mean, score)}")
     if score.left_out:
         parts.append(f"{score.left_out} without a value left out")
     return ", ".join(parts)

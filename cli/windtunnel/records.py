@@ -120,7 +120,7 @@ class Tasks(Record, frozen=True, kw_only=True):
 class AnswerScore(Record, frozen=True, kw_only=True):
     """The score over ``tasks``, of which ``not_ok`` count as ``worst``; ``low`` and ``high``: its 95 % interval.
 
-    ``mean_ok`` is over the tasks that are `ok`; ``left_out`` tasks have no value.
+    ``ok_mean`` is over the tasks that are `ok`; ``left_out`` tasks have no value.
     """
 
     metric: str
@@ -134,7 +134,7 @@ class AnswerScore(Record, frozen=True, kw_only=True):
     not_ok: int
     left_out: int
     worst: float | None = None
-    mean_ok: float | None = None
+    ok_mean: float | None = None
 
 
 class AnswerFailures(Record, frozen=True, kw_only=True):

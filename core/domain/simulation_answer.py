@@ -105,7 +105,7 @@ def _score(
         "not_ok": counted,
         "left_out": done - count - counted,
         "worst": worst,
-        "mean_ok": _finite(mean_ok if mean_ok is not None else math.nan),
+        "ok_mean": _finite(mean_ok if mean_ok is not None else math.nan),
     }
 
 

@@ -41,7 +41,7 @@ def test_a_task_that_is_not_ok_counts_in_the_score_with_the_worst_value(client: 
     assert found["score"] == {
         "metric": "score", "title": "Driving score", "unit": "%", "better": "higher",
         "mean": pytest.approx(24 * 77.5 / 36, rel=1e-5), "low": pytest.approx(39.2, abs=0.1),
-        "high": pytest.approx(64.1, abs=0.1), "tasks": 36, "not_ok": 12, "left_out": 0, "worst": 0.0, "mean_ok": 77.5,
+        "high": pytest.approx(64.1, abs=0.1), "tasks": 36, "not_ok": 12, "left_out": 0, "worst": 0.0, "ok_mean": 77.5,
     }  # fmt: skip
     summary = client.get(f"/v1/simulations/{id}/summary").json
     assert summary["metrics"]["score"]["mean_penalised"] == pytest.approx(found["score"]["mean"], rel=1e-5)

@@ -11,7 +11,7 @@ from windtunnel.records import Answer, Simulation, read
 
 SCORE: dict[str, Any] = {
     "metric": "score", "title": "Driving score", "unit": "%", "better": "higher", "mean": 32.9, "low": 26.02,
-    "high": 39.78, "tasks": 60, "not_ok": 24, "left_out": 0, "worst": 0.0, "mean_ok": 54.83,
+    "high": 39.78, "tasks": 60, "not_ok": 24, "left_out": 0, "worst": 0.0, "ok_mean": 54.83,
 }  # fmt: skip
 FAILURES: dict[str, Any] = {
     "count": 37, "tasks": 60, "share": 37 / 60, "not_ok": 24, "metric": "outcome",
