@@ -113,13 +113,13 @@ def test_an_error_of_sumo_is_the_same_with_both(compiled: bool) -> None:
 
 
 def test_a_fatal_error_of_sumo_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = simulator()  # SUMO can be imported from here on, whichever test came first
     from runtimes.harness.simulators.sumo import compiled_library
 
     library = compiled_library.library()
     assert library is not None
     with pytest.raises(sumo().FatalTraCIError):
         compiled_library.check(compiled_library.SUMO_FAILED, library)
-    world = simulator()
     world.reset(Scenario(index=0, seed=1, spec=SPECS[0]))
     monkeypatch.setattr(world._step, "_call", lambda *_: compiled_library.SUMO_FAILED)
     with pytest.raises(SimulatorBroken, match="SUMO failed"):
