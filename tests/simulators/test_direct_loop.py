@@ -180,6 +180,7 @@ def test_an_answer_that_is_whole_but_late_is_judged_by_the_watch_of_its_deadline
 
 
 def test_an_exception_of_an_event_is_that_of_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator()  # SUMO can be imported from here on, whichever test came first
     from runtimes.harness.simulators.sumo.lead_events import LeadBrake
 
     step = LeadBrake.step
@@ -196,9 +197,9 @@ def test_an_exception_of_an_event_is_that_of_the_simulator(monkeypatch: pytest.M
 
 
 def test_an_error_of_sumo_in_the_loop_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = simulator()
     from runtimes.harness.simulators.sumo import compiled_library
 
-    world = simulator()
     world.reset(scenario_of("none"))
     monkeypatch.setattr(world._step, "_drive", lambda *_: compiled_library.SUMO_FAILED)
     local, remote = socket.socketpair()
@@ -208,6 +209,7 @@ def test_an_error_of_sumo_in_the_loop_ends_the_process(monkeypatch: pytest.Monke
 
 
 def test_an_error_of_sumo_that_is_not_fatal_is_raised_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = simulator()
     from runtimes.harness.simulators.sumo.lead_events import SlowTruck
 
     def removing(event: SlowTruck, ego: Any) -> None:
@@ -216,7 +218,6 @@ def test_an_error_of_sumo_that_is_not_fatal_is_raised_in_the_loop(monkeypatch: p
 
     monkeypatch.setattr(SlowTruck, "step", removing)
     local, remote = socket.socketpair()
-    world = simulator()
     client = ModelServerClient(local, world.interface, batch=1, deadline=PATIENT, per_scenario=False)
     thread = threading.Thread(target=answer, args=(remote, usual, []))
     thread.start()
