@@ -65,7 +65,7 @@ def _in_unit(share: float, bound: float) -> float | None:
 
 
 def rounded_up(value: float) -> float:
-    """Return the next number of three significant digits: whoever asks for it gets no less than what was needed."""
+    """Return the next number of three significant digits: asking for it gives at least what was needed."""
     if value <= 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(value)) - 2)

@@ -40,7 +40,7 @@ def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]
     test = PairedTest(
         plan=plan,
         sequence=sequence,
-        bets={fact: _bets(state, decision) for decision, (fact, _) in _FACTS.items()},
+        bets={fact: _bets(state, sequence, decision) for decision, (fact, _) in _FACTS.items()},
         neutral=NOTHING,
         repeated=False,
         shown=shown,
@@ -54,14 +54,14 @@ def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]
 
 
 def _group(state: Mapping[str, Any]) -> GroupTest:
-    better, worse = (_bets(state, decision) for decision in _FACTS)
-    return GroupTest(sequence=ConfidenceSequence.from_json(state), better=better, worse=worse)
-
-
-def _bets(state: Mapping[str, Any], decision: Decision) -> OneSidedBets:
-    """Return the bets of a side against a mean of 0; ``state``: stored, of a test of then."""
-    side = _FACTS[decision][1]
     sequence = ConfidenceSequence.from_json(state)
+    better, worse = (_bets(state, sequence, decision) for decision in _FACTS)
+    return GroupTest(sequence=sequence, better=better, worse=worse)
+
+
+def _bets(state: Mapping[str, Any], sequence: ConfidenceSequence, decision: Decision) -> OneSidedBets:
+    """Return the bets of a side against a mean of 0; ``state``: stored, of a test of then, with this ``sequence``."""
+    side = _FACTS[decision][1]
     at = sequence.plan.resolution
     bets = OneSidedBets(null=0.0, threshold=sequence.plan.log_threshold, pairs=sequence.plan.pairs)
     if not sequence.count:

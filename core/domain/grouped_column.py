@@ -203,16 +203,12 @@ class GroupedColumn:
         with np.errstate(over="ignore", invalid="ignore"):
             if n < FEW:
                 return self._few_interval(group, (), bounds)
-            if (constant := self._constant(group, n, bounds)) is not None:
+            least, most = self._extremes(group)
+            if least == most and (constant := constant_interval(least, n, bounds)) is not None:
                 return constant
             if bootstrap and self._stride == 1 and n <= BOOTSTRAPPED:
                 return mean_interval(self.sample(group))
         return normal_interval(n, mean, m2)
-
-    def _constant(self, group: int, count: int, bounds: Bounds | None) -> tuple[float, float] | None:
-        """Return the interval of a group's values if all are equal, and there is one; ``count``: with further ones."""
-        least, most = self._extremes(group)
-        return constant_interval(least, count, bounds) if least == most else None
 
     def _extremes(self, group: int) -> tuple[float, float]:
         return float(self._lows[group]), float(self._highs[group])

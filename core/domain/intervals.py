@@ -64,7 +64,7 @@ def normal_interval(count: int, mean: float, m2: float) -> tuple[float, float]:
 def within(interval: tuple[float, float], least: float, most: float, bounds: Bounds | None) -> tuple[float, float]:
     """Return the interval of a mean without what the metric cannot be; ``least`` and ``most``: of its values.
 
-    An end that a value contradicts is no end.
+    A declared end that a value contradicts does not count.
     """
     low, high = interval
     if bounds is None or math.isnan(low):

@@ -77,7 +77,7 @@ class MetricScale:
         low, high, worst = (metric.get(key) for key in ("low", "high", "worst"))
         higher = better == "higher"
         unit = metric.get("unit") or ""
-        unit = "" if unit == "count" else unit  # "10 count" is no quantity
+        unit = "" if unit == "count" else unit  # not "10 count"
         if low is not None and high is not None:
             worst = (low if higher else high) if worst is None else worst
             low, high = min(low, worst), max(high, worst)

@@ -80,10 +80,9 @@ class UnitValues:
         means = self.sums / self.counts
         least, most = float(means.min()), float(means.max())
         few = n < FEW or (least == most and not rate)
-        if few and has_range(limits) and (rate or n > 1):
-            if limits[0] <= least and most <= limits[1]:
-                low, high = bounded_interval(means, *limits)
-                return min(low, mean), max(high, mean)
+        if few and (rate or n > 1) and has_range(limits) and limits[0] <= least and most <= limits[1]:
+            low, high = bounded_interval(means, *limits)
+            return min(low, mean), max(high, mean)
         if n < 2:
             return math.nan, math.nan
         if rate:

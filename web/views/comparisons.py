@@ -20,7 +20,7 @@ from web.form_fields import Fields, UnreadableField, key_of
 from web.offered_names import dataset_names, model_names
 from web.states import STATES
 from web.verdict_course import course_of
-from web.views.comparison import DECISIONS, TONES
+from web.views.comparison import DECISIONS, TONES, address_of
 
 blueprint = Blueprint("comparisons", __name__, url_prefix="/comparisons")
 
@@ -162,7 +162,7 @@ def shown_parts(answer: Mapping[str, Any]) -> dict[str, Any]:
     comparison = labelled(answer)
     for model in comparison["models"]:
         for scenario in scenarios_of(model):
-            scenario["address"] = replay_address(scenario)
+            scenario["address"] = address_of(scenario, (scenario["simulation"], scenario["to_simulation"]))
     return {"comparison": comparison, "ended": STATES[comparison["state"]].ended, **verdict_parts(comparison)}
 
 
@@ -186,13 +186,6 @@ def flips_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     """Return the flips of a model that are shown, in both directions."""
     flips = model["flips"] or {"broke": [], "fixed": []}
     return [*flips["broke"], *flips["fixed"]]
-
-
-def replay_address(scenario: Mapping[str, Any]) -> str:
-    """Return the address of a scenario's replays, side by side."""
-    left = f"{scenario['simulation']}.{scenario['task']}"
-    right = f"{scenario['to_simulation']}.{scenario['to_task']}"
-    return f"/compare/replay?{urlencode({'left': left, 'right': right})}"
 
 
 @blueprint.post("/<id>/<any(cancel, retry):action>")
