@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Launch
-from core.domain.preparation import doing
+from core.domain.preparation import Missing, Preparation, doing
 from core.domain.records import Model, Simulation, Submission
 from core.domain.states import State
 from core.services.scheduling.dispatch import Dispatch
@@ -86,11 +86,14 @@ class LocalSimulation:
 
     def _prepare(self, id: str) -> None:
         """Prepare packages and files; then the simulation is LAUNCHING, or its end is decided."""
-        self._dispatch.admit(self._dispatch.simulation(id), EXECUTOR, missing="its packages and files are prepared")
+        missing = Missing("its packages and files are prepared", Preparation.LONG)
+        self._dispatch.prepare(self._dispatch.simulation(id), EXECUTOR, missing)
         self._services.staging.stage(id)
         with self._services.database.read() as c:
             row = rows.find(c, id)
-        if State(row.state) is State.QUEUED:  # a platform tries again later
+        if row.preparation == Preparation.DONE:
+            self._dispatch.admit(self._dispatch.simulation(id), EXECUTOR)
+        elif State(row.state) is State.QUEUED:  # a platform tries again later
             self._give_up(id, row.reason or "its packages and files cannot be prepared")
 
     def _launch(self, id: str) -> None:

@@ -12,12 +12,13 @@ Generated from `core/domain/states.py` by `make reference`.
 |---|---|---|
 """
 TAIL = """
-A retry by the platform is the transition back to `queued`; it increments `attempt`. A user's retry is a new simulation.
+A retry by the platform is the transition back to `queued`; it increments `attempt`. A simulation that has been
+prepared is queued in its place, as the same attempt. A user's retry is a new simulation.
 """
 S = State
 MEANINGS = {
     S.QUEUED: "accepted, waiting for the import of its model or for free workers; see `position` and `reason`",
-    S.STAGING: "admitted; its environments, model and files are being downloaded to the node cache",
+    S.STAGING: "its environments, model and files are being prepared; it holds no worker, and is queued afterwards",
     S.LAUNCHING: "handed to an executor; no task is leased yet",
     S.RUNNING: "the first task was leased",
     S.CANCELLING: "cancelled by its owner; runners may not have ended yet",

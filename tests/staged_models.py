@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from core.domain.preparation import Preparation
+from core.domain.states import State
 from core.services.platform import Platform
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
+from core.store import simulations
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from runtimes.dependencies.installer import Installer, InstallerOptions
@@ -17,3 +20,17 @@ def staging_on(platform: Platform, cache: NodeCache, home: Path, **changes: Any)
     models = ModelEnvironments(platform.database, ModelFiles(cache), installer)
     values = {"datasets": platform.datasets, "store_health": platform.store_health} | changes
     return Staging(platform.database, platform.notifier, values["datasets"], models, values["store_health"], home=home)
+
+
+def stage(platform: Platform, staging: Staging, id: str) -> None:
+    """Stage a queued simulation as a job does that may take long."""
+    changes = {"preparation": Preparation.LONG.value}
+    platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0, **changes))
+    staging.stage(id)
+
+
+def is_prepared(platform: Platform, id: str) -> bool:
+    """Return whether a simulation has been staged and waits for workers."""
+    with platform.database.read() as c:
+        row = simulations.find(c, id)
+    return (row.state, row.preparation) == (State.QUEUED, Preparation.DONE)

@@ -30,6 +30,7 @@ class Jobs:
         """Return each function by its kind (`core/domain/job_kinds.py`)."""
         return {
             "stage": self._platform.staging.stage,
+            "prepare": self._platform.staging.stage,
             "prefetch": self._platform.staging.prefetch,
             "register": self._platform.dataset_registration.register,
             "import": self._platform.model_imports.fetch,

@@ -7,13 +7,11 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO, Any
 
-from core.domain.admission import FreeCapacity
 from core.domain.due_jobs import due_job
 from core.domain.job_kinds import BY_NAME
 from core.domain.launches import LaunchStatus, Note, Phase
@@ -23,8 +21,9 @@ from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
-from errors import PlatformError, UnknownSimulation
+from errors import PlatformError
 from workers import liveness
+from workers.admissions import Admissions
 from workers.dispatcher_metrics import DispatcherMetrics
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
 from workers.leadership import Leadership
@@ -64,6 +63,7 @@ class Dispatcher:
         self._programs = Programs(platform.leases)
         self._due_jobs = DueJobs(platform.database)
         self._executors = {managed.name: managed for managed in executors}
+        self._admissions = Admissions(dispatch, platform.staging, self._executors)
         self._run_dir = run_dir
         self._ttl = ttl
         self._interval = interval
@@ -159,7 +159,7 @@ class Dispatcher:
         if now - self._passed_at > 2 * self._ttl:
             self._expire_from = now + self._ttl  # this process was stopped or starved, so runners may have been too
         self._passed_at = now
-        snapshot = self._dispatch.snapshot()
+        snapshot = self._admissions.snapshot()
         clock_lag = now - snapshot.now
         if clock_lag > self._clock_lag + CLOCK_STEP:  # the database's clock was set back, or this is the first pass
             self._dispatch.rewind_clock()
@@ -209,18 +209,24 @@ class Dispatcher:
                 if self._evacuate(launch, reason):
                     managed.search_orphans_soon()  # it is removed once the executor answers again
         due = managed.orphan_search_due or managed.due_warm_pool is not None
-        if (launches or due or not managed.healthy) and managed.may_be_called:
-            managed.do(lambda: self._tend(managed, launches, snapshot.active))
+        if (launches or due or not managed.healthy) and managed.may_be_called and managed.idle:
+            sizes = self._admissions.sizes(managed.config, launches, snapshot)
+            managed.do(lambda: self._tend(managed, launches, snapshot.active, sizes))
 
     def _tend(
-        self, managed: ManagedExecutor, launches: Sequence[LiveLaunch], active: Mapping[str, ActiveSimulation]
+        self,
+        managed: ManagedExecutor,
+        launches: Sequence[LiveLaunch],
+        active: Mapping[str, ActiveSimulation],
+        sizes: Mapping[str, int],
     ) -> None:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
         statuses = managed.executor.observe([launch.id for launch in launches])
         managed.answered()
         for launch in launches:
             with _permission_errors_recorded(managed):
-                self._reconcile(managed, launch, statuses.get(launch.id), active.get(launch.simulation))
+                status, simulation = statuses.get(launch.id), active.get(launch.simulation)
+                self._reconcile(managed, launch, status, simulation, sizes.get(launch.id))
         if managed.orphan_search_due:
             # Read now, not from the snapshot: a launch is inserted before it is submitted.
             for id in managed.executor.orphans(self._dispatch.living(managed.name)):
@@ -268,8 +274,9 @@ class Dispatcher:
         launch: LiveLaunch,
         status: LaunchStatus | None,
         simulation: ActiveSimulation | None,
+        size: int | None,
     ) -> None:
-        """Reconcile a launch with what its executor observes of it."""
+        """Reconcile a launch with what its executor observes of it. ``size``: its new number of workers, if any."""
         over = status is None or status.phase is Phase.ENDED
         if status is not None:
             self._dispatch.record_notes(launch, status.notes)
@@ -281,14 +288,8 @@ class Dispatcher:
                 simulation, State.ERRORED, status.reason or "it cannot start on this executor", launch
             )
             managed.executor.cancel(launch.id)
-        elif (
-            simulation is not None
-            and not over
-            and simulation.workers != launch.workers
-            and simulation.state is State.RUNNING
-            and not simulation.ending
-        ):
-            self._resize(managed, launch, simulation.workers)
+        elif size is not None and not over:
+            self._resize(managed, launch, size)
         elif simulation is not None and simulation.state is State.LAUNCHING and simulation.unattended and _runs(status):
             self._programs.began(launch.id)
         elif over and (status is not None or launch.age > GRACE):
@@ -314,6 +315,7 @@ class Dispatcher:
         except PlatformError as error:
             message = error.detail or "It keeps its workers."
             self._dispatch.record_notes(launch, [Note(key=f"workers-{workers}", message=message)])
+            self._admissions.cannot_resize(launch, workers)
         else:
             self._dispatch.resize(launch, workers)
 
@@ -328,7 +330,9 @@ class Dispatcher:
         """Do what is due for a simulation; ``finished``: it runs, but every task has a result."""
         claimed = simulation.id in snapshot.claimed
         running = simulation.state is State.RUNNING and not simulation.ending
-        kind = due_job(simulation.state, simulation.outcome, launched=launched, finished=finished)
+        kind = due_job(
+            simulation.state, simulation.outcome, simulation.preparation, launched=launched, finished=finished
+        )
         if kind is not None:
             if not claimed:
                 self._enqueue_unclaimed(kind, simulation.id)
@@ -405,27 +409,8 @@ class Dispatcher:
         """
         if self._dispatch.outdated:
             snapshot = self._dispatch.snapshot()
-        if not snapshot.queue:
-            return
-        capacities = [
-            FreeCapacity(
-                managed.config,
-                managed.config.workers - snapshot.in_use(managed.name, finished),
-                managed.accepts_launches,
-            )
-            for managed in self._executors.values()
-        ]
-        for id, executor in snapshot.queue.admit(capacities, snapshot.now):
-            try:
-                simulation = self._dispatch.simulation(id)
-            except UnknownSimulation:  # cancelled and deleted since the snapshot
-                continue
-            missing: str | None = "what it needs is prepared, after an attempt that failed"
-            if not simulation.staging_failures:
-                missing = self._platform.staging.missing(id, dict(simulation.provenance), executor)
-            if self._dispatch.admit(simulation, executor, missing=missing) and missing is None:
-                workers = self._executors[executor].config.workers_for(simulation.requested)
-                self._launch(replace(simulation, executor=executor, workers=workers))
+        for simulation in self._admissions.admit(snapshot, finished):
+            self._launch(simulation)
 
     def _tidy(self) -> None:
         """Enqueue the jobs of datasets, of ended and of deleted simulations, and `sweep`."""

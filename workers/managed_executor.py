@@ -112,13 +112,18 @@ class ManagedExecutor:
 
     def do(self, work: Callable[[], None]) -> None:
         """Run ``work`` on the executor's thread and wait up to PATIENCE; skipped while a previous call runs."""
-        if self._at_work is not None and not self._at_work.done():
+        if not self.idle:
             return
         self._at_work = self._thread.submit(self._guarded, work)
         try:
             self._at_work.result(PATIENCE)
         except FutureTimeout:
             logger.info("executor %s has not answered within %s s; the dispatcher continues", self.name, PATIENCE)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is running."""
+        return self._at_work is None or self._at_work.done()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -1,11 +1,12 @@
 """Admission: which queued simulations start now, and on which executor; values only, no I/O."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from core.domain.executor_config import ExecutorConfig
+from core.domain.preparation import PREPARATION_SLOT, Preparation
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,7 @@ class QueuedSimulation:
     """A queued simulation. ``requested``: workers, None for as many as the executor has; ``executor``: "" for any.
 
     ``brief``: a dry run, which bypasses the queue. ``eligible``: the executors that could run it; None: all.
+    ``prepared``: a job has prepared it.
     """
 
     id: str
@@ -22,6 +24,7 @@ class QueuedSimulation:
     brief: bool = False
     executor: str = ""
     eligible: frozenset[str] | None = None
+    prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,15 @@ class _Requirement:
         ]
 
 
+#: Simulations that do not fit yet and are looked at, so that they are prepared by the time they fit.
+AHEAD = 32
+#: The most simulations that one decision sets aside; the rest is looked at in the next.
+MOST_ASIDE = 256
+
 #: Position in the queue: time of submission, then id.
 _Position = tuple[float, str]
+#: Returns whether a simulation could be launched on an executor at once.
+Ready = Callable[[str, str], bool]
 
 
 class AdmissionQueue:
@@ -64,6 +74,8 @@ class AdmissionQueue:
         self._queued: dict[str, QueuedSimulation] = {}
         self._lines: dict[_Requirement, list[_Position]] = {}
         self._paused: list[_Position] = []  # in back-off: when each may be admitted, and its id
+        self._seen_ready: set[str] = set()
+        self._prepared: set[str] = set()
         for item in queued:
             self.put(item)
 
@@ -77,10 +89,16 @@ class AdmissionQueue:
     def __contains__(self, id: object) -> bool:
         return id in self._queued
 
+    def item(self, id: str) -> QueuedSimulation:
+        """Return what is known of a queued simulation."""
+        return self._queued[id]
+
     def put(self, item: QueuedSimulation) -> None:
         """Insert a simulation, or replace what is known of it."""
         self.discard(item.id)
         self._queued[item.id] = item
+        if item.prepared:
+            self._prepared.add(item.id)
         insort(self._paused, (item.not_before, item.id))
 
     def discard(self, id: str) -> None:
@@ -88,18 +106,29 @@ class AdmissionQueue:
         item = self._queued.pop(id, None)
         if item is None:
             return
+        self._seen_ready.discard(id)
+        self._prepared.discard(id)
         if not _remove(self._paused, (item.not_before, id)):
-            requirement = _requirement(item)
-            _remove(self._lines[requirement], (item.submitted_at, id))
-            if not self._lines[requirement]:
-                del self._lines[requirement]
+            self._leave_line(item)
 
-    def admit(self, capacities: Iterable[FreeCapacity], now: float) -> list[tuple[str, str]]:
+    def _leave_line(self, item: QueuedSimulation) -> None:
+        """Remove a simulation from its line, unless it was set aside."""
+        requirement = _requirement(item)
+        line = self._lines.get(requirement)
+        if line is not None and _remove(line, (item.submitted_at, item.id)) and not line:
+            del self._lines[requirement]
+
+    def admit(
+        self, capacities: Iterable[FreeCapacity], now: float, ready: Ready = lambda id, executor: True
+    ) -> list[tuple[str, str]]:
         """Return (simulation, executor) to start now: first come first served, to the executor with most free workers.
 
         The head of the queue waits for capacity, and simulations that could run on the same executors wait behind it,
         so that many small simulations never starve a large one. A dry run (``brief``) bypasses the queue: it is one
         step long. The simulations stay queued until they are discarded.
+
+        A simulation that is not ``ready`` takes no workers and holds nobody back: it is set aside, until it is put
+        into the queue again. The first AHEAD of those that wait for workers are asked too, once each.
         """
         self._resume(now)
         healthy = [capacity for capacity in capacities if capacity.healthy]
@@ -107,30 +136,50 @@ class AdmissionQueue:
         free = {capacity.config.name: capacity.free for capacity in healthy}
         blocked: set[str] = set()
         admitted: list[tuple[str, str]] = []
+        aside: list[str] = []
+        ahead = 0
         heads = [
             (line[0], 0, number, line, executors)
             for number, (requirement, line) in enumerate(self._lines.items())
             if (executors := requirement.executors(free))
         ]
         heapify(heads)  # `number` makes the order total
-        while heads:
+        while heads and len(aside) < MOST_ASIDE:
             (_, id), place, number, line, executors = heappop(heads)
             item = self._queued[id]
+            # Prefer the executor that grants most of the requested workers; among equals, that with most free.
+            grants = {name: (configs[name].workers_for(item.requested), free[name]) for name in executors}
             if item.brief:
-                admitted.append((id, max(executors, key=lambda name: free[name])))
+                fits = executors
             else:
-                open_ = [name for name in executors if name not in blocked]
-                fits = [name for name in open_ if configs[name].workers_for(item.requested) <= free[name]]
-                if not fits:
-                    blocked.update(executors)
+                fits = [name for name in executors if name not in blocked and grants[name][0] <= free[name]]
+            if fits:
+                chosen = max(fits, key=(free if item.brief else grants).__getitem__)
+                if not ready(id, chosen):
+                    aside.append(id)
+                else:
+                    free[chosen] -= 0 if item.brief else grants[chosen][0]
+                    admitted.append((id, chosen))
+            else:
+                blocked.update(executors)
+                ahead += 1
+                if ahead > AHEAD:
                     continue
-                # Prefer the executor that grants most of the requested workers; among equals, that with most free.
-                chosen = max(fits, key=lambda name: (configs[name].workers_for(item.requested), free[name]))
-                free[chosen] -= configs[chosen].workers_for(item.requested)
-                admitted.append((id, chosen))
+                if id not in self._seen_ready:
+                    if ready(id, max(executors, key=grants.__getitem__)):
+                        self._seen_ready.add(id)
+                    else:
+                        aside.append(id)
             if place + 1 < len(line):
                 heappush(heads, (line[place + 1], place + 1, number, line, executors))
+        for id in aside:
+            self._leave_line(self._queued[id])
         return admitted
+
+    @property
+    def prepared(self) -> int:
+        """Number of simulations that have been prepared and wait for workers."""
+        return len(self._prepared)
 
     def _resume(self, now: float) -> None:
         """Let the simulations whose back-off is over stand in their lines again."""
@@ -154,10 +203,14 @@ def _remove(positions: list[_Position], position: _Position) -> bool:
     return True
 
 
-def why_waiting(position: int, requested: int, pause: float, reason: str | None) -> str:
+def why_waiting(
+    position: int, requested: int, pause: float, reason: str | None, preparation: Preparation | None = None
+) -> str:
     """Describe what a queued simulation waits for; ``pause``: seconds to the next attempt, ``reason``: of the last."""
     if pause > 0 and reason is not None:
         return f"tried again in {pause:.0f} s; {reason}"
+    if preparation is Preparation.WAITING:
+        return PREPARATION_SLOT
     if position > 1:
         return f"waits its turn: {position - 1} before it"
     return f"waits for {requested} free worker{'s' if requested > 1 else ''}"

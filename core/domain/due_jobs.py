@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from core.domain.job_kinds import JobKind, pause
+from core.domain.preparation import Preparation
 from core.domain.states import State
 
 #: Seconds after an attempt that succeeded before a job is begun again that is still due: another attempt may have had
@@ -10,17 +11,21 @@ from core.domain.states import State
 REST = 2.0
 
 
-def due_job(state: State, outcome: State | None, *, launched: bool, finished: bool) -> str | None:
+def due_job(
+    state: State, outcome: State | None, preparation: Preparation | None, *, launched: bool, finished: bool
+) -> str | None:
     """Return the kind of job that a simulation needs, None if it needs none now; a claim on it is checked elsewhere.
 
-    ``outcome``: the state in which it ends, once decided. ``launched``: it has a live launch. ``finished``: every task
-    has a result.
+    ``outcome``: the state in which it ends, once decided. ``preparation``: which job prepares it. ``launched``: it has
+    a live launch. ``finished``: every task has a result.
     """
     if state is State.CANCELLING:
         return None if launched else "collect"
     if outcome is not None or (state is State.RUNNING and finished):
         return "collect"
-    return "stage" if state is State.STAGING else None
+    if state is not State.STAGING:
+        return None
+    return (Preparation.LONG if preparation is Preparation.LONG else Preparation.QUICK).value
 
 
 class Attempts:

@@ -20,8 +20,8 @@ class ExecutorConfig:
 
     ``kind`` names the module of `workers.executors` that runs launches there; only that module reads ``options``.
     ``allowed``: patterns of the names that submissions may give, by option (`core.domain.allowed_options`).
-    ``ignored`` and ``equivalents`` are facts of the kind: options that it ignores, and annotations with the effect of
-    another option.
+    ``ignored``, ``equivalents`` and ``lends`` are facts of the kind: options that it ignores, annotations with the
+    effect of another option, and whether launches that still load their model lend their workers.
     """
 
     name: str
@@ -33,6 +33,7 @@ class ExecutorConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
     equivalents: Mapping[str, str] = field(default_factory=dict)
+    lends: bool = False
 
     def workers_for(self, requested: int | None) -> int:
         """Return the number of workers for a simulation that requests this many, or as many as possible (None)."""

@@ -46,8 +46,15 @@ class JobKind:
 KINDS: tuple[JobKind, ...] = (
     JobKind(
         name="stage",
-        does="prepares a simulation's environments, dataset files and model",
+        does="prepares a simulation's files and model from what is here already",
         concurrency=2,
+        timeout=3600,
+        resident=True,
+    ),
+    JobKind(
+        name="prepare",
+        does="prepares a simulation for which packages are installed or a dataset is downloaded",
+        concurrency=4,  # it waits for networks more than it computes
         timeout=6 * 3600,
         resident=True,
     ),

@@ -1,7 +1,35 @@
-"""Preparation: a sentence on what happens to a simulation before it runs, from the body of its last event."""
+"""Preparation of a simulation: what it lacks before it can be launched, the job for it, sentences on its progress."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+
+class Preparation(StrEnum):
+    """How far a simulation is prepared; a row without a value has not been looked at."""
+
+    WAITING = "waiting"  # queued, until a job may prepare it
+    QUICK = "stage"  # the kind of job that prepares it: files that are here already
+    LONG = "prepare"  # the kind of job that prepares it: packages, or files that are downloaded
+    DONE = "done"  # queued, until workers are free
+
+
+#: The kinds of job that prepare simulations.
+JOBS = (Preparation.QUICK, Preparation.LONG)
+
+
+#: What a simulation waits for while no job that could prepare it is free.
+PREPARATION_SLOT = "waits for a preparation slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a simulation lacks before it can be launched, as a clause, and the kind of job that prepares it."""
+
+    message: str
+    job: Preparation = Preparation.QUICK
+
 
 #: What follows a line of uv's output, which tells only what has been done.
 FOLLOWS = {"Prepared": "installing them", "Installed": "compiling them to bytecode"}
@@ -15,6 +43,13 @@ def doing(body: Mapping[str, Any]) -> str | None:
     if body.get("fraction") is not None:
         return f"downloading the {body.get('what', 'files')}: {body['fraction']:.0%}"
     return None
+
+
+def staging(doing: str | None, *, claimed: bool) -> str | None:
+    """Return what a staged simulation waits for; ``doing``: of its last event, ``claimed``: a job prepares it."""
+    if claimed:
+        return doing
+    return f"{PREPARATION_SLOT}: {doing}" if doing else PREPARATION_SLOT
 
 
 def following(message: str) -> str:

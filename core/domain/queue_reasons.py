@@ -2,16 +2,23 @@
 
 from collections.abc import Mapping
 
+from core.domain.preparation import PREPARATION_SLOT
 from core.domain.states import State
 
 
 def reason_of(
-    state: State, executor: str | None, *, awaits_model: bool, paused: bool, outages: Mapping[str, str | None]
+    state: State,
+    executor: str | None,
+    *,
+    awaits_model: bool,
+    paused: bool,
+    unprepared: bool,
+    outages: Mapping[str, str | None],
 ) -> str:
     """Return what a group of simulations waits for.
 
-    ``paused``: their last attempt failed, and the next is later. ``outages``: the last error of each executor that is
-    not healthy.
+    ``paused``: their last attempt failed, and the next is later. ``unprepared``: no job that could prepare them is
+    free. ``outages``: the last error of each executor that is not healthy.
     """
     if state is State.LAUNCHING:
         return "its processes are being started"
@@ -21,6 +28,8 @@ def reason_of(
         return "its model is being imported"
     if paused:
         return "its last attempt failed; it is tried again"
+    if unprepared:
+        return PREPARATION_SLOT
     if executor is not None and executor in outages:
         return f"waits for {executor}: {outages[executor] or 'it does not answer'}"
     return f"waits for free workers of {executor}" if executor else "waits for free workers"

@@ -8,8 +8,8 @@ class State(StrEnum):
     """State of a simulation."""
 
     QUEUED = "queued"  # accepted, waiting for capacity
-    STAGING = "staging"  # admitted; its environment, model and files are being downloaded
-    LAUNCHING = "launching"  # submitted to an executor, no lease taken yet
+    STAGING = "staging"  # its environment, model and files are being prepared; it holds no worker
+    LAUNCHING = "launching"  # admitted and submitted to an executor, no lease taken yet
     RUNNING = "running"  # the first lease was taken
     CANCELLING = "cancelling"  # the user asked for a stop; runners may still run
     SUCCEEDED = "succeeded"  # every task has a result; one is ok, and not too many failed
@@ -21,7 +21,7 @@ class State(StrEnum):
 S = State
 
 NEXT: Mapping[State, frozenset[State]] = {
-    S.QUEUED: frozenset({S.STAGING, S.CANCELLING, S.CANCELLED, S.FAILED, S.ERRORED}),
+    S.QUEUED: frozenset({S.STAGING, S.LAUNCHING, S.CANCELLING, S.CANCELLED, S.FAILED, S.ERRORED}),
     S.STAGING: frozenset({S.LAUNCHING, S.CANCELLING, S.QUEUED, S.FAILED, S.ERRORED}),
     S.LAUNCHING: frozenset({S.RUNNING, S.CANCELLING, S.QUEUED, S.FAILED, S.ERRORED}),
     S.RUNNING: frozenset({S.SUCCEEDED, S.FAILED, S.ERRORED, S.CANCELLING, S.QUEUED}),
@@ -34,7 +34,7 @@ NEXT: Mapping[State, frozenset[State]] = {
 
 FINAL = frozenset(state for state, following in NEXT.items() if not following)
 UNENDED = frozenset(State) - FINAL
-#: States of a simulation that has left the queue and has not ended.
+#: States of a simulation that is not queued and has not ended.
 ADMITTED = UNENDED - {S.QUEUED}
 CANCELLABLE = frozenset(state for state, following in NEXT.items() if following & {S.CANCELLING, S.CANCELLED})
 #: States in which runners may lease and report.

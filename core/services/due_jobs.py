@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from core.domain.due_jobs import due_job
+from core.domain.preparation import JOBS, Preparation
 from core.domain.states import State
 from core.store import comparisons, datasets, model_imports, run_logs, simulations
 from core.store.database import Connection, Database
@@ -26,7 +27,7 @@ class DueJobs:
         with self._database.read() as c:
             now = self._database.now(c)
             due = []
-            if kind in {"stage", "collect"}:
+            if kind in _OF_SIMULATIONS:
                 due = [row.id for row in simulations.unclaimed(c, now) if _kind_of(row) == kind]
             return [*due, *(_READ[kind](c, now) if kind in _READ else ())][:MOST]
 
@@ -37,6 +38,8 @@ class DueJobs:
             return {kind: read(c, now) for kind, read in _READ.items()}
 
 
+#: Kinds of which the states of simulations say whether they are due.
+_OF_SIMULATIONS = frozenset({"collect", *(job.value for job in JOBS)})
 _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "register": datasets.registering,
     "prefetch": datasets.fetching,
@@ -50,4 +53,5 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
 
 def _kind_of(row: simulations.UnclaimedSimulation) -> str | None:
     outcome = State(row.outcome) if row.outcome else None
-    return due_job(State(row.state), outcome, launched=row.launched, finished=row.finished)
+    preparation = Preparation(row.preparation) if row.preparation else None
+    return due_job(State(row.state), outcome, preparation, launched=row.launched, finished=row.finished)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, exists, insert, select, text, update
+from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, text, update
 
 from core.domain.states import UNENDED
 from core.store.tables import dataset_objects as objects
@@ -272,6 +272,11 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
         if json.loads(provenance)["dataset"]["digest"] == digest:
             return str(id)
     return None
+
+
+def size_of(c: Connection, digest: str) -> int:
+    """Return the bytes of a version's files; 0 if every version with this digest was deleted."""
+    return int(c.scalar(select(func.max(versions.c.bytes)).where(versions.c.digest == digest)) or 0)
 
 
 def in_use(c: Connection) -> list[dict[str, Any]]:

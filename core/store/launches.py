@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
 
+from core.domain.reservations import Reservation
 from core.domain.states import LIVE, State
 from core.store.tables import launches, simulations
 
@@ -13,13 +14,23 @@ from core.store.tables import launches, simulations
 UNTAKEN = -1
 _INSERT = insert(launches)
 _KNOWN = select(launches.c.id).where(launches.c.id.in_(bindparam("ids", expanding=True)))
-_WITH_SIMULATION = select(launches, simulations.c.state.label("simulation_state"), simulations.c.outcome).join(
-    simulations, simulations.c.id == launches.c.simulation_id
-)
+_WITH_SIMULATION = select(
+    launches,
+    simulations.c.state.label("simulation_state"),
+    simulations.c.outcome,
+    simulations.c.created_at.label("submitted_at"),
+).join(simulations, simulations.c.id == launches.c.simulation_id)
 _FIND = _WITH_SIMULATION.where(launches.c.id == bindparam("i"))
 _LIVE = _WITH_SIMULATION.where(text("launches.state='live'"))
 _END = text("UPDATE launches SET state='over' WHERE id=:i AND state='live' RETURNING id")
 _AT_WORK = text("SELECT id FROM launches WHERE simulation_id=:i AND state='live' LIMIT 1")
+_RESERVE = text(
+    "UPDATE launches SET reservation=:after WHERE id=:i AND state='live' AND reservation=:before RETURNING id"
+)
+_BEGIN = text(
+    "UPDATE launches SET reservation='begun' WHERE id=:i AND state='live'"
+    " AND reservation IN ('held', 'granted', 'begun') RETURNING id"
+)
 _TRIES = text("SELECT count(*) FROM launches WHERE simulation_id=:i")
 
 
@@ -51,6 +62,16 @@ def accepts_results(launch: Row[Any]) -> bool:
 def end(c: Connection, id: str) -> bool:
     """End a launch, which invalidates its token; return False if it was over already."""
     return c.execute(_END, {"i": id}).first() is not None
+
+
+def reserve(c: Connection, id: str, before: Reservation, after: Reservation) -> bool:
+    """Change the reservation of a live launch; False if it is over, or is not ``before`` any more."""
+    return c.execute(_RESERVE, {"i": id, "before": before.value, "after": after.value}).first() is not None
+
+
+def begin(c: Connection, id: str) -> bool:
+    """Record that a launch takes a lease: its workers are in use until it is over. False if it has lent them."""
+    return c.execute(_BEGIN, {"i": id}).first() is not None
 
 
 def resize(c: Connection, id: str, workers: int) -> None:

@@ -17,13 +17,16 @@ _NAMED = {
 }
 #: Tasks without a result are those that were never leased, and the rest of ranges that were.
 _WAITING = (
-    "SELECT state, executor, awaits_model, paused, count(*) AS simulations, sum(tasks) AS tasks, min(since) AS since"
+    "SELECT state, executor, awaits_model, paused, unprepared,"
+    " count(*) AS simulations, sum(tasks) AS tasks, min(since) AS since"
     " FROM (SELECT s.state, CASE WHEN s.state='queued' THEN {named} ELSE s.executor END AS executor,"
-    " s.awaits_model, CASE WHEN s.not_before>:now THEN 1 ELSE 0 END AS paused, s.created_at AS since,"
+    " s.awaits_model, CASE WHEN s.not_before>:now THEN 1 ELSE 0 END AS paused,"
+    " CASE WHEN s.preparation='waiting' THEN 1 ELSE 0 END AS unprepared, s.created_at AS since,"
     " (SELECT sum(g.total-g.next) FROM stages g WHERE g.simulation_id=s.id) + coalesce((SELECT sum(r.stop-r.cursor)"
     " FROM stages g JOIN ranges r ON r.stage_id=g.id WHERE g.simulation_id=s.id AND r.state<>'done'), 0) AS tasks"
     f" FROM simulations s WHERE s.state IN :states AND {LISTED_ROWS}) AS waiting"
-    " GROUP BY state, executor, awaits_model, paused ORDER BY state, executor, awaits_model, paused"
+    " GROUP BY state, executor, awaits_model, paused, unprepared"
+    " ORDER BY state, executor, awaits_model, paused, unprepared"
 )
 _LEASES = text(
     "SELECT l.executor, count(*) AS leases, sum(r.stop-r.cursor) AS tasks, sum(r.rate) AS rate"

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from core.domain.listing import search_text
+from core.domain.preparation import Preparation
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store import scheduling_changes
 from core.store.tables import events, idempotency, simulations, stages
@@ -61,7 +62,7 @@ _COUNTS = text(
     " FROM stages s WHERE s.simulation_id IN :ids GROUP BY s.simulation_id"
 ).bindparams(bindparam("ids", expanding=True))
 _UNCLAIMED_COLUMNS = (
-    "SELECT s.id, s.state, s.outcome,"
+    "SELECT s.id, s.state, s.outcome, s.preparation,"
     " EXISTS(SELECT 1 FROM launches l WHERE l.simulation_id=s.id AND l.state='live') AS launched,"
     " NOT EXISTS(SELECT 1 FROM stages g WHERE g.simulation_id=s.id AND g.state='open') AS finished"
     " FROM simulations s WHERE s.claim_until<=:now AND s.deleted_at IS NULL AND "
@@ -110,7 +111,12 @@ _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
 _AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
 _QUEUED = select(
-    simulations.c.id, simulations.c.spec, simulations.c.dry_run, simulations.c.created_at, simulations.c.not_before
+    simulations.c.id,
+    simulations.c.spec,
+    simulations.c.dry_run,
+    simulations.c.created_at,
+    simulations.c.not_before,
+    simulations.c.preparation,
 ).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
 _ACTIVE = select(simulations).where(
     _AMONG,
@@ -196,6 +202,7 @@ class UnclaimedSimulation(NamedTuple):
     id: str
     state: str
     outcome: str | None
+    preparation: str | None
     launched: bool
     finished: bool
 
@@ -203,7 +210,10 @@ class UnclaimedSimulation(NamedTuple):
 def unclaimed(c: Connection, now: float) -> list[UnclaimedSimulation]:
     """Return the simulations that are admitted or whose end is decided, have not ended, and that no job works on."""
     rows = c.execute(_UNCLAIMED, {"states": _ADMITTED, "now": now})
-    return [UnclaimedSimulation(id, state, outcome, bool(a), bool(b)) for id, state, outcome, a, b in rows]
+    return [
+        UnclaimedSimulation(row.id, row.state, row.outcome, row.preparation, bool(row.launched), bool(row.finished))
+        for row in rows
+    ]
 
 
 def by_state(c: Connection) -> dict[str, int]:
@@ -376,6 +386,21 @@ def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: f
     """Claim a simulation in a state for ``seconds``, so that a job that was enqueued twice runs once."""
     values = {"i": id, "state": state.value, "who": who, "until": now + seconds, "now": now}
     return c.execute(_CLAIM, values).first() is not None
+
+
+def hand_over(c: Connection, id: str, preparation: Preparation) -> bool:
+    """Leave a simulation that is staged to another kind of job; False if it is no longer staged."""
+    staged = and_(simulations.c.id == id, simulations.c.state == State.STAGING.value)
+    leaving = update(simulations).where(staged).values(preparation=preparation.value, claim=None, claim_until=0.0)
+    if c.execute(leaving.returning(simulations.c.id)).first() is None:
+        return False
+    scheduling_changes.add(c, id)
+    return True
+
+
+def await_preparation(c: Connection, ids: Sequence[str]) -> None:
+    """Record that queued simulations wait until a job may prepare them."""
+    c.execute(update(simulations).where(_AMONG, *_WAITING).values(preparation=Preparation.WAITING.value), {"ids": ids})
 
 
 def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:

@@ -131,6 +131,7 @@ simulations = Table(
     Column("not_before", Float(53), nullable=False, server_default="0"),
     # Attempts to stage that failed in a row because a store or the package index did not answer.
     Column("staging_failures", Integer, nullable=False, server_default="0"),
+    Column("preparation", Text),  # see core/domain/preparation.py; null: not looked at
     # Whether its model is being imported by reference; then it has no digest, and is not admitted.
     Column("awaits_model", Integer, nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
@@ -202,6 +203,7 @@ launches = Table(
     Column("token_hash", Text, nullable=False),
     Column("resources", Text, nullable=False),
     Column("state", Text, nullable=False),  # live | over
+    Column("reservation", Text, nullable=False, server_default="held"),  # see core/domain/reservations.py
     Column("created_at", Float(53), nullable=False),
     Column("seen_at", Float(53)),
     Index("launches_simulation", "simulation_id"),

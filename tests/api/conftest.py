@@ -83,7 +83,7 @@ class LeasingWorker:
         """Admit and launch a queued simulation; return the launch, whose tasks can be leased."""
         dispatch = self.dispatch
         busy = next(simulation for simulation in unended(dispatch) if simulation.id == id)
-        assert dispatch.admit(busy, LOCAL.name, missing=None)
+        assert dispatch.admit(busy, LOCAL.name)
         launch = dispatch.launch(next(simulation for simulation in unended(dispatch) if simulation.id == id))
         assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)

@@ -192,7 +192,7 @@ def test_a_queued_simulation_ends_at_its_turn_when_the_list_was_shortened(
     dispatch = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={"queue": ["team-b"]}), LAPTOP)
     (simulation,) = unended(dispatch)
     assert simulation.eligible is None
-    assert not dispatch.admit(simulation, "generous", missing=None)
+    assert not dispatch.admit(simulation, "generous")
     platform.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED
@@ -205,7 +205,7 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
     """As after a restart of the dispatcher while the simulation was staged, or after the loss of its launch."""
     id = post(client, "generous", annotations={"example.com/team": "a"}).json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(unended(before)[0], "generous", missing=None)
+    assert before.admit(unended(before)[0], "generous")
     after = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={}), LAPTOP)
     assert after.launch(unended(after)[0]) is None
     platform.finalization.collect(id)
@@ -226,7 +226,7 @@ def test_an_admitted_simulation_is_queued_for_an_executor_that_still_allows_it(
 ) -> None:
     id = post_gang(client, image="registry.example/team/mpi:5").json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(unended(before)[0], "generous", missing=None)
+    assert before.admit(unended(before)[0], "generous")
     after = dispatch_of(platform, replace(CLUSTER, allowed=ALLOWED), replace(GENEROUS, allowed={}), LAPTOP)
     assert after.launch(unended(after)[0]) is None
     assert client.get(f"/v1/simulations/{id}").json["state"] == State.QUEUED

@@ -30,7 +30,7 @@ def test_executors_are_listed_with_their_health(client: FlaskClient, worker: Lea
 def test_the_placement_of_a_submission_reaches_the_launch(submit: Submit, worker: LeasingWorker) -> None:
     placement = {"cpu": 2.5, "resources": {"nvidia.com/gpu": "1"}, "queue": "team-a", "executor": "local"}
     id = submit(placement=placement).json["id"]
-    assert worker.dispatch.admit(busy(worker, id), "local", missing=None)
+    assert worker.dispatch.admit(busy(worker, id), "local")
     launch = worker.dispatch.launch(busy(worker, id))
     assert launch is not None
     assert launch.placement == Placement(executor="local", cpu=2.5, resources={"nvidia.com/gpu": "1"}, queue="team-a")

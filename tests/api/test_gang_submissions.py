@@ -70,7 +70,7 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
     idle = [FreeCapacity(LAPTOP, LAPTOP.workers), FreeCapacity(CLUSTER, CLUSTER.workers)]
     assert [executor for _, executor in dispatch.snapshot().queue.admit(idle, time.time())] == ["cluster"]
     (busy,) = unended(dispatch)
-    assert dispatch.admit(busy, "cluster", missing=None)
+    assert dispatch.admit(busy, "cluster")
     launch = dispatch.launch(unended(dispatch)[0])
     assert launch is not None and launch.workers == 2
     assert launch.gang == Gang(size=2, command=("python", "model.py"), communication="torch")

@@ -49,7 +49,7 @@ def queued(worker: LeasingWorker, submitted: str) -> str:
     """Id of a simulation that is about to be launched."""
     dispatch = worker.dispatch
     (busy,) = unended(dispatch)
-    assert dispatch.admit(busy, LOCAL.name, missing=None)
+    assert dispatch.admit(busy, LOCAL.name)
     return submitted
 
 
@@ -109,7 +109,7 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     (warm_launch,) = worker.dispatch.snapshot().launches
     worker.dispatch.requeue(warm_launch, "requeued by the test", counted=False)
     (busy,) = unended(worker.dispatch)
-    assert worker.dispatch.admit(busy, LOCAL.name, missing=None)
+    assert worker.dispatch.admit(busy, LOCAL.name)
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token
     assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued

@@ -84,7 +84,7 @@ def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
     submit()
     dispatch = worker.dispatch
     (busy,) = unended(dispatch)
-    assert dispatch.admit(busy, LOCAL.name, missing=None)
+    assert dispatch.admit(busy, LOCAL.name)
     (busy,) = unended(dispatch)
     launch = dispatch.launch(busy)
     assert launch is not None

@@ -26,7 +26,7 @@ from errors import UnknownDataset
 from runtimes import environments
 from tests.archives import tar
 from tests.ports import free_ports
-from tests.staged_models import staging_on
+from tests.staged_models import stage, staging_on
 from tests.system.platform_process import share_environments
 from tests.waiting import TIMEOUT
 
@@ -46,8 +46,7 @@ def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
     """Stage a simulation more often than a refusal would allow; assert that it is queued after each attempt."""
     simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for _ in range(ATTEMPTS + 2):
-        platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
-        staging.stage(simulation.id)
+        stage(platform, staging, simulation.id)
         with platform.database.read() as c:
             row = simulations.find(c, simulation.id)
             assert row.not_before > platform.database.now(c)
@@ -85,8 +84,7 @@ def test_packages_that_the_index_refuses_end_a_simulation(
     monkeypatch.setattr(environments, "prepare", refuse)
     simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for _ in range(ATTEMPTS):
-        platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
-        platform.staging.stage(simulation.id)
+        stage(platform, platform.staging, simulation.id)
     platform.finalization.collect(simulation.id)
     ended = platform.simulations.get(simulation.id)
     assert ended.state is State.ERRORED and ended.reason and "Hash mismatch" in ended.reason

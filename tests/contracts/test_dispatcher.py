@@ -239,7 +239,7 @@ def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None =
 
     def run_or_enqueue(job: str, id: str) -> None:
         """Stage at once, and finalize at once what ends early; ``end`` finalizes what has all its results."""
-        if job == "stage":
+        if job in {"stage", "prepare"}:
             platform.staging.stage(id)
         elif job == "collect" and ends_early(id):
             platform.finalization.collect(id)
@@ -278,7 +278,8 @@ def test_a_simulation_says_what_is_prepared_for_it_before_the_job_that_prepares_
     monkeypatch.setattr(rig.platform.staging, "stage", lambda id: None)
     id = rig.submit()
     rig.until(lambda: rig.state(id) is State.STAGING)
-    assert re.fullmatch("its files are prepared for (east|west)", rig.platform.simulations.get(id).reason or "")
+    expected = "waits for a preparation slot: its files are prepared for (east|west)"
+    assert re.fullmatch(expected, rig.platform.simulations.get(id).reason or "")
 
 
 def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_written(rig: DispatcherRig) -> None:

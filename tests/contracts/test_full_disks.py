@@ -10,7 +10,7 @@ from core.domain.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
-from core.services.scheduling.staging import ATTEMPTS, Staging
+from core.services.scheduling.staging import ATTEMPTS
 from core.store import simulations
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
@@ -25,7 +25,7 @@ from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.reports import report_of
 from tests.small_disks import SmallDisk, small_disk
-from tests.staged_models import staging_on
+from tests.staged_models import is_prepared, stage, staging_on
 from tests.system.platform_process import share_environments
 
 
@@ -38,11 +38,6 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def storage_events(rig: DispatcherRig, id: str) -> list[bool]:
     with rig.platform.database.read() as c:
         return [body["stored"] for body in simulations.event_bodies(c, id, "storage")]
-
-
-def stage(rig: DispatcherRig, staging: Staging, id: str) -> None:
-    rig.platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
-    staging.stage(id)
 
 
 def test_results_that_do_not_fit_on_the_disk_are_named_in_the_reason_and_in_an_event(
@@ -79,7 +74,7 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
     staging = staging_on(platform, cache, disk.folder)
     disk.fill()
     for _ in range(2 * ATTEMPTS):
-        stage(rig, staging, id)
+        stage(platform, staging, id)
         waiting = platform.simulations.get(id)
         assert waiting.state is State.QUEUED and waiting.next_attempt_at is not None
         assert waiting.reason and "disk" in waiting.reason and "full" in waiting.reason
@@ -87,8 +82,8 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
         states = [json.loads(event.body) for event in simulations.events_after(c, id, 0) if event.type == "state"]
     assert "full" in states[-1]["reason"]
     disk.empty()
-    stage(rig, staging, id)
-    assert platform.simulations.get(id).state is State.LAUNCHING
+    stage(platform, staging, id)
+    assert is_prepared(platform, id)
 
 
 def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_others(
@@ -101,18 +96,18 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
     staging = staging_on(platform, cache, tmp_path)
     running, waiting = rig.submit(), rig.submit(model="theirs")
-    stage(rig, staging, running)
-    assert platform.simulations.get(running).state is State.LAUNCHING
+    stage(platform, staging, running)
+    assert is_prepared(platform, running)
     cache.hold("sha256:" + "0" * 64, waiting)  # an input that it had before
-    stage(rig, staging, waiting)
+    stage(platform, staging, waiting)
     reason = platform.simulations.get(waiting).reason
     assert reason and "when some simulations have ended" in reason
     holders: set[str] = set()
     cache.sweep(lambda found: holders.update(found) or found)  # type: ignore[func-returns-value]
     assert holders == {running}
     staging.release(running)
-    stage(rig, staging, waiting)
-    assert platform.simulations.get(waiting).state is State.LAUNCHING
+    stage(platform, staging, waiting)
+    assert is_prepared(platform, waiting)
 
 
 def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, tmp_path: Path) -> None:
@@ -121,7 +116,7 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
     staging = staging_on(platform, cache, tmp_path)
-    stage(rig, staging, id)
+    stage(platform, staging, id)
     ended = platform.simulations.get(id)
     assert ended.state is State.ERRORED
     assert ended.reason and "raise WINDTUNNEL_CACHE_CAPACITY" in ended.reason

@@ -29,6 +29,7 @@ from errors import NotFound, StoreUnavailable
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from tests.s3_servers import S3Server, fresh_bucket
+from tests.staged_models import is_prepared, stage
 from tests.staged_models import staging_on as staging_of_platform
 from tests.system.platform_process import share_environments
 from tests.waiting import until
@@ -103,8 +104,7 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
     pauses = []
     outage.begin()
     for _ in range(2 * ATTEMPTS):
-        platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
-        staging.stage(id)
+        stage(platform, staging, id)
         waiting = platform.simulations.get(id)
         assert (waiting.state, waiting.attempt) == (State.QUEUED, 1)
         assert waiting.reason and "object store" in waiting.reason
@@ -113,9 +113,8 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
     assert waiting.next_attempt_at is not None and waiting.reason.startswith("tried again in ")
     assert pauses[0] <= FIRST_PAUSE and LONGEST_PAUSE / 2 < pauses[-1] <= LONGEST_PAUSE
     outage.end()
-    platform.database.write(lambda c: simulations.move(c, id, State.QUEUED, State.STAGING, 0.0))
-    staging.stage(id)
-    assert platform.simulations.get(id).state is State.LAUNCHING
+    stage(platform, staging, id)
+    assert is_prepared(platform, id)
     with platform.database.read() as c:
         assert simulations.find(c, id).staging_failures == 0
 
@@ -130,13 +129,14 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     outage.store.put(key, platform.store.get(key))
     present = staging_on(rig, outage.store, tmp_path / "present")
     until(
-        lambda: present.missing(submitted, provenance, "east") is None, message="it is staged though the store answers"
+        lambda: present.missing(submitted, provenance, {}, "east") is None,
+        message="it is staged though the store answers",
     )
     outage.begin()
     away = staging_on(rig, outage.store, tmp_path / "away-node")
-    assert away.missing(submitted, provenance, "east"), "its launch would wait for the store without saying so"
+    assert away.missing(submitted, provenance, {}, "east"), "its launch would wait for the store without saying so"
     NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance["model"]["digest"])
-    assert away.missing(submitted, provenance, "east") is None, "the model is on this node: the store is not needed"
+    assert away.missing(submitted, provenance, {}, "east") is None, "the model is on this node: the store is not needed"
     outage.end()
 
 
@@ -231,9 +231,8 @@ def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and
     assert rig.dispatch.simulation(accepted.id).staging_failures == 1
     store = FilesystemStore(tmp_path / "objects-of-test")
     staging = staging_on(rig, store, tmp_path / "other-node")
-    platform.database.write(lambda c: simulations.move(c, accepted.id, State.QUEUED, State.STAGING, 0.0))
-    staging.stage(accepted.id)
-    assert platform.simulations.get(accepted.id).state is State.LAUNCHING
+    stage(platform, staging, accepted.id)
+    assert is_prepared(platform, accepted.id)
     assert list(store.list("models/")) == [f"models/{accepted.model.digest.removeprefix('sha256:')}"]
 
 

@@ -105,7 +105,7 @@ def test_a_dispatcher_that_dies_before_it_labels_a_warm_launch_loses_nothing(
     id = submit(rig)
     dispatch = rig.dispatch
     (simulation,) = unended(dispatch)
-    assert dispatch.admit(simulation, "east", missing=None)
+    assert dispatch.admit(simulation, "east")
     (simulation,) = unended(dispatch)
     assert dispatch.launch(simulation, lambda _: WarmLaunch("warm1", hashed(TOKEN))) is not None
     # the dispatcher is killed here

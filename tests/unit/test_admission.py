@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from core.domain.admission import AdmissionQueue, FreeCapacity, QueuedSimulation, why_waiting
+from core.domain.admission import AHEAD, MOST_ASIDE, AdmissionQueue, FreeCapacity, QueuedSimulation, why_waiting
 from core.domain.executor_config import ExecutorConfig
 
 
@@ -230,3 +230,59 @@ def test_a_queued_simulation_has_a_reason() -> None:
     assert why_waiting(3, 2, 0.0, None) == "waits its turn: 2 before it"
     assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free workers"
     assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s; its processes vanished"
+
+
+def test_a_simulation_that_is_not_prepared_takes_no_workers_and_holds_nobody_back() -> None:
+    queue = AdmissionQueue([QueuedSimulation("slow", 4, 1.0), QueuedSimulation("b", 4, 2.0)])
+    assert queue.admit([executor("here", 4)], 100.0, lambda id, _: id != "slow") == [("b", "here")]
+    asked: list[str] = []
+
+    def ready(id: str, _: str) -> bool:
+        asked.append(id)
+        return True
+
+    queue.discard("b")
+    assert queue.admit([executor("here", 4)], 100.0, ready) == [] and asked == []  # aside, until its row changes
+    queue.put(QueuedSimulation("slow", 4, 1.0, prepared=True))
+    assert queue.prepared == 1
+    assert queue.admit([executor("here", 4)], 100.0, ready) == [("slow", "here")]
+    queue.discard("slow")
+    assert queue.prepared == 0 and len(queue) == 0
+
+
+def test_a_prepared_simulation_returns_to_its_place_in_the_queue() -> None:
+    queue = AdmissionQueue([QueuedSimulation(id, 4, float(at)) for at, id in enumerate("abc")])
+    assert queue.admit([executor("here", 4)], 100.0, lambda id, _: id != "a") == [("b", "here")]
+    queue.discard("b")
+    queue.put(QueuedSimulation("a", 4, 0.0, prepared=True))
+    assert queue.admit([executor("here", 4)], 100.0) == [("a", "here")]
+
+
+def test_those_that_wait_for_workers_are_looked_at_once_and_only_the_next() -> None:
+    queue = AdmissionQueue([QueuedSimulation(f"{number:03}", 4, float(number)) for number in range(3 * AHEAD)])
+    asked: list[str] = []
+
+    def ready(id: str, _: str) -> bool:
+        asked.append(id)
+        return False
+
+    busy = [executor("here", 0)]
+    assert queue.admit(busy, 100.0, ready) == []
+    assert asked == [f"{number:03}" for number in range(AHEAD)]
+    asked.clear()
+    for number in range(AHEAD):
+        queue.put(QueuedSimulation(f"{number:03}", 4, float(number), prepared=True))
+    assert queue.admit(busy, 100.0, lambda *asking: asked.append(asking[0]) is None) == []
+    assert len(asked) == AHEAD
+    asked.clear()
+    assert queue.admit(busy, 100.0, ready) == [] and asked == []
+
+
+def test_one_decision_sets_a_bounded_number_aside() -> None:
+    queue = AdmissionQueue([QueuedSimulation(f"{number:03}", 1, float(number)) for number in range(2 * MOST_ASIDE + 1)])
+    sizes = []
+    for _ in range(3):
+        asked: list[str] = []
+        queue.admit([executor("here", 4)], 100.0, lambda *asking, asked=asked: asked.append(asking[0]))  # type: ignore[misc,func-returns-value]
+        sizes.append(len(asked))
+    assert sizes == [MOST_ASIDE, MOST_ASIDE, 1]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.domain.due_jobs import REST, Attempts, due_job
 from core.domain.job_kinds import BY_NAME, LONGEST_PAUSE
+from core.domain.preparation import Preparation
 from core.domain.states import ADMITTED, FINAL, State
 
 STAGE = BY_NAME["stage"]
@@ -20,19 +21,24 @@ def test_a_simulation_whose_end_is_decided_is_collected_and_a_cancelled_one_afte
     state: State, launched: bool, finished: bool
 ) -> None:
     for outcome in FINAL:
-        kind = due_job(state, outcome, launched=launched, finished=finished)
+        kind = due_job(state, outcome, None, launched=launched, finished=finished)
         assert kind == (None if state is State.CANCELLING and launched else "collect")
 
 
-def test_a_simulation_without_a_decided_end_is_staged_once_and_collected_when_every_task_has_a_result() -> None:
+@pytest.mark.parametrize(
+    ("preparation", "job"), [(None, "stage"), (Preparation.QUICK, "stage"), (Preparation.LONG, "prepare")]
+)
+def test_a_simulation_without_a_decided_end_is_staged_once_and_collected_when_every_task_has_a_result(
+    preparation: Preparation | None, job: str
+) -> None:
     kinds = {
-        (state, finished): due_job(state, None, launched=True, finished=finished)
+        (state, finished): due_job(state, None, preparation, launched=True, finished=finished)
         for state in ADMITTED - {State.CANCELLING}
         for finished in (True, False)
     }
     assert {case: kind for case, kind in kinds.items() if kind is not None} == {
-        (State.STAGING, True): "stage",
-        (State.STAGING, False): "stage",
+        (State.STAGING, True): job,
+        (State.STAGING, False): job,
         (State.RUNNING, True): "collect",
     }
 

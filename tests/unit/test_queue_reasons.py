@@ -21,4 +21,10 @@ from core.domain.states import State
 )
 def test_a_group_waits_for(state: State, executor: str | None, awaits_model: bool, paused: bool, expected: str) -> None:
     outages = {"down": "no route", "silent": None}
-    assert reason_of(state, executor, awaits_model=awaits_model, paused=paused, outages=outages) == expected
+    reason = reason_of(state, executor, awaits_model=awaits_model, paused=paused, unprepared=False, outages=outages)
+    assert reason == expected
+
+
+def test_a_group_that_no_job_prepares_yet_says_so() -> None:
+    reason = reason_of(State.QUEUED, "down", awaits_model=False, paused=False, unprepared=True, outages={"down": "x"})
+    assert reason == "waits for a preparation slot"

@@ -124,6 +124,9 @@ class ExecutorKind(Generic[Options]):
     gangs: bool = False
     #: Whether launches run on this machine's node agent, so that the supervisor starts that role.
     node_agent: bool = False
+    #: Whether launches that still load their model lend their workers: nobody but the platform counts them. A cluster
+    #: reserves resources for a process whether it loads or runs.
+    lends: bool = False
     #: Options of `core.domain.allowed_options` that launches of this kind ignore, so that any name is harmless there.
     ignored: frozenset[str] = frozenset()
     #: Annotations with the effect of an option -> that option; they are refused, so that its allow-list decides.

@@ -103,4 +103,4 @@ def open(name: str, options: LocalOptions, paths: LocalPaths) -> LocalExecutor:
 
 
 #: Launches use the environments that are prepared on this machine, and of a placement nothing but the executor's name.
-KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True, ignored=frozenset(OPTIONS))
+KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True, lends=True, ignored=frozenset(OPTIONS))

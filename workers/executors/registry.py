@@ -60,7 +60,9 @@ def _with_kind(config: ExecutorConfig) -> ExecutorConfig:
     executor_kind = kind(config.kind)
     if useless := sorted(set(config.allowed) & executor_kind.ignored):
         raise ValueError(f"`allowed.{useless[0]}`: a {config.kind} executor ignores the option {useless[0]}")
-    return replace(config, ignored=executor_kind.ignored, equivalents=executor_kind.equivalents)
+    return replace(
+        config, ignored=executor_kind.ignored, equivalents=executor_kind.equivalents, lends=executor_kind.lends
+    )
 
 
 def with_own_environments(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:

@@ -210,6 +210,11 @@ class Datasets:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
         return entry
 
+    def size(self, digest: str) -> int:
+        """Return the bytes of the files of a version; 0 if every version with this digest was deleted."""
+        with self._database.read() as c:
+            return store.size_of(c, digest)
+
     def entries(self, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
         return manifest_object.read(self._objects, self._ready(ref).manifest)

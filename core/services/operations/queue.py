@@ -42,6 +42,7 @@ class Queue:
                     group.executor,
                     awaits_model=bool(group.awaits_model),
                     paused=bool(group.paused),
+                    unprepared=bool(group.unprepared),
                     outages=outages,
                 ),
                 "simulations": int(group.simulations),

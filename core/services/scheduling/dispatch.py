@@ -14,6 +14,8 @@ from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
+from core.domain.preparation import Missing, Preparation
+from core.domain.reservations import Reservation
 from core.domain.score import Score
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
@@ -36,6 +38,10 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two deletions of log entries that snapshots cover, and their number from which none is waited for.
 ACKNOWLEDGE_INTERVAL, ACKNOWLEDGE_AT_ONCE = 0.5, 100
+#: What is said of a launch when its reservation becomes this.
+RESERVATION_MESSAGES: Mapping[Reservation, str] = {
+    Reservation.LENT: "its model is being loaded; others may use its workers meanwhile",
+}
 #: Attempts in a row without a new result after which the simulation ends as ERRORED.
 MAX_BARREN_ATTEMPTS = 8
 
@@ -124,40 +130,60 @@ class Dispatch:
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
         """Change a simulation's state; False if it has left the state ``current``."""
-        try:
-            self._write(lambda c: simulations.move(c, id, current, following, self._database.now(c), **changes))
-        except Conflict as error:
-            logger.info("%s", error.detail)
+
+        def steps(c: Connection) -> None:
+            simulations.move(c, id, current, following, self._database.now(c), **changes)
+
+        if not self._wrote(id, steps):
             return False
         self.outdated = True
-        self._notifier.publish(id)
         return True
 
-    def admit(self, simulation: ActiveSimulation, executor: str, *, missing: str | None) -> bool:
-        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if nothing is ``missing``.
+    def prepare(self, simulation: ActiveSimulation, executor: str, missing: Missing) -> bool:
+        """Let a job prepare what a queued simulation lacks for an executor; False if it is no longer queued.
 
-        ``missing`` says what is prepared first. The simulation ends instead if the executor's allow-list was shortened
-        since it was submitted.
+        The simulation ends instead if the executor's allow-list was shortened since it was submitted.
         """
-        if self._refused(simulation, executor):
-            return False
+        changes = {"executor": executor, "preparation": missing.job.value, "reason": None}
 
         def steps(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, simulation.id, State.QUEUED, State.STAGING, now, reason=None, executor=executor)
-            if missing is None:
-                simulations.move(c, simulation.id, State.STAGING, State.LAUNCHING, now)
-            else:
-                simulations.say(c, simulation.id, "staging", {"what": "missing", "message": missing}, now)
+            simulations.move(c, simulation.id, State.QUEUED, State.STAGING, now, **changes)
+            simulations.say(c, simulation.id, "staging", {"what": "missing", "message": missing.message}, now)
 
+        if self._refused(simulation, executor) or not self._wrote(simulation.id, steps):
+            return False
+        self._notifier.enqueue(missing.job.value, simulation.id)
+        return True
+
+    def await_preparation(self, ids: Sequence[str]) -> None:
+        """Record that queued simulations wait until a job may prepare them."""
+        self._write(lambda c: simulations.await_preparation(c, ids), durable=False)
+
+    def admit(self, simulation: ActiveSimulation, executor: str) -> bool:
+        """Admit a queued simulation that is prepared to an executor with free workers; False if it has left the queue.
+
+        The simulation ends instead if the executor's allow-list was shortened since it was submitted.
+        """
+
+        def steps(c: Connection) -> None:
+            now, current = self._database.now(c), State.QUEUED
+            changes = {"executor": executor, "reason": None}
+            if simulation.preparation is not Preparation.DONE:  # nothing was missing: it is staged in no time
+                simulations.move(c, simulation.id, current, State.STAGING, now, **changes)
+                current = State.STAGING
+            simulations.move(c, simulation.id, current, State.LAUNCHING, now, **changes, preparation=None)
+
+        return not self._refused(simulation, executor) and self._wrote(simulation.id, steps)
+
+    def _wrote(self, id: str, steps: Callable[[Connection], None]) -> bool:
+        """Change a simulation's state; False if it has another state meanwhile."""
         try:
             self._write(steps)
         except Conflict as error:
             logger.info("%s", error.detail)
             return False
-        self._notifier.publish(simulation.id)
-        if missing is not None:
-            self.stage(simulation.id)
+        self._notifier.publish(id)
         return True
 
     def launch(
@@ -273,6 +299,14 @@ class Dispatch:
             noted.update(note.key for note in fresh)
             self._notifier.publish(launch.simulation)
 
+    def reserve(self, launch: LiveLaunch, reservation: Reservation) -> bool:
+        """Change whether a launch's workers are in use; False if that has changed meanwhile, as by its first lease."""
+        if not self._write(lambda c: launches.reserve(c, launch.id, launch.reservation, reservation)):
+            return False
+        if (message := RESERVATION_MESSAGES.get(reservation)) is not None:
+            self.record_notes(launch, [Note(key=reservation.value, message=message)])
+        return True
+
     def resize(self, launch: LiveLaunch, workers: int) -> None:
         """Record a launch's new number of workers."""
         self._write(lambda c: launches.resize(c, launch.id, workers))
@@ -323,7 +357,9 @@ class Dispatch:
                 simulations.conclude(c, launch.simulation, state, State.ERRORED, message)
             else:
                 later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
-                values = {"staging_failures": max(1, row.staging_failures)} if staged else {}
+                values: dict[str, Any] = {"preparation": None}
+                if staged:
+                    values["staging_failures"] = max(1, row.staging_failures)
                 simulations.move(
                     c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later, **values
                 )
@@ -360,10 +396,6 @@ class Dispatch:
         if stage is None:
             return True
         return self._write(lambda c: leases.close(c, stage.id))
-
-    def stage(self, id: str) -> None:
-        """Enqueue the `stage` job."""
-        self._notifier.enqueue("stage", id)
 
     def collect(self, id: str) -> None:
         """Enqueue the `collect` job."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.domain.ids import hashed
 from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
+from core.domain.reservations import Reservation
 from core.domain.states import LIVE, State
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
@@ -30,6 +31,8 @@ from runtimes import formats
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
+#: Seconds after which a launch asks again for workers that it has lent.
+AWAITING_WORKERS = 0.25
 #: Seconds for which a process caches a launch's row.
 CACHE_TTL = 1.0
 
@@ -168,6 +171,8 @@ class Leases:
     def lease(self, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
         """Lease a range, or return when to ask again. The first lease moves the simulation to RUNNING."""
         answer = self._database.write(lambda c: self._lend(c, launch, worker, rate), durable=not launch.running)
+        if answer is None:
+            return Later(AWAITING_WORKERS)
         self._started(launch)
         if isinstance(answer, Later):
             self._wake_if_finished(launch)
@@ -178,10 +183,13 @@ class Leases:
         self._database.write(lambda c: self._run(c, launch, self._database.now(c)))
         self._started(launch)
 
-    def _lend(self, c: Connection, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
+    def _lend(
+        self, c: Connection, launch: CachedLaunch, worker: str, rate: float | None
+    ) -> Lease | Later | Ended | None:
+        """Lease a range; None while the launch waits for the workers that it has lent."""
         now = self._database.now(c)
-        if not launch.running:
-            self._run(c, launch, now)
+        if not launch.running and not self._run(c, launch, now):
+            return None
         stage = leases.open_stage(c, launch.simulation)
         if stage is None:
             return Ended()
@@ -194,13 +202,21 @@ class Leases:
         # Jitter, so that idle workers do not all ask again at once.
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
-    def _run(self, c: Connection, launch: CachedLaunch, now: float) -> None:
+    def _run(self, c: Connection, launch: CachedLaunch, now: float) -> bool:
+        """Move the simulation to RUNNING; False if the launch has lent its workers and has to wait for them."""
         row = launches.find(c, launch.id)
         if row is None or not launches.accepts_results(row):
             raise Gone("This launch is over. Drop everything and exit.")
+        if not launches.begin(c, launch.id):
+            if launches.reserve(c, launch.id, Reservation.LENT, Reservation.READY):
+                message = "its model is loaded; it waits for free workers"
+                body = {"launch": launch.id, "executor": row.executor, "key": "ready", "message": message}
+                simulations.say(c, launch.simulation, "launch", body, now)
+            return False
         if State(row.simulation_state) is State.LAUNCHING:
             started = simulations.find(c, launch.simulation).started_at or now
             simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
+        return True
 
     def _wake_if_finished(self, launch: CachedLaunch) -> None:
         """Wake the dispatcher if every task has a result, so that the stage is ready to be closed."""

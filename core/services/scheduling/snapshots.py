@@ -10,7 +10,9 @@ import msgspec
 from core.domain.admission import AdmissionQueue, QueuedSimulation
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, replicas
-from core.domain.states import State
+from core.domain.preparation import Preparation
+from core.domain.reservations import IN_USE, Reservation
+from core.domain.states import LIVE, State
 from core.services.scheduling.eligibility import Eligibility
 from core.store import launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
@@ -32,6 +34,7 @@ class ActiveSimulation:
     eligible: frozenset[str] | None  # the executors that could run it; None: all
     requested: int | None  # workers; None: as many as the executor has
     workers: int  # granted on its executor
+    submitted_at: float
     started_at: float | None
     timeout: float | None
     provenance: Mapping[str, Any]
@@ -40,6 +43,7 @@ class ActiveSimulation:
     bundle: Mapping[str, Any]
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
+    preparation: Preparation | None = None
 
     @property
     def ending(self) -> bool:
@@ -65,6 +69,8 @@ class LiveLaunch:
     state: State  # of its simulation
     age: float
     ending: bool = False  # its simulation has ended, or its end has been decided
+    reservation: Reservation = Reservation.HELD
+    submitted_at: float = 0.0  # its simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +95,25 @@ class Snapshot:
     def in_use(self, executor: str, finished: Collection[str] = ()) -> int:
         """Workers in use on an executor: by launches, and by simulations that are admitted but not yet launched.
 
-        ``finished``: simulations whose launches do not count, because only their summary is missing.
+        Simulations that are prepared hold none, nor do launches that lend them. ``finished``: simulations whose
+        launches do not count, because only their summary is missing.
         """
+        launches = [launch for launch in self.launches if launch.executor == executor and launch.reservation in IN_USE]
+        return self.unlaunched(executor) + sum(
+            launch.workers for launch in launches if launch.simulation not in finished
+        )
+
+    def unlaunched(self, executor: str) -> int:
+        """Workers of simulations that are admitted to an executor but not yet launched."""
         launched = self.launched
-        admitted = sum(
+        return sum(
             simulation.workers
             for simulation in self.active.values()
-            if not simulation.ending
+            if simulation.state in LIVE
+            and not simulation.ending
             and simulation.executor == executor
             and simulation.id not in launched
-            and simulation.id not in self.claimed
         )
-        launches = [launch for launch in self.launches if launch.executor == executor]
-        return sum(launch.workers for launch in launches if launch.simulation not in finished) + admitted
 
 
 class SnapshotReader:
@@ -183,6 +195,8 @@ class SnapshotReader:
                 state=State(row.simulation_state),
                 age=now - row.created_at,
                 ending=not launches.accepts_results(row),
+                reservation=Reservation(row.reservation),
+                submitted_at=row.submitted_at,
             )
             for row in launches.live(c)
         )
@@ -217,6 +231,7 @@ class SnapshotReader:
             brief=bool(row.dry_run),
             executor=placement.get("executor") or "",
             eligible=self._eligibility.executors(placement, spec.gang, requested),
+            prepared=row.preparation == Preparation.DONE,
         )
 
     def _active_simulation(self, row: Any) -> ActiveSimulation:
@@ -233,6 +248,7 @@ class SnapshotReader:
             executor=executor,
             requested=requested,
             workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
+            submitted_at=row.created_at,
             started_at=row.started_at,
             timeout=spec.get("timeout"),
             eligible=self._eligibility.executors(spec.get("placement") or {}, gang, requested),
@@ -242,6 +258,7 @@ class SnapshotReader:
             bundle=json.loads(row.bundle) if row.bundle else {},
             outcome=State(row.outcome) if row.outcome else None,
             staging_failures=row.staging_failures,
+            preparation=Preparation(row.preparation) if row.preparation else None,
         )
 
 

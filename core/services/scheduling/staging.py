@@ -1,4 +1,4 @@
-"""Staging: prepare a simulation's environments, dataset files and model, with progress in its events."""
+"""Staging: prepare a simulation's environments, files and model, with progress in its events; no worker is held."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from typing import Any
 
 from core.domain.backoff import pause
 from core.domain.full_disks import is_disk_full
-from core.domain.preparation import following
+from core.domain.preparation import Missing, Preparation, following
 from core.domain.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two progress events of one download.
 PROGRESS_INTERVAL = 0.5
+#: Bytes of a dataset that the quick kind of job still downloads.
+QUICK_DOWNLOAD = 64 << 20
 #: Seconds for which a submission waits to learn whether the store answers, if that was not known a moment ago.
 STORE_WAIT = 0.1
 #: Attempts after which a simulation ends as ERRORED whose files or packages are refused, rather than out of reach.
@@ -94,25 +96,38 @@ class Staging:
         self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
-    def missing(self, id: str, provenance: dict[str, Any], executor: str) -> str | None:
-        """Say what has to be staged first; None: nothing, so that the dispatcher can launch at once.
+    def missing(self, id: str, provenance: dict[str, Any], bundle: Mapping[str, Any], executor: str) -> Missing | None:
+        """Return what has to be prepared first; None: nothing, so that the dispatcher can launch at once.
 
         The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
+        ``bundle``: what was packed for executors that share no folder.
         """
-        if executor in self._own_environments:
-            return f"its files are prepared for {executor}"
+        apart = executor in self._own_environments
+        if apart and bundle:
+            return None
+        if not apart:
+            specs = [spec for spec in _specs(provenance) if environments.ready(spec, self._environments) is None]
+            if specs:
+                return Missing(f"packages are installed: {', '.join(spec.name for spec in specs)}", Preparation.LONG)
+        if has_dependencies(provenance) and not self._model_environments.ready(provenance, id):
+            return Missing("the packages of its model are installed", Preparation.LONG)
         dataset = provenance["dataset"]
         if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
-            return f"the files of dataset {dataset['name']} are prepared"
-        specs = [spec for spec in _specs(provenance) if environments.ready(spec, self._environments) is None]
-        if specs:
-            return f"packages are installed: {', '.join(spec.name for spec in specs)}"
-        if has_dependencies(provenance) and not self._model_environments.ready(provenance, id):
-            return "the packages of its model are installed"
+            job = Preparation.LONG if self._takes_long(dataset) else Preparation.QUICK
+            return Missing(f"the files of dataset {dataset['name']} are prepared", job)
+        if apart:
+            return Missing(f"its files are prepared for {executor}")
         ready = self._models.ready(_stored_model(provenance))
         if ready is None:
-            return self._store_health.problem(STORE_WAIT)
-        return None if ready else "its model is unpacked"
+            problem = self._store_health.problem(STORE_WAIT)
+            return None if problem is None else Missing(problem)
+        return None if ready else Missing("its model is unpacked")
+
+    def _takes_long(self, dataset: Mapping[str, Any]) -> bool:
+        """Return whether a dataset's folder needs a large download, or packages."""
+        if "openenv" in dataset["said"]:
+            return True
+        return self._cache.ready(dataset["digest"]) is None and self._datasets.size(dataset["digest"]) > QUICK_DOWNLOAD
 
     def folder(
         self,
@@ -221,7 +236,7 @@ class Staging:
             }
 
     def stage(self, id: str) -> None:
-        """Stage a simulation and move it to LAUNCHING; does nothing if the job was enqueued twice."""
+        """Prepare a simulation and queue it again, until workers are free; nothing if the job was enqueued twice."""
         with claimed(self._database, id, State.STAGING) as acquired:
             if acquired:
                 self._stage(id)
@@ -232,6 +247,8 @@ class Staging:
         provenance = json.loads(row.provenance)
         model = provenance["model"]["digest"]
         apart = row.executor in self._own_environments
+        if row.preparation != Preparation.LONG and self._hand_over(row, provenance):
+            return
         try:
             if row.staging_failures:  # it may have been accepted when its model could not be stored
                 store_shipped(self._objects, model)
@@ -251,7 +268,17 @@ class Staging:
         except (PlatformError, environments.CannotPrepare, OSError) as error:
             self._failed(row, error)
         else:
-            self._move(id, State.LAUNCHING, None, staging_failures=0)
+            done = {"preparation": Preparation.DONE.value, "attempt": row.attempt, "staging_failures": 0}
+            self._queue(id, None, **done)
+
+    def _hand_over(self, row: Any, provenance: dict[str, Any]) -> bool:
+        """Leave what takes long to the kind of job for it; return whether that was done."""
+        missing = self.missing(row.id, provenance, json.loads(row.bundle) if row.bundle else {}, row.executor)
+        if missing is None or missing.job is not Preparation.LONG:
+            return False
+        if self._database.write(lambda c: simulations.hand_over(c, row.id, Preparation.LONG)):
+            self._notifier.enqueue(Preparation.LONG, row.id)
+        return True
 
     def _failed(self, row: Any, error: Exception) -> None:
         """Wait for as long as an outage or a full disk lasts, retry what is refused, give up on anything else."""
@@ -278,13 +305,15 @@ class Staging:
         failures = row.staging_failures + 1
         seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
         logger.warning("staging of simulation %s is tried again in %.0f s: %s", row.id, seconds, reason)
-        self._move(row.id, State.QUEUED, reason, pause=seconds, attempt=row.attempt, staging_failures=failures)
+        changes = {"preparation": None, "attempt": row.attempt, "staging_failures": failures}
+        self._queue(row.id, reason, pause=seconds, **changes)
 
     def _retry(self, id: str, attempt: int, reason: str | None) -> None:
         if attempt >= ATTEMPTS:
             self._give_up(id, reason or "staging failed")
         else:
-            self._move(id, State.QUEUED, reason, pause=pause(attempt, first=1.0, longest=LONGEST_PAUSE))
+            seconds = pause(attempt, first=1.0, longest=LONGEST_PAUSE)
+            self._queue(id, reason, pause=seconds, preparation=None)
 
     def _stage_model(
         self, id: str, provenance: dict[str, Any], report: Callable[[DownloadProgress], None], *, apart: bool
@@ -364,13 +393,12 @@ class Staging:
 
         return throttled
 
-    def _move(self, id: str, following: State, reason: str | None, *, pause: float = 0.0, **values: Any) -> None:
-        changes: dict[str, Any] = values | ({"reason": reason} if reason else {})
+    def _queue(self, id: str, reason: str | None, *, pause: float = 0.0, **changes: Any) -> None:
+        """Queue a simulation that is staged, for an attempt ``pause`` seconds from now."""
 
         def write(c: Connection) -> None:
             now = self._database.now(c)
-            later = {"not_before": now + pause} if following is State.QUEUED else {}
-            simulations.move(c, id, State.STAGING, following, now, **changes, **later)
+            simulations.move(c, id, State.STAGING, State.QUEUED, now, reason=reason, not_before=now + pause, **changes)
 
         try:
             self._database.write(write)

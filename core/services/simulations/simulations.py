@@ -15,7 +15,7 @@ from core.domain.allowed_options import permitting
 from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.listing import Listing
-from core.domain.preparation import doing
+from core.domain.preparation import Preparation, doing, staging
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.notifications.change_notifier import Waiters
@@ -273,6 +273,9 @@ class Simulations:
         now = self._database.now(c)
         events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings = {id: doing(body) for id, body in events.items()}
+        for row in rows:
+            if row.state == State.STAGING:
+                doings[row.id] = staging(doings.get(row.id), claimed=bool(row.claim) and row.claim_until > now)
         older = outcomes_of_older(c, rows)
         views = [
             self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows
@@ -315,7 +318,8 @@ class Simulations:
         if position is not None and (outage := self._outage(outages, spec)) is not None:
             reason = outage
         elif position is not None:
-            reason = why_waiting(position, workers, row.not_before - now, row.reason)
+            preparation = Preparation(row.preparation) if row.preparation else None
+            reason = why_waiting(position, workers, row.not_before - now, row.reason, preparation)
         dataset, model = provenance["dataset"], provenance["model"]
         return Simulation(
             id=row.id,
