@@ -15,14 +15,13 @@ from core.domain.launches import Launch
 from core.domain.preparation import Missing, Preparation, doing
 from core.domain.records import Model, Simulation, Submission
 from core.domain.states import State
+from core.services.scheduling.compiled_models import stored_model
 from core.services.scheduling.dispatch import Dispatch
 from core.services.simulations.dry_runs import check_of
 from core.store import simulations as rows
-from datasets.nodecache.model_files import StoredModel
 from local_play import messages
 from local_play.direct_runner_api import DirectConnection
 from local_play.private_platform import EXECUTOR, PrivatePlatform
-from runtimes.formats import formats
 from runtimes.harness.model_server.deadlines import LOAD
 from runtimes.harness.runner import model_folder
 from runtimes.harness.runner.processes import LocalSpawner
@@ -127,8 +126,7 @@ class LocalSimulation:
 
     def _model(self, launch: Launch) -> Path:
         """Return the path of a launch's model: of its file, or of the folder of its files."""
-        format, digest = formats()[launch.format], launch.model_digest
-        stored = StoredModel(launch.model_key, digest, archive=format.unpacked, placed=format.placed)
+        stored = stored_model(launch.runtime, launch.format, launch.model_digest)
         return self._platform.models.path(stored, holder=launch.simulation_id)
 
     @contextmanager

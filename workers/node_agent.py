@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import LaunchStatus, Note, Phase
-from datasets.nodecache.model_files import ModelFiles, StoredModel
+from core.services.scheduling.compiled_models import stored_model
+from datasets.nodecache.model_files import ModelFiles
 from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from runtimes import formats
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
@@ -190,9 +191,7 @@ class Agent:
 
         The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
         """
-        format = formats.formats()[launch["format"]]
-        key, digest = launch["model_key"], launch["model_digest"]
-        model = StoredModel(key, digest, archive=format.unpacked, placed=format.placed)
+        model = stored_model(launch["runtime"], launch["format"], launch["model_digest"])
         fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
             return await asyncio.wait_for(fetched, self._fetch_timeout)

@@ -53,7 +53,7 @@ KINDS: tuple[JobKind, ...] = (
     ),
     JobKind(
         name="prepare",
-        does="prepares a simulation for which packages are installed or a dataset is downloaded",
+        does="prepares a simulation whose packages, files or model take long",
         concurrency=4,  # it waits for networks more than it computes
         timeout=6 * 3600,
         resident=True,

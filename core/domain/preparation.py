@@ -11,7 +11,7 @@ class Preparation(StrEnum):
 
     WAITING = "waiting"  # queued, until a job may prepare it
     QUICK = "stage"  # the kind of job that prepares it: files that are here already
-    LONG = "prepare"  # the kind of job that prepares it: packages, or files that are downloaded
+    LONG = "prepare"  # the kind of job that prepares it: packages, downloads, compilation
     DONE = "done"  # queued, until workers are free
 
 

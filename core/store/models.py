@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, or_, select
+from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select
 
 from core.store.tables import model_tags, models, simulations
 from core.store.tags import Tags
@@ -100,6 +100,11 @@ def delete(c: Connection, id: str) -> bool:
     digest = c.scalar(models.delete().where(models.c.id == id).returning(models.c.digest))
     tags.drop_all(c, id)
     return digest is not None and not needed(c, digest)
+
+
+def size_of(c: Connection, digest: str) -> int:
+    """Return the bytes of a model's file; 0 if every version with this digest was deleted."""
+    return int(c.scalar(select(func.max(models.c.size)).where(models.c.digest == digest)) or 0)
 
 
 def needed(c: Connection, digest: str) -> bool:

@@ -340,17 +340,17 @@ def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
     return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]
 
 
-def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the body of the last event of each of these simulations that says how it is staged or launched."""
+def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return type and body of the last event of each of these simulations that says how it is staged or launched."""
     if not ids:
         return {}
     said = events.c.simulation_id.in_(ids) & events.c.type.in_(("staging", "launch"))
     last = select(events.c.simulation_id, func.max(events.c.seq).label("seq")).where(said)
     latest = last.group_by(events.c.simulation_id).subquery()
-    query = select(events.c.simulation_id, events.c.body).join(
+    query = select(events.c.simulation_id, events.c.type, events.c.body).join(
         latest, (events.c.simulation_id == latest.c.simulation_id) & (events.c.seq == latest.c.seq)
     )
-    return {row.simulation_id: json.loads(row.body) for row in c.execute(query)}
+    return {row.simulation_id: (row.type, json.loads(row.body)) for row in c.execute(query)}
 
 
 def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:

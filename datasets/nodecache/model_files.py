@@ -12,8 +12,8 @@ from datasets.versions.archives import zip
 from datasets.versions.archives.decompression import detect_format
 from datasets.versions.archives.extraction import extract, source_of
 
-#: Names what makes the files of an archive's folder, and of a placed file's; to be changed with it.
-_EXTRACTION, _PLACING = "windtunnel model files 1", "windtunnel placed file 1"
+#: Names what makes the files of an archive's folder, of a placed file's, and of one with its code; changed with it.
+_EXTRACTION, _PLACING, _COMPILING = "windtunnel model files 1", "windtunnel placed file 1", "windtunnel compiled file 1"
 #: Bytes reserved for a compressed tar's files, as a multiple of its own: a tar does not tell.
 _EXPANSION = 4
 
@@ -22,13 +22,15 @@ _EXPANSION = 4
 class StoredModel:
     """A model in the object store. ``archive``: its format takes archives, so that one is unpacked.
 
-    ``placed``: the name that a model of one file has in a folder; empty: it stays a file.
+    ``placed``: the name that a model of one file has in a folder; empty: it stays a file. ``toolchain``: names what
+    compiles the placed file, empty: nothing.
     """
 
     key: str
     digest: str
     archive: bool
     placed: str = ""
+    toolchain: str = ""
 
 
 class ModelFiles:
@@ -40,11 +42,35 @@ class ModelFiles:
 
     def ready(self, model: StoredModel) -> bool | None:
         """Return whether the model can be used at once; None if it has not been downloaded yet."""
+        if self.compiled(model) is not None:
+            return True
         path = self.cache.object_path(model.digest)
         if not path.exists():
             return None
         folder = _folder_digest(model, path)
         return folder is None or self.cache.ready(folder) is not None
+
+    def compiled(self, model: StoredModel) -> Path | None:
+        """Return the folder of a model with its code, if it is on this node."""
+        return self.cache.ready(_code_digest(model)) if model.toolchain else None
+
+    def compile(
+        self,
+        model: StoredModel,
+        compile: Callable[[Path, Path, Callable[[DownloadProgress], None]], None],
+        *,
+        holder: str,
+        on_progress: Callable[[DownloadProgress], None] = ignore_progress,
+    ) -> Path:
+        """Return the folder of a placed model with its code, which ``compile`` makes from the file; pinned."""
+        file = self.cache.object(model.key, model.digest, holder=holder)
+
+        def make(folder: Path, report: Callable[[DownloadProgress], None]) -> None:
+            place(file, folder, model.placed)
+            compile(file, folder, report)
+
+        size = _EXPANSION * file.stat().st_size
+        return self.cache.derived(_code_digest(model), make, size=size, holder=holder, on_progress=on_progress)
 
     def path(
         self, model: StoredModel, *, holder: str, on_progress: Callable[[DownloadProgress], None] = ignore_progress
@@ -53,6 +79,10 @@ class ModelFiles:
 
         Raises BadArchive or TooLarge for an archive that cannot be unpacked.
         """
+        if self.compiled(model) is not None:
+            self.cache.hold(_code_digest(model), holder)
+            if (folder := self.compiled(model)) is not None:  # it may have been evicted before it was pinned
+                return folder
         file = self.cache.object(model.key, model.digest, holder=holder)
         if (digest := _folder_digest(model, file)) is None:
             return file
@@ -81,6 +111,12 @@ def _folder_digest(model: StoredModel, file: Path) -> str | None:
     if model.placed:
         return "sha256:" + hashlib.sha256(f"{_PLACING} {model.placed} {model.digest}".encode()).hexdigest()
     return None
+
+
+def _code_digest(model: StoredModel) -> str:
+    """Return the name of the folder of a model with its code."""
+    text = f"{_COMPILING} {model.placed} {model.toolchain} {model.digest}"
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_archive(path: Path) -> bool:

@@ -19,6 +19,7 @@ from datasets.versions.archives.extraction import extract
 from runtimes import harness
 from runtimes.formats import formats
 from runtimes.harness import python_process
+from runtimes.harness.models.base import CODE
 from runtimes.harness.runner import framed_socket, processes
 from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
@@ -77,7 +78,7 @@ def play_of(dataset: str = "noop", **changes: Any) -> dict[str, Any]:
 class EvaluatorPair:
     """An evaluator, and a model server for each of its requests."""
 
-    def __init__(self, spec: WorkerSpec, model: bytes) -> None:
+    def __init__(self, spec: WorkerSpec, model: bytes, code: bytes | None = None) -> None:
         self._model_folder = tempfile.mkdtemp(prefix="model-folder-")
         os.chmod(self._model_folder, 0o755)
         self.spec = replace(spec, model_folder=self._model_folder)
@@ -97,6 +98,8 @@ class EvaluatorPair:
             else:
                 os.mkdir(self._folder)
                 place(path, Path(self._folder), format.placed)
+            if code is not None:
+                Path(self._folder, CODE).write_bytes(code)
             for above, _, _ in os.walk(self._folder):
                 os.chmod(above, 0o755)
         self.needs: list[str] = []
@@ -214,9 +217,11 @@ def refusal_of(spec: WorkerSpec, model: bytes, play: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def evaluator_pair(spec: WorkerSpec, model: bytes | str, play: Mapping[str, Any]) -> Iterator[EvaluatorPair]:
-    """Start an evaluator and a model server that are ready to run tasks."""
-    pair = EvaluatorPair(spec, model.encode() if isinstance(model, str) else model)
+def evaluator_pair(
+    spec: WorkerSpec, model: bytes | str, play: Mapping[str, Any], code: bytes | None = None
+) -> Iterator[EvaluatorPair]:
+    """Start an evaluator and a model server that are ready to run tasks. ``code``: made from the model before."""
+    pair = EvaluatorPair(spec, model.encode() if isinstance(model, str) else model, code)
     try:
         answer = pair.set_up(play)
         assert isinstance(answer, framed_socket.Ready), answer

@@ -38,6 +38,11 @@ class ModelEnvironments:
         self._cache = files.cache
         self._installer = installer
 
+    @property
+    def sandbox(self) -> bool:
+        """Whether programs that work on files of users are confined."""
+        return self._installer.options.sandbox
+
     def lock(self, id: str, provenance: dict[str, Any], model: Path, say: Say) -> dict[str, Any]:
         """Return the provenance of a simulation with the lock of its model, which is resolved unless it was before.
 

@@ -20,6 +20,7 @@ from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.orphan_search import OrphanSearch
+from core.services.scheduling.compiled_models import CompiledModels, stored_model
 from core.services.scheduling.model_environments import ModelEnvironments, Say, has_dependencies, ignore_message
 from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
@@ -42,7 +43,7 @@ from errors import (
     StoreUnavailable,
     TooLarge,
 )
-from runtimes import catalogue, environments, formats
+from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class Staging:
         self._environments = home / "environments"
         self._models = models.files
         self._model_environments = models
+        self._compiled_models = CompiledModels(database, models.files, self._environments, sandbox=models.sandbox)
         self._cache = models.files.cache
         self._plays = home / "plays"
         self._objects = store_health.store
@@ -117,7 +119,10 @@ class Staging:
             return Missing(f"the files of dataset {dataset['name']} are prepared", job)
         if apart:
             return Missing(f"its files are prepared for {executor}")
-        ready = self._models.ready(_stored_model(provenance))
+        stored = _stored_model(provenance)
+        if self._compiled_models.missing(stored):
+            return Missing("its model is compiled", Preparation.LONG)
+        ready = self._models.ready(stored)
         if ready is None:
             problem = self._store_health.problem(STORE_WAIT)
             return None if problem is None else Missing(problem)
@@ -324,6 +329,8 @@ class Staging:
         """
         stored = _stored_model(provenance)
         if not apart:
+            if self._compiled_models.missing(stored):
+                self._compile(id, provenance, stored)
             self._models.path(stored, holder=id, on_progress=report)
         if not has_dependencies(provenance):
             return None
@@ -331,6 +338,19 @@ class Staging:
         file = self._cache.object(stored.key, stored.digest, holder=id)
         provenance = self._model_environments.lock(id, provenance, file, say)
         return self._model_environments.install(provenance, id, say)
+
+    def _compile(self, id: str, provenance: Mapping[str, Any], model: StoredModel) -> None:
+        """Compile a model to code for this node, once for all simulations; a cancelled simulation ends it."""
+        runtime, format = provenance["runtime"]["name"], provenance["model"]["format"]
+        say = self._environment_reporter(id, provenance["model"]["name"])
+        began = time.monotonic()
+
+        def report() -> None:
+            if time.monotonic() - began >= PROGRESS_INTERVAL:
+                say(f"compiling it to code for this machine, for {time.monotonic() - began:.0f} s", None)
+
+        report()
+        self._compiled_models.make(model, runtime, format, holder=id, report=report)
 
     def _give_up(self, id: str, reason: str, outcome: State = State.ERRORED) -> None:
         def write(c: Connection) -> None:
@@ -416,9 +436,8 @@ def progress_event(progress: DownloadProgress) -> dict[str, Any]:
 
 
 def _stored_model(provenance: Mapping[str, Any]) -> StoredModel:
-    digest, format = provenance["model"]["digest"], provenance["model"]["format"]
-    model_format = formats.formats()[format]
-    return StoredModel(key_of(digest), digest, archive=model_format.unpacked, placed=model_format.placed)
+    model = provenance["model"]
+    return stored_model(provenance["runtime"]["name"], model["format"], model["digest"])
 
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:

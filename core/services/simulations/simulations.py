@@ -272,10 +272,13 @@ class Simulations:
         outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
         now = self._database.now(c)
         events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
-        doings = {id: doing(body) for id, body in events.items()}
+        doings: dict[str, str | None] = {}
         for row in rows:
+            type, body = events.get(row.id, ("", {}))
             if row.state == State.STAGING:
-                doings[row.id] = staging(doings.get(row.id), claimed=bool(row.claim) and row.claim_until > now)
+                doings[row.id] = staging(doing(body), claimed=bool(row.claim) and row.claim_until > now)
+            elif type == "launch":  # what was staged is over
+                doings[row.id] = doing(body)
         older = outcomes_of_older(c, rows)
         views = [
             self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows

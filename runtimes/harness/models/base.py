@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from .program_process import ProgramProcess
 
+#: Name of the code that `ModelFormat.compile` has made, beside the placed file.
+CODE = "compiled-code"
 #: The most bytes of files that a loader writes to the temporary folder of a confined model, which has 64 MB.
 MAX_UNPACKED = 48 << 20
 
@@ -167,6 +169,9 @@ class ModelFormat:
     unpacked: bool = False
     #: The name under which a model that is one file is placed in such a folder, too; empty: its loader gets its bytes.
     placed: str = ""
+    #: Compiles a placed file to code for this machine, in a process of its own, once per node. The loader finds it as
+    #: CODE, unless there is none. None: loading takes no such time.
+    compile: Callable[[bytes], bytes] | None = None
     #: Whether a model may declare Python packages that its model servers need.
     dependencies: bool = False
     #: Packages that all models of the format need and that the environment does not have: they are resolved with the

@@ -3,11 +3,12 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import wasm_component, wasm_engine, wasm_module
-from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
+from .base import CODE, Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
 from .native import CallFailed, model_description
 from .wasm_engine import PAGE
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 #: First bytes of a core module and of a component (Core Specification, 5.5.16; Component Model, Binary.md).
 CORE, COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
+
+#: Name of the file in its folder.
+FILE = "model.wasm"
 
 
 def recognise(sample: Sample) -> Recognition | None:
@@ -39,8 +43,18 @@ def preload() -> None:
 
 
 def load(assignment: Assignment) -> LoadedModel:
-    """Compile the file, check what it imports and exports, and create an instance for each row of a batch."""
+    """Compile the file unless that was done, check what it imports and exports, create an instance for each row."""
     return WasmModel(assignment)
+
+
+def compile_code(source: bytes) -> bytes:
+    """Return the code of a module or a component for this processor and rows of one; wrong files raise."""
+    import wasmtime
+    import wasmtime.component as components
+
+    engine = wasm_engine.engine(wasm_engine.row_memory(1), parallel=True)
+    kind: Any = components.Component if source.startswith(COMPONENT) else wasmtime.Module
+    return bytes(kind(engine, source).serialize())
 
 
 class Row(Protocol):
@@ -85,14 +99,17 @@ class WasmModel:
 
 
 def _rows(assignment: Assignment) -> tuple[Sequence[Row], Sequence[str]]:
-    """Compile the file; return an instance for each row of a batch, and the names of what it imports."""
-    source, interface = assignment.source, assignment.interface
+    """Return an instance of the file for each row of a batch, and the names of what it imports."""
+    interface = assignment.interface
+    assert assignment.files is not None, "the format places its file"
+    source = (assignment.files / FILE).read_bytes()
+    code = assignment.files / CODE
     memory = wasm_engine.row_memory(assignment.batch)
     engine = wasm_engine.engine(memory)
-    description = json.dumps(model_description(assignment), allow_nan=False)
+    description = json.dumps(model_description(replace(assignment, files=None)), allow_nan=False)
     sizes = (math.prod(interface.observation.shape), math.prod(interface.action.shape))
     if source.startswith(COMPONENT):
-        component = wasm_component.compiled(engine, source)
+        component = wasm_component.compiled(engine, source, code)
         rows = [
             wasm_component.ComponentRow(engine, component, description, sizes[1], memory)
             for _ in range(assignment.batch)
@@ -100,7 +117,7 @@ def _rows(assignment: Assignment) -> tuple[Sequence[Row], Sequence[str]]:
         return rows, sorted(component.imports)
     if not source.startswith(CORE):
         raise Misfit(f"the file is not a WebAssembly module of version 1 or a component; build one of them ({PAGE})")
-    module = wasm_module.compiled(engine, source)
+    module = wasm_module.compiled(engine, source, code)
     modules = [wasm_module.ModuleRow(engine, module, description, sizes, memory) for _ in range(assignment.batch)]
     return modules, sorted({needed.name for needed in module.imports})
 
@@ -118,6 +135,8 @@ FORMAT = ModelFormat(
     packages=("wasmtime",),
     suffixes=(".wasm",),
     recognise=recognise,
+    placed=FILE,
+    compile=compile_code,
     preload=preload,
     forkable=True,
     load=load,

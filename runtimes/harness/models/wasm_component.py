@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from . import wasm_engine
 from .base import Misfit, NoAction
 from .native import CallFailed
 from .wasi_preview2 import WasiComponent
@@ -49,13 +51,13 @@ class CompiledComponent:
     functions: frozenset[str]
 
 
-def compiled(engine: Any, source: bytes) -> CompiledComponent:
-    """Compile a component and check its exports; raise Misfit with the first that does not fit."""
+def compiled(engine: Any, source: bytes, code: Path) -> CompiledComponent:
+    """Return a component, compiled unless ``code`` is there; raise Misfit with the first export that does not fit."""
     import wasmtime
     import wasmtime.component as components
 
     try:
-        component = components.Component(engine, source)
+        component = wasm_engine.compiled(components.Component, engine, source, code)
     except wasmtime.WasmtimeError as error:
         raise Misfit(f"Wasmtime {version('wasmtime')} does not compile the component: {one_line(error)}") from None
     exports = {name: item.ty for name, item in component.type.exports(engine).items()}

@@ -1,6 +1,8 @@
 """Wasmtime's engine for models, limits of an instance, and the meaning of traps, for modules and components alike."""
 
+import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 #: Bytes of memory of all rows of a batch together, of an instance's stack, and of a page.
@@ -38,19 +40,19 @@ def row_memory(batch: int) -> int:
     return MEMORY // batch // PAGE_SIZE * PAGE_SIZE
 
 
-def engine(memory: int) -> Any:
+def engine(memory: int, *, parallel: bool = False) -> Any:
     """Return an engine whose programs compute the same numbers everywhere, within the sandbox's address space.
 
     By default, Wasmtime reserves 4 GB of addresses per memory, and finds faults by signals. Here it reserves
     ``memory`` bytes, the most that an instance may have, and instructions check bounds. Compiled code
-    needs anonymous executable memory, which the sandbox allows.
+    needs anonymous executable memory, which the sandbox allows. ``parallel``: it compiles on all processors.
     """
     import wasmtime
     from wasmtime import _ffi as ffi
 
     config = wasmtime.Config()
     config.consume_fuel = True
-    config.parallel_compilation = False
+    config.parallel_compilation = parallel
     config.max_wasm_stack = STACK
     config.wasm_threads = False
     config.shared_memory = False
@@ -64,6 +66,16 @@ def engine(memory: int) -> Any:
     ffi.wasmtime_config_memory_guard_size_set(pointer, 0)
     ffi.wasmtime_config_memory_reservation_for_growth_set(pointer, 0)
     return wasmtime.Engine(config)
+
+
+def compiled(kind: Any, engine: Any, source: bytes, code: Path) -> Any:
+    """Return a module or a component from its code, or from its source if that is of another engine or processor."""
+    import wasmtime
+
+    if code.is_file():
+        with contextlib.suppress(wasmtime.WasmtimeError):
+            return kind.deserialize_file(engine, str(code))
+    return kind(engine, source)
 
 
 def meaning(code: str) -> str | None:

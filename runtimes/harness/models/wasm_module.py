@@ -4,8 +4,10 @@ import math
 import struct
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from . import wasm_engine
 from .base import Misfit
 from .native import CallFailed
 from .wasi import MODULE, Exit, Wasi
@@ -38,12 +40,12 @@ ALLOCATORS = ("windtunnel_allocate", "malloc")
 INITIALIZE, COMMAND = "_initialize", "_start"
 
 
-def compiled(engine: Any, source: bytes) -> Any:
-    """Compile a module and check its exports and imports; raise Misfit with the first that does not fit."""
+def compiled(engine: Any, source: bytes, code: Path) -> Any:
+    """Return a module, compiled unless ``code`` is there; raise Misfit with the first part that does not fit."""
     import wasmtime
 
     try:
-        module = wasmtime.Module(engine, source)
+        module = wasm_engine.compiled(wasmtime.Module, engine, source, code)
     except wasmtime.WasmtimeError as error:
         raise Misfit(f"Wasmtime {version('wasmtime')} does not compile the module: {one_line(error)}") from None
     exports = {export.name: export.type for export in module.exports}
