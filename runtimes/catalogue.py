@@ -87,6 +87,12 @@ def model_server(environment: str) -> Environment:
 
 
 @functools.cache
+def model_server_locks() -> tuple[str, ...]:
+    """Return the locks of all environments of model servers."""
+    return tuple(path.read_text() for path in sorted(MODEL_SERVERS.glob("*.lock")))
+
+
+@functools.cache
 def simulators() -> Mapping[str, Environment]:
     """Return the environment of every simulator by name, with the compiled code in its folder of the harness."""
     return {path.stem: _simulator(path) for path in sorted(SIMULATORS.glob("*.lock"))}

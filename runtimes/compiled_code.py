@@ -20,6 +20,8 @@ COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now")
 #: Seconds that a build may take.
 PATIENCE = 300
+#: What a compiler says of a part of it that was killed, such as by the kernel for memory: no fault of the sources.
+KILLED = "Killed signal terminated program"
 #: File beside the packages of an environment: by which compiler which sources were refused.
 REFUSAL = "refused.txt"
 
@@ -87,6 +89,8 @@ class CompiledCode:
             try:
                 subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE)
             except subprocess.CalledProcessError as error:
+                if error.returncode < 0 or KILLED in error.stderr:
+                    raise CannotCompile(f"the compiler was killed: {error.stderr.strip()[-1000:]}") from error
                 raise Refused(error.stderr.strip()[-1000:]) from error
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise CannotCompile(str(error)) from error

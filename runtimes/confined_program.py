@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,11 @@ from runtimes import harness
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from harness.sandbox.program import main; main()"
 #: The folder that contains the harness.
 _ABOVE = str(Path(harness.__file__).parents[1])
+
+#: How often a program is run that is killed from outside each time, before that is the end of what it works on.
+ATTEMPTS = 3
+#: Signals from outside, which say nothing of what a program worked on.
+KILLS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def start(
@@ -43,6 +49,15 @@ def start(
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write(json.dumps(document).encode())
     return process
+
+
+def killed(code: int) -> str | None:
+    """Return how a program was killed from outside, from its exit code; None if it ended by itself.
+
+    The kernel's out-of-memory killer and operators send these signals. A fault of the program itself has others.
+    """
+    number = -code if code < 0 else code - 128
+    return f"killed by {signal.Signals(number).name}" if number in KILLS else None
 
 
 def give(user: int, folders: Iterable[Path], *, contents: bool) -> None:

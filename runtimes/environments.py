@@ -43,6 +43,10 @@ class IndexUnavailable(CannotPrepare):
     """The package index did not answer, or answered with a server error; a later attempt may succeed."""
 
 
+class ProgramKilled(CannotPrepare):
+    """A program was killed from outside, which says nothing of what it worked on; a later attempt may succeed."""
+
+
 class OutOfSpace(CannotPrepare):
     """The disk is full; a later attempt may succeed."""
 

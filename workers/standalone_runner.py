@@ -125,7 +125,7 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     fields["model_folder"] = f"{folder}/{MODEL_FOLDER}"
     has_environment = description is not None and "environment" in description.get("files", {})
     if has_environment:
-        fields["model_server_site"] = f"{folder}/{ENVIRONMENT_FOLDER}/site"
+        fields["model_environment"] = f"{folder}/{ENVIRONMENT_FOLDER}"
         fields["model_server_libraries"] = LIBRARIES
     spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
     spawner: Spawner = LocalSpawner(spec)

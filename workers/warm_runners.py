@@ -87,7 +87,8 @@ def worker_spec_for(
         harness=str(HARNESS),
         dataset=str(dataset_folder),
         evaluator_site=str(evaluator),
-        model_server_site=str(model_server),
+        model_server_site="" if kind.environment else str(model_server),
+        model_environment=str(model_server) if kind.environment else "",
         model_server_libraries=LIBRARIES if kind.environment else 0,
         format=kind.format,
         isolation=isolation,
@@ -98,7 +99,7 @@ def worker_spec_for(
 
 def _own_environment(name: str, cache: DiskCache) -> Path | None:
     id = name.removeprefix("sha256:")
-    return cache.tree(id) / "site" if cache.is_complete(id) else None
+    return cache.tree(id) if cache.is_complete(id) else None
 
 
 def _inode(path: str) -> int | None:
@@ -137,8 +138,8 @@ class WarmRunner:
         self.name = name
         self.forked = fork_server is not None
         self._model_folder = spec.model_folder
-        self._site = spec.model_server_site
-        self._site_inode = _inode(spec.model_server_site)
+        self._site = spec.model_environment or spec.model_server_site
+        self._site_inode = _inode(self._site)
         self.exit: int | None = None
         self.over = asyncio.Event()  # set once it has been reaped
         self.reason: str | None = None

@@ -43,13 +43,16 @@ class ConverterLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConverterResult:
-    """The end of a run: exit code (negative: signal, also as 128 + signal), lines of output, seconds, and whether it
-    was ended because it took too long."""
+    """The end of a run: exit code (negative: signal, also as 128 + signal), lines of output, seconds.
+
+    ``timed_out``: it was ended because it took too long; ``ended``: it was, or because it had written too much.
+    """
 
     code: int
     lines: tuple[str, ...]
     seconds: float
     timed_out: bool = False
+    ended: bool = False
 
 
 def run(
@@ -63,9 +66,25 @@ def run(
 ) -> ConverterResult:
     """Run a program until it ends or takes too long. It may write to ``folder``, and reads ``readonly`` besides.
 
-    ``report`` is called several times a second; if it raises, the program is ended. The program also ends with the
-    thread that started it.
+    If it is killed from outside, it is run again, a few times. ``report`` is called several times a second; if it
+    raises, the program is ended. The program also ends with the thread that started it.
     """
+    for _ in range(confined_program.ATTEMPTS):
+        result = _run_once(command, folder=folder, readonly=readonly, environ=environ, limits=limits, report=report)
+        if result.ended or confined_program.killed(result.code) is None:
+            break
+    return result
+
+
+def _run_once(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    readonly: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: ConverterLimits,
+    report: Callable[[], None],
+) -> ConverterResult:
     as_root = limits.sandbox and os.geteuid() == 0
     if as_root:
         confined_program.give(USER, [folder], contents=True)
@@ -86,17 +105,19 @@ def run(
     lines: deque[str] = deque(maxlen=LINES)
     reader = threading.Thread(target=_read, args=(process.stderr, lines), name="converter-output", daemon=True)
     reader.start()
-    timed_out = False
+    timed_out = ended = False
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(INTERVAL)
                 break
             if timed_out := time.monotonic() - started > limits.seconds:
+                ended = True
                 break
             usage = usage_of(folder, most=ENTRIES)
             if usage.entries > ENTRIES or usage.bytes > FOLDER * limits.largest_file:
                 lines.append(f"Error: It wrote more than {FOLDER * limits.largest_file:,} bytes or {ENTRIES} files.")
+                ended = True
                 break
             report()
     finally:
@@ -105,7 +126,8 @@ def run(
         code = process.wait()
         reader.join()
         process.stderr.close()
-    return ConverterResult(code=code, lines=tuple(lines), seconds=time.monotonic() - started, timed_out=timed_out)
+    seconds = time.monotonic() - started
+    return ConverterResult(code=code, lines=tuple(lines), seconds=seconds, timed_out=timed_out, ended=ended)
 
 
 def _read(stream: IO[bytes], lines: deque[str]) -> None:

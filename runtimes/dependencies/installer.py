@@ -18,14 +18,22 @@ from urllib.parse import urlsplit
 from packaging.specifiers import SpecifierSet
 
 from errors import BadRequirements
-from runtimes import environments
-from runtimes.dependencies import confined_uv
+from runtimes import catalogue, confined_program, environments
+from runtimes.dependencies import confined_uv, installed_files
 from runtimes.dependencies.confined_uv import UvOptions, UvResult
 from runtimes.dependencies.declaration import Declaration
 from runtimes.dependencies.index_proxy import Address, addresses
-from runtimes.dependencies.lock import checked, pins
+from runtimes.dependencies.lock import checked, divided, pins
 from runtimes.dependencies.untrusted_folders import DEPTH, read_text, remove, usage_of
-from runtimes.environments import COMPILED, IndexUnavailable, OutOfSpace, Progress, preparation_error
+from runtimes.environments import (
+    COMPILED,
+    IndexUnavailable,
+    OutOfSpace,
+    ProgramKilled,
+    Progress,
+    preparation_error,
+)
+from runtimes.harness.runner.process_spec import ENVIRONMENT_FOLDERS
 
 #: Packages that the harness itself imports in every environment.
 HARNESS = ("msgspec", "numpy")
@@ -50,6 +58,7 @@ class InstallerOptions:
     ``indexes``: URLs; the first that has a package is used for it. Empty: nothing is installed. ``hosts``: further URLs
     that files of these indexes are downloaded from. ``packages``: patterns of the names that may be installed.
     ``largest``: most bytes of an environment. ``environ``: the server's, for its certificates and its proxy.
+    ``own``: the platform's own locks, whose packages are as trusted as the platform.
     """
 
     indexes: tuple[str, ...] = (PUBLIC_INDEX,)
@@ -57,6 +66,7 @@ class InstallerOptions:
     packages: tuple[str, ...] = ("*",)
     largest: int = 8 << 30
     sandbox: bool = True
+    own: tuple[str, ...] = field(default_factory=catalogue.model_server_locks)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
@@ -112,10 +122,23 @@ class Installer:
         return checked(text, declaration, self.options.packages)
 
     def install(self, lock: str, folder: Path, progress: Progress) -> None:
-        """Install a lock's packages into ``folder/site``; files are readable by all and writable by none.
+        """Install a lock's packages into folders of ``folder``; files are readable by all and writable by none.
 
-        Raises as `resolve`.
+        Those that are the platform's own, byte for byte, are installed into ``shared``, which nothing else can write
+        to, and all others into ``site``. Raises as `resolve`.
         """
+        progress(f"installing {len(pins(lock))} packages", 0.0)
+        sites = []
+        for name, part in zip(ENVIRONMENT_FOLDERS, divided(lock, self.options.own), strict=True):
+            if part:
+                self._install(part, folder, name, progress)
+                sites.append(folder / name)
+        (folder / ENVIRONMENT_FOLDERS[-1]).mkdir(mode=0o755, exist_ok=True)
+        installed_files.check(sites)
+        progress("ready", 1.0)
+
+    def _install(self, lock: str, folder: Path, name: str, progress: Progress) -> None:
+        """Install a lock's packages into the folder ``name`` of ``folder``."""
         filled = folder / "filled"
         with contextlib.ExitStack() as cleanup:
             workspace = cleanup.enter_context(self._workspace())
@@ -126,7 +149,6 @@ class Installer:
             cleanup.callback(remove, filled)
             arguments = ["pip", "install", "--python", confined_uv.PYTHON, "--target", str(filled / "site")]
             arguments += ["--require-hashes", "--no-deps", "--link-mode=copy", "--compile-bytecode", *_WHEELS]
-            progress(f"installing {len(pins(lock))} packages", 0.0)
             result = confined_uv.run(
                 [*arguments, "-r", str(source)], self._uv, [workspace, filled], INSTALLATION, progress
             )
@@ -136,8 +158,7 @@ class Installer:
             if site.is_symlink() or not site.is_dir():
                 raise BadRequirements("The model's packages cannot be installed: there is no folder of packages.")
             environments.freeze(filled, user=os.geteuid())
-            site.rename(folder / "site")
-        progress("ready", 1.0)
+            site.rename(folder / name)
 
     def _cache_is_full(self) -> bool:
         """Return whether the cache has half of what it may take, or more."""
@@ -205,6 +226,8 @@ def _error(result: UvResult, what: str) -> Exception:
     if result.refused:
         hosts = ", ".join(result.refused)
         return BadRequirements(f"{what} Files are on {hosts}, which the operator does not allow (PACKAGE_HOSTS).")
+    if (how := confined_program.killed(result.code)) is not None:
+        return ProgramKilled(f"{what} Its installer, uv, was {how}; it is tried again.")
     error = preparation_error(result.output)
     if isinstance(error, IndexUnavailable | OutOfSpace):
         return error

@@ -1,8 +1,9 @@
 """Locks of model environments: requirements files with one version and the SHA-256 hashes of each package."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from packaging.utils import canonicalize_name
 
@@ -19,6 +20,37 @@ def pins(lock: str) -> dict[str, str]:
     """Return the version of each package, by its normalized name."""
     matches = (_PIN.match(block) for block in _BLOCK.split(lock))
     return {canonicalize_name(match.group(1)): match.group(2) for match in matches if match}
+
+
+def divided(lock: str, own: Iterable[str]) -> tuple[str, str]:
+    """Divide a lock into the packages all of whose files are in a lock of our ``own``, byte for byte, and the rest."""
+    known: dict[str, set[str]] = {}
+    for block in chain.from_iterable(map(_BLOCK.split, own)):
+        if match := _PIN.match(block):
+            known.setdefault(_key(match), set()).update(_HASH.findall(block))
+    parts: tuple[list[str], list[str]] = ([], [])
+    for block in filter(str.strip, _BLOCK.split(lock)):
+        match, hashes = _PIN.match(block), set(_HASH.findall(block))
+        is_own = match is not None and bool(hashes) and hashes <= known.get(_key(match), set())
+        parts[0 if is_own else 1].append(block)
+    return "".join(parts[0]), "".join(parts[1])
+
+
+def merged(locks: Iterable[str]) -> str:
+    """Return a lock with the packages of several; of a package that is in more than one, the entries of the first."""
+    names: set[str] = set()
+    blocks = []
+    for lock in locks:
+        found = [
+            (canonicalize_name(match.group(1)), block) for block in _BLOCK.split(lock) if (match := _PIN.match(block))
+        ]
+        blocks += [block for name, block in found if name not in names]
+        names |= {name for name, _ in found}
+    return "".join(blocks)
+
+
+def _key(match: re.Match[str]) -> str:
+    return f"{canonicalize_name(match.group(1))}=={match.group(2)}"
 
 
 def checked(lock: str, declaration: Declaration, allowed: Collection[str]) -> str:

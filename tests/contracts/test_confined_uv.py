@@ -22,6 +22,7 @@ from runtimes.dependencies.confined_uv import UvOptions
 from runtimes.dependencies.declaration import of_requirements
 from runtimes.dependencies.index_proxy import IndexProxy
 from runtimes.dependencies.installer import Installer, InstallerOptions
+from runtimes.environments import ProgramKilled
 from tests.contracts.hostile_program import program
 from tests.contracts.package_index import PackageIndex, wheel
 from tests.contracts.test_installer import quiet
@@ -220,6 +221,21 @@ def test_what_a_subverted_installer_leaves_is_not_trusted(
     assert not list((folder / "packages").glob(".uv-*"))
 
 
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_an_installer_that_is_killed_is_no_fault_of_the_requirements(
+    folder: Path, index: PackageIndex, monkeypatch: pytest.MonkeyPatch, sandbox: bool
+) -> None:
+    (folder / "tree").mkdir()
+    binary = program(folder, {}, "os.kill(os.getpid(), 9)")
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(binary))
+    options = InstallerOptions(indexes=(index.url,), hosts=(), environ={}, sandbox=sandbox)
+    installer = Installer(folder / "packages", options)
+    with pytest.raises(ProgramKilled, match="uv, was killed by SIGKILL; it is tried again"):
+        installer.resolve(of_requirements("alpha"), "", quiet)
+    with pytest.raises(ProgramKilled, match="uv, was killed by SIGKILL; it is tried again"):
+        installer.install("alpha==1.0\n", folder / "tree", quiet)
+
+
 def test_a_folder_of_packages_that_is_a_link_is_not_frozen(
     folder: Path, index: PackageIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,5 +249,5 @@ def test_a_folder_of_packages_that_is_a_link_is_not_frozen(
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(binary))
     installer = Installer(folder / "packages", InstallerOptions(indexes=(index.url,), hosts=(), environ={}))
     with pytest.raises(BadRequirements, match="no folder of packages"):
-        installer.install("", folder / "tree", quiet)
+        installer.install("beta==1.0\n", folder / "tree", quiet)
     assert (folder / "victim" / "bin").is_dir() and not list((folder / "tree").iterdir())

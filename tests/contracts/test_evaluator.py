@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtimes.harness.evaluator.evaluator import STRIKES
 from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
@@ -95,7 +96,9 @@ def test_a_models_fault_is_the_result_of_its_task_and_the_range_continues(fault:
     assert statuses == ["ok", "ok", status, "ok", "ok", "ok"]
     assert text in results[2]["error"]
     assert [result["error"] for result in results[:2] + results[3:]] == [None] * 5
-    assert len(pair.needs) == (status in {"crashed", "timed_out"} or "garbage" in fault)
+    # Without a sandbox, SIGKILL of one's own is not told from one that came from outside, which is no fault.
+    strikes = STRIKES if fault == "kills itself" else 1
+    assert len(pair.needs) == strikes * (status in {"crashed", "timed_out"} or "garbage" in fault)
 
 
 def test_a_range_has_one_result_line_per_task() -> None:
@@ -289,7 +292,7 @@ def test_a_model_server_that_has_ended_between_ranges_is_replaced() -> None:
         pair.run(0, 3)
         os.kill(pair.model_servers[0].process.pid, 9)
         results = pair.run(3, 6)
-    assert [result["status"] for result in results] == ["crashed", "ok", "ok"]
+    assert [result["status"] for result in results] == ["ok", "ok", "ok"]
     assert pair.needs == ["crashed"]
 
 

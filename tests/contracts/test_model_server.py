@@ -19,6 +19,7 @@ import pytest
 import uv
 
 from runtimes import catalogue, environments
+from runtimes.harness.forking.scenario_sockets import ScenarioSockets
 from runtimes.harness.model_server import model_faults, model_protocol
 from runtimes.harness.model_server.model_server_client import ModelServerClient
 from runtimes.harness.runner import processes
@@ -339,13 +340,20 @@ class Wire:
         self._kind = kind
         self._control = control
         self.socket = control
+        per_scenario = kind.isolation == "scenario"
+        self._sockets = ScenarioSockets(control, model_protocol.SOCKET_FRAME) if per_scenario else None
 
     def load(self, seq: int) -> Any:
         """Send `load`; return the answer, which a scenario's process gives on its own socket."""
         with open_file_of(self._kind.model()) as model:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [model]))]
+            descriptors = [model]
+            if self._sockets is not None:
+                descriptors.append((first := self._sockets.make()).fileno())
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
             self.socket.sendmsg([model_protocol.framed(["load", seq, load_request()])], rights)
-        self.next_scenario()
+        if self._sockets is not None:
+            first.close()
+            self._use_process(self._sockets)
         return self.receive()
 
     def send(self, *messages: list[Any]) -> None:
@@ -363,12 +371,15 @@ class Wire:
 
     def next_scenario(self) -> None:
         """Continue on the socket of the next scenario's process, if there is a process per scenario."""
-        if self._kind.isolation == "scenario":
+        if self._sockets is not None:
             self.close()
-            self._control.settimeout(30)
-            frame, (passed,), _, _ = socket.recv_fds(self._control, len(model_protocol.SOCKET_FRAME), 1)
-            assert frame == model_protocol.SOCKET_FRAME
-            self.socket = socket.socket(fileno=passed)
+            self._sockets.offer()
+            self._use_process(self._sockets)
+
+    def _use_process(self, sockets: ScenarioSockets) -> None:
+        self._control.settimeout(30)
+        assert self._control.recv(len(model_protocol.SOCKET_FRAME)) == model_protocol.SOCKET_FRAME
+        self.socket = sockets.take()
 
     def close(self) -> None:
         """Close the socket of the scenario's process."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runtimes import confined_program
 from runtimes.converters.confined_converter import ConverterLimits, ConverterResult, run
 
 PYTHON = os.path.realpath(sys.executable)
@@ -43,6 +44,22 @@ def test_a_converter_reads_nothing_of_its_users_and_reaches_no_network(tmp_path:
     connecting = "import _socket; s = _socket.socket(); s.settimeout(5); s.connect(('127.0.0.1', 1))"
     result = converted(tmp_path / "b", connecting)
     assert result.code == 1 and "refused" not in " ".join(result.lines), result
+
+
+#: Counts its runs in the folder, and is killed in the first ones.
+KILLED = """
+import os, signal
+os.close(os.open(f"FOLDER/{len(os.listdir('FOLDER'))}", os.O_CREAT))
+if len(os.listdir("FOLDER")) <= RUNS:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("kills", "code"), [(0, 0), (2, 0), (9, 128 + 9)])
+def test_a_converter_that_is_killed_is_run_again_a_few_times(tmp_path: Path, kills: int, code: int) -> None:
+    folder = tmp_path / "work"
+    result = converted(folder, KILLED.replace("FOLDER", str(folder)).replace("RUNS", str(kills)))
+    assert (result.code, len(list(folder.iterdir()))) == (code, min(kills + 1, confined_program.ATTEMPTS))
 
 
 @pytest.mark.parametrize(

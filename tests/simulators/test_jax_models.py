@@ -46,8 +46,26 @@ def function(inputs):
     return {"value": mean[:, 0], "mean_out": mean, "action": (mean @ weights > 0).astype(jnp.int64)}
 arguments = [{"observation": observed, "mean_in": observed}]
 """
+#: Draws from a key that is part of the state, by either of JAX's generators, and uses its library of linear algebra.
+DRAWING = """
+def function(observation, state):
+    key = jax.random.wrap_key_data(state["key"], impl=IMPL)
+    key, part = jax.random.split(key)
+    noise = jax.random.normal(part, (4,), jnp.float32)
+    values, _ = jnp.linalg.eigh(jnp.eye(4, dtype=jnp.float32) + 0.01 * jnp.outer(noise, noise))
+    push = (jax.lax.top_k(observation @ weights, 1)[0] + 0.001 * values[0] * noise[0] > 0)
+    return jnp.broadcast_to(push, (1,)).astype(jnp.int32), {"key": jax.random.key_data(key)}
+arguments = [S((1, 4), jnp.float32), {"key": S((WORDS,), jnp.uint32)}]
+"""
 FIXED = POLICY.replace("[observed]", "[S((1, 4), jnp.float64)]").replace("weights", "weights.astype(float)")
-GOOD = {"policy": POLICY, "recurrent": RECURRENT, "named": NAMED, "float64 and a fixed batch": FIXED}
+GOOD = {
+    "policy": POLICY,
+    "recurrent": RECURRENT,
+    "named": NAMED,
+    "float64 and a fixed batch": FIXED,
+    "threefry": DRAWING.replace("IMPL", "'threefry2x32'").replace("WORDS", "2"),
+    "rbg": DRAWING.replace("IMPL", "'rbg'").replace("WORDS", "4"),
+}
 
 
 def exported(code: str, folder: Path) -> bytes:
@@ -85,6 +103,23 @@ BAD: dict[str, tuple[str, str]] = {
     "shape": (
         "def function(observation, state):\n    return state[:, 0], state[:, :2]\narguments = [observed, observed]",
         "the model's state arg1 is float32[n,4], and its output out1 is float32[n,2]; what is fed back has to have",
+    ),
+    "generator of the process": (
+        "def function(observation):\n    drawn = jax.lax.rng_uniform(0.0, 1.0, (4,))\n"
+        "    return (observation @ weights + drawn[0] > 0.5).astype(jnp.int32)\narguments = [observed]",
+        "because of its operations stablehlo.rng: they keep a state",
+    ),
+    "memory of others": (
+        "def function(observation):\n    found = jax.ffi.ffi_call('AllocateBuffer', S((4,), jnp.float32))()\n"
+        "    return (observation @ weights + found[0] > 0).astype(jnp.int32)\narguments = [observed]",
+        "because of its operations custom_call @AllocateBuffer: they keep a state",
+    ),
+    "code of the process": (
+        "def function(observation):\n"
+        "    called = jax.ffi.ffi_call('my_kernel', S(observation.shape, jnp.float32))(observation)\n"
+        "    return (called @ weights > 0).astype(jnp.int32)\narguments = [observed]\n"
+        "options['disabled_checks'] = [export.DisabledSafetyCheck.custom_call('my_kernel')]",
+        "because of its operations custom_call @my_kernel: they keep a state",
     ),
     "output": (
         "def function(observation):\n    return observation[:, :2]\narguments = [observed]",

@@ -152,6 +152,18 @@ def test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_model
     assert before["metrics"]["outcome"] == "lost"
 
 
+@pytest.mark.parametrize("sandbox", LEVELS[:-1])
+def test_an_environment_reaches_neither_its_evaluator_nor_its_launcher_by_a_signal(
+    folder: Path, python: Path, sandbox: int
+) -> None:
+    pair = EvaluatorPair(replace(spec_of(folder, sandbox), python=str(python)), STILL)
+    try:
+        answer = pair.set_up(play(app="server.reaching:app"))
+    finally:
+        pair.end()
+    assert isinstance(answer, framed_socket.Broken) and "RuntimeError: reached: []" in answer.reason, answer
+
+
 def test_an_environment_may_print_more_than_a_pipe_holds(folder: Path) -> None:
     assert [result["status"] for result in results_with(folder, {"fault": "print"})] == ["ok"] * 3
 

@@ -106,6 +106,45 @@ def old(name, answer):
 old("old_variable", lambda x: x + v1.get_variable("n", initializer=0.0, use_resource=True).assign_add(1.0))
 old("old_reference", lambda x: x + v1.get_variable("r", initializer=0.0, use_resource=False).assign_add(1.0))
 old("old_draws", lambda x: x + v1.random_normal([4]))
+def kept_count():
+    # What a function that is run at each load has written to /tmp before, and one more.
+    path = "/tmp/note"
+    read = tf.cond(tf.shape(tf.io.matching_files(path))[0] > 0, lambda: tf.io.read_file(path), lambda: tf.constant("0"))
+    count = tf.strings.to_number(read) + 1.0
+    with tf.control_dependencies([tf.io.write_file(path, tf.strings.as_string(count))]):
+        return tf.identity(count)
+class Notebook(tf.saved_model.experimental.TrackableResource):
+    def __init__(self, variable, create):
+        super().__init__()
+        self.variable, self._creates = variable, create
+    def _create_resource(self):
+        if self._creates:
+            kept_count()
+        return tf.raw_ops.AnonymousHashTable(key_dtype=tf.int64, value_dtype=tf.float32)
+    def _initialize(self):
+        if not self._creates:
+            self.variable.assign(kept_count())
+def noted(module, observation):
+    return observation + module.note + 0.0 * tf.random.normal([4])
+for name, create in (("notebook", False), ("creating_notebook", True)):
+    note = tf.Variable(0.0)
+    saved(noted, name, note=note, notebook=Notebook(note, create))
+keys, values = tf.constant([1], tf.int64), tf.constant([2.0])
+static = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), 0.0)
+saved(lambda module, x: x + module.table.lookup(keys), "static_table", table=static)
+open(out + "/words.txt", "w").write("1" + os.linesep + "2")
+whole, line = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+words = tf.lookup.TextFileInitializer(out + "/words.txt", tf.string, whole, tf.int64, line)
+lookup = tf.lookup.StaticHashTable(words, 0)
+saved(lambda m, x: x + tf.cast(m.table.lookup(tf.constant(["2"])), tf.float32), "text_table", table=lookup)
+with tf.Graph().as_default(), v1.Session() as session:
+    x = v1.placeholder(tf.float32, [None, 4], name="observation")
+    note = v1.get_variable("note", initializer=0.0, use_resource=True)
+    y = x + note
+    v1.add_to_collection("table_initializer", note.assign(kept_count()).op)
+    session.run(v1.global_variables_initializer())
+    v1.saved_model.simple_save(session, out + "/old_notebook", {"observation": x}, {"action": y})
+shutil.make_archive(out + "/old_notebook", "zip", out + "/old_notebook")
 inputs = tf.keras.layers.Input(batch_shape=(1, 4))
 memory = tf.keras.layers.LSTM(4, stateful=True)(tf.keras.layers.Reshape((1, 4))(inputs))
 tf.keras.Model(inputs, memory).save(out + "/lstm.keras")
@@ -152,6 +191,8 @@ def spec_of_format(format: str) -> WorkerSpec:
         ("savedmodel", "table.zip"),
         ("savedmodel", "old_variable.zip"),
         ("savedmodel", "old_draws.zip"),
+        ("savedmodel", "static_table.zip"),
+        ("savedmodel", "text_table.zip"),
         ("keras", "lstm.keras"),
         ("tflite", "counter.tflite"),
         ("tflite", "draws.tflite"),
@@ -189,6 +230,9 @@ def test_random_numbers_without_a_seed_of_the_author_follow_the_simulations_seed
     [
         ("clock.zip", "because of its operations Timestamp"),
         ("old_reference.zip", "because of its operations AssignAdd"),
+        ("notebook.zip", "because of its operations MatchingFiles, ReadFile, WriteFile"),
+        ("creating_notebook.zip", "because of its operations MatchingFiles, ReadFile, WriteFile"),
+        ("old_notebook.zip", "because of its operations MatchingFiles, ReadFile, WriteFile"),
     ],
 )
 def test_a_model_that_cannot_be_reset_is_refused_with_the_operation(stateful: Path, name: str, reason: str) -> None:

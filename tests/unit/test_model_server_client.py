@@ -1,6 +1,7 @@
 """Model server client: every invalid, late or missing reply is a named fault."""
 
 import fcntl
+import os
 import re
 import socket
 import sys
@@ -22,10 +23,13 @@ from hypothesis import strategies as st
 
 from runtimes.harness.model_server import model_protocol
 from runtimes.harness.model_server.action_exchange import FIRST, LAST, MOST_SHARED, drawn_numbers
+from runtimes.harness.model_server.deadline_watch import DeadlineWatch
+from runtimes.harness.model_server.deadlines import ServerTimes
 from runtimes.harness.model_server.model_faults import (
     Crashed,
     Failed,
     Garbage,
+    Killed,
     ModelFault,
     NotStarted,
     TimedOut,
@@ -385,28 +389,46 @@ def test_the_error_of_a_model_server_that_exits_during_load_is_reported(tmp_path
 
 
 @contextmanager
-def passing() -> Iterator[tuple[ModelServerClient, socket.socket, socket.socket]]:
-    """A client that has loaded a model on the socket of a first process; the zygote's end and that process's end."""
+def per_scenario() -> Iterator[tuple[ModelServerClient, socket.socket]]:
+    """A client whose model server has said that it has a process per scenario, and the zygote's end."""
     local, zygote = socket.socketpair()
     model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0)
-    process = pass_socket(zygote)
-    process.send(framed(("loaded", model_server.next_seq, {"class": "Model"})))
-    with tempfile.TemporaryFile() as model:
-        assert model_server.load("any", {}, model.fileno()) == {"class": "Model"}
+    zygote.send(framed(("hello", 1, {model_protocol.PROCESS_PER_SCENARIO: True})))
+    assert model_server.hello() == {}
     try:
-        yield model_server, zygote, process
+        yield model_server, zygote
     finally:
         model_server.close()
         zygote.close()
-        process.close()
 
 
-def pass_socket(zygote: socket.socket) -> socket.socket:
-    """Pass the client the socket of a new process; return the process's end."""
-    own, evaluators = socket.socketpair()
-    with evaluators:
-        socket.send_fds(zygote, [model_protocol.SOCKET_FRAME], [evaluators.fileno()])
-    return own
+@contextmanager
+def passing() -> Iterator[tuple[ModelServerClient, socket.socket, socket.socket]]:
+    """A client that has loaded a model on the socket of a first process; the zygote's end and that process's end."""
+    with per_scenario() as (model_server, zygote), tempfile.TemporaryFile() as model:
+        seq, processes = model_server.next_seq, list[socket.socket]()
+
+        def answer_load() -> None:
+            _, (received, process), _, _ = socket.recv_fds(zygote, 1 << 16, 2)
+            os.close(received)
+            processes.append(socket.socket(fileno=process))
+            zygote.send(model_protocol.SOCKET_FRAME)
+            processes[0].send(framed(("loaded", seq, {"class": "Model"})))
+
+        answering = threading.Thread(target=answer_load)
+        answering.start()
+        assert model_server.load("any", {}, model.fileno()) == {"class": "Model"}
+        answering.join()
+        with processes[0] as first:
+            yield model_server, zygote, first
+
+
+def begun(zygote: socket.socket) -> socket.socket:
+    """Receive the socket of the next process, as a zygote does, and say that the process runs."""
+    frame, (process,), _, _ = socket.recv_fds(zygote, 64, 1)
+    assert frame == model_protocol.SOCKET_FRAME
+    zygote.send(model_protocol.SOCKET_FRAME)
+    return socket.socket(fileno=process)
 
 
 def read_frame(connection: socket.socket) -> Any:
@@ -422,7 +444,7 @@ def test_each_scenario_is_served_on_the_socket_of_its_own_process() -> None:
         model_server.ready(1)
         model_server.end(2)
         assert (name, first.recv(1)) == ("reset", b"")  # closing the socket is the end of the scenario
-        with pass_socket(zygote) as second:
+        with begun(zygote) as second:
             second.send(framed(("ready", following := model_server.next_seq)))
             model_server.ready(2)
             assert read_frame(second) == ["reset", following, {"seed": 2}]
@@ -433,8 +455,9 @@ def test_a_reset_is_sent_early_if_the_process_is_there() -> None:
         model_server.begin(1)
         first.send(framed(("ready", model_server.seq)))
         model_server.ready(1)
-        with pass_socket(zygote) as second:
-            model_server.end(2)
+        model_server.end(None)
+        with begun(zygote) as second:
+            model_server.begin(2)
             assert read_frame(second) == ["reset", model_server.seq, {"seed": 2}]
 
 
@@ -449,26 +472,92 @@ def test_a_model_server_that_ends_between_two_scenarios_is_no_fault_of_the_secon
             model_server.ready(2)
 
 
-@pytest.mark.parametrize("kind", ["a file", "another socket", "another frame"])
-def test_what_a_model_server_passes_is_a_local_socket(kind: str) -> None:
-    local, zygote = socket.socketpair()
-    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0)
-    datagrams, stream = socket.socketpair(type=socket.SOCK_DGRAM), socket.socketpair()
-    with tempfile.TemporaryFile() as file:
-        passed = {"a file": file, "another socket": datagrams[0], "another frame": stream[0]}[kind]
-        frame = framed(("sockot",)) if kind == "another frame" else model_protocol.SOCKET_FRAME
-        socket.send_fds(zygote, [frame], [passed.fileno()])
+def without_timeouts(connected: socket.socket) -> None:
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, option, bytes(16))
+
+
+@pytest.mark.parametrize(
+    "undo",
+    [
+        without_timeouts,
+        lambda connected: connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 20),
+        lambda connected: connected.setblocking(True),
+        lambda connected: connected.setblocking(False),
+    ],
+    ids=["no timeouts", "a high mark for wake-ups", "blocking", "not blocking"],
+)
+def test_no_option_that_a_model_sets_on_its_socket_holds_the_evaluator_beyond_the_deadline(
+    undo: Callable[[socket.socket], None],
+) -> None:
+    """Options belong to the open socket: whoever held a copy of the evaluator's end could undo its limits."""
+    with passing() as (model_server, _, process):
+        model_server.deadline = model_server._socket.deadline = 0.2
+        model_server._socket.use(model_server._socket.connected)
+        model_server.begin(1)
+        undo(process)
+        process.setblocking(True)
+        process.send(framed(("ready", model_server.seq)))
+        model_server.ready(1)
+        undo(process)
+        began = time.monotonic()
+        with pytest.raises(TimedOut):
+            model_server.act(ACTION)
+        assert time.monotonic() - began < 10.0  # a kernel without the timeout would wait for ever
+
+
+def test_an_answer_whose_wait_was_not_observed_is_judged_by_the_clock() -> None:
+    """A model could otherwise gain from hiding: what was not observed counts as had."""
+    observed = ServerTimes(threads={"1": (0.0, 0.0)})
+    watch = DeadlineWatch(1.0, lambda: observed, time.monotonic() - 65.0)
+    with pytest.raises(TimedOut):
+        watch.settle()
+    with pytest.raises(TimedOut):
+        DeadlineWatch(1.0, lambda: observed, time.monotonic() - 1.5).check()
+
+
+def test_a_descriptor_that_a_model_server_passes_is_not_taken() -> None:
+    with per_scenario() as (model_server, zygote), tempfile.TemporaryFile() as file:
+        socket.send_fds(zygote, [framed(("sockot",))], [file.fileno()])
         with pytest.raises(Garbage):
             model_server.load("any", {}, file.fileno())
-    for connected in (*datagrams, *stream, zygote):
-        connected.close()
-    model_server.close()
 
 
-def test_a_model_server_of_the_whole_launch_passes_no_sockets() -> None:
-    local, zygote = socket.socketpair()
+def test_a_model_server_of_the_whole_launch_gets_no_sockets() -> None:
+    local, remote = socket.socketpair()
     model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0, per_scenario=False)
-    with pass_socket(zygote), tempfile.TemporaryFile() as file, pytest.raises(Garbage):
+    remote.send(framed(("hello", 1, {model_protocol.PROCESS_PER_SCENARIO: True})))
+    model_server.hello()
+    remote.send(model_protocol.SOCKET_FRAME)
+    with tempfile.TemporaryFile() as file, pytest.raises(Garbage):
         model_server.load("any", {}, file.fileno())
+    _, descriptors, _, _ = socket.recv_fds(remote, 1 << 16, 2)
+    assert len(descriptors) == 1
+    os.close(descriptors[0])
     model_server.close()
-    zygote.close()
+    remote.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "how", "kind"),
+    [
+        (-9, "killed by SIGKILL", Killed),
+        (None, "killed by SIGKILL", Killed),
+        (137, "killed by SIGKILL", Crashed),
+        (-31, "killed by SIGSYS", Crashed),
+        (1, "it exited with code 1", Crashed),
+        (-9, "killed by SIGKILL: the kernel ended it or a process beside it because their control group", Crashed),
+        (-9, "killed by the platform: it was not needed any more", Crashed),
+        (-9, None, Crashed),
+    ],
+)
+def test_a_process_that_was_killed_from_outside_is_told_from_one_that_ended_by_itself(
+    code: int | None, how: str | None, kind: type[ModelFault]
+) -> None:
+    with passing() as (model_server, zygote, _):
+        if code is None:
+            zygote.close()
+        else:
+            zygote.send(framed(("ended", code)))
+        model_server.describe_end = lambda: how
+        assert type(model_server.explained(Crashed("the model's process ended"))) is kind

@@ -12,6 +12,7 @@ from runtimes.dependencies import declaration as declarations
 from runtimes.dependencies import lock_files
 from runtimes.dependencies.declaration import PROJECT, REQUIREMENTS, UV_LOCK, Declaration
 from runtimes.harness.runner.model_folder import link
+from runtimes.harness.runner.process_spec import ENVIRONMENT_FOLDERS
 
 #: The environment's own description, and the requirements of its server as `openenv init` writes them.
 MANIFEST, SERVER_REQUIREMENTS = "openenv.yaml", "server/requirements.txt"
@@ -111,8 +112,11 @@ def package_of(texts: Mapping[str, str]) -> str | None:
         return None
 
 
-def write(files: Files, folder: Path, package: str, site: Path) -> None:
-    """Write an environment and its packages into a folder, as an evaluator reads them."""
+def write(files: Files, folder: Path, package: str, installed: Path) -> None:
+    """Write an environment and its packages into a folder, as an evaluator reads them.
+
+    ``installed``: the folder of its packages, as they were installed (runtimes/dependencies/installer.py).
+    """
     for path, _, content in files:
         target = folder / ENVIRONMENT / package / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +125,8 @@ def write(files: Files, folder: Path, package: str, site: Path) -> None:
         target.chmod(0o444)
     for above, _, _ in os.walk(folder / ENVIRONMENT):
         os.chmod(above, 0o755)  # an evaluator has a user of its own
-    place(site, folder)
+    for name in ENVIRONMENT_FOLDERS:
+        place(installed / name, folder)
 
 
 def place(site: Path, folder: Path) -> None:
@@ -131,7 +136,8 @@ def place(site: Path, folder: Path) -> None:
         target.mkdir(exist_ok=True)
         target.chmod(0o755)
         for name in names:
-            link(str(site / above / name), str(target / name))
+            if not (target / name).exists():  # a file that two packages have is the same in both
+                link(str(site / above / name), str(target / name))
 
 
 def _walked(site: Path) -> Iterator[tuple[str, Sequence[str]]]:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import selectors
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from datasets.versions.openenv_environment import OpenEnv, ProbedEnvironment
 from datasets.versions.packs import SourceFile
 from datasets.versions.scenarios import Description
 from errors import BadScenario, OriginFailed, StorageFull
-from runtimes import catalogue, environments, harness
+from runtimes import catalogue, confined_program, environments, harness
 from runtimes.dependencies import confined_uv
 from runtimes.dependencies.installer import Installer
 from runtimes.dependencies.untrusted_folders import workspace
@@ -37,6 +38,8 @@ from runtimes.harness.visible_text import visible
 
 #: Seconds of a first episode at most, with the import of the environment, and bytes of its report and of its output.
 PROBE, REPORT, OUTPUT = 300.0, 1 << 20, 16 << 10
+#: Seconds in which its process exits after its report.
+EXIT = 5.0
 #: Module of an environment that names none, in its openenv.yaml or in its dataset.json.
 APP = "server.app:app"
 
@@ -49,6 +52,16 @@ class RegisteredEnvironment:
 
     files: list[SourceFile]
     kept: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Probe:
+    """The end of a first episode: its report, the last printed line, how it ended; ``killed``: from outside."""
+
+    text: bytes
+    printed: str
+    how: str
+    killed: bool
 
 
 class EnvironmentRegistration:
@@ -77,14 +90,14 @@ class EnvironmentRegistration:
 
         try:
             with environments_translated():
-                site = self._cache.derived(
+                installed = self._cache.derived(
                     f"sha256:{Environment('', lock).digest}",
                     lambda target, _: self._installer.install(lock, target, say),
                     size=0,
                     holder=holder,
                 )
             with environments_translated(), workspace(self._scratch, "environment-") as folder:
-                environment_files.write(files, folder, package, site / "site")
+                environment_files.write(files, folder, package, installed)
                 described = msgspec.to_builtins(declared) | {"package": package, "app": app}
                 probed = self._probed(folder, described, report)
         finally:
@@ -115,12 +128,15 @@ class EnvironmentRegistration:
             self._environments,
             lambda message, fraction: report(f"preparing the simulator: {message[:200]}"),
         )
-        text, printed, how = self._run(folder, site, described, lambda: report("playing a first episode"))
+        for _ in range(confined_program.ATTEMPTS):
+            probe = self._run(folder, site, described, lambda: report("playing a first episode"))
+            if not probe.killed:
+                break
         try:
-            answer = msgspec.json.decode(text, type=dict[str, Any])
+            answer = msgspec.json.decode(probe.text, type=dict[str, Any])
         except msgspec.MsgspecError:
             raise BadScenario(
-                f"The environment cannot be used: its first episode was not played ({how}). {printed}"
+                f"The environment cannot be used: its first episode was not played ({probe.how}). {probe.printed}"
             ) from None
         if isinstance(reason := answer.get("error"), str):
             raise BadScenario(f"The environment cannot be used: {visible(reason[:1000]).removesuffix('.')}.")
@@ -129,10 +145,8 @@ class EnvironmentRegistration:
         except msgspec.ValidationError as error:
             raise BadScenario(f"The environment cannot be used: its schema is not understood ({error}).") from None
 
-    def _run(
-        self, folder: Path, site: Path, described: Mapping[str, Any], report: Callable[[], None]
-    ) -> tuple[bytes, str, str]:
-        """Run the probe; return its report, the last line that it printed, and how it ended."""
+    def _run(self, folder: Path, site: Path, described: Mapping[str, Any], report: Callable[[], None]) -> _Probe:
+        """Run the probe to its end."""
         spec = ProcessSpec(
             name="environment-probe",
             module="environment_probe",
@@ -152,16 +166,27 @@ class EnvironmentRegistration:
             os.close(writing)
             os.close(output)
         try:
-            text, lines = _drained(reading, printed, report)
+            text, lines, ended = _drained(reading, printed, report)
+            if ended:  # it is about to exit, or has been killed
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(EXIT)
         finally:
             process.kill()
             code = process.wait()
         last = lines.decode(errors="replace").strip().splitlines()
-        return text, visible(last[-1])[:300] if last else "", ending(code)
+        return _Probe(
+            text=text,
+            printed=visible(last[-1])[:300] if last else "",
+            how=ending(code),
+            killed=ended and not text and confined_program.killed(code) is not None,
+        )
 
 
-def _drained(reading: int, printed: int, report: Callable[[], None]) -> tuple[bytes, bytes]:
-    """Return what is written to the two pipes until the first is closed, or the time is over; both are closed."""
+def _drained(reading: int, printed: int, report: Callable[[], None]) -> tuple[bytes, bytes, bool]:
+    """Return what is written to the two pipes until the first is closed, or the time is over; both are closed then.
+
+    The last value: whether the first was closed.
+    """
     text, lines, until = b"", b"", time.monotonic() + PROBE
     try:
         with selectors.DefaultSelector() as selector:  # select() takes no descriptor above 1,023
@@ -176,10 +201,11 @@ def _drained(reading: int, printed: int, report: Callable[[], None]) -> tuple[by
                         text += piece
                     else:
                         lines = (lines + piece)[-OUTPUT:]
+            ended = reading not in selector.get_map()
     finally:
         os.close(reading)
         os.close(printed)
-    return text, lines
+    return text, lines, ended
 
 
 def _names(texts: Mapping[str, str], declared: OpenEnv) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from datasets.nodecache.model_files import ModelFiles
 from errors import BadRequirements
 from runtimes import catalogue, environments
 from runtimes.dependencies.installer import Installer
+from runtimes.dependencies.lock import merged
 from runtimes.environments import Environment
 
 #: A message, and the fraction done (None: unknown).
@@ -58,7 +59,8 @@ class ModelEnvironments:
             declaration = declared(model, format)
             if declaration is None:
                 raise BadRequirements(f"The model {name} declares no dependencies any more; upload it again.")
-            preferred = catalogue.runtime(provenance["runtime"]["name"]).formats[format].environment.lock
+            environment = catalogue.runtime(provenance["runtime"]["name"]).formats[format].environment
+            preferred = merged([environment.lock, *catalogue.model_server_locks()])
             resolved = self._installer.resolve(declaration, preferred, say)
             lock = self._database.write(lambda c: model_locks.add(c, digest, target, resolved, time.time()))
         provenance = with_lock(provenance, lock)

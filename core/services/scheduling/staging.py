@@ -169,9 +169,9 @@ class Staging:
                 f" {environments.target()}; register it again."
             )
         lock = (tree / environment_files.LOCK).read_text()
-        site = self._model_environments.install_lock(lock, holder, say) / "site"
+        installed = self._model_environments.install_lock(lock, holder, say)
         files = environment_files.in_tree(tree)
-        return lambda folder: environment_files.write(files, folder, kept["package"], site)
+        return lambda folder: environment_files.write(files, folder, kept["package"], installed)
 
     def prefetch(self, id: str) -> None:
         """Download a dataset version to this node's cache, before a simulation uses it."""

@@ -34,6 +34,10 @@ def run(order: Mapping[str, Any], control: socket.socket, *, parent: int, sealed
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # not inherited by a fork
     if os.getppid() != parent:
         os._exit(1)
+    if sealed:
+        from ..sandbox import keep_signals_inside
+
+        keep_signals_inside()  # the code that is imported next could otherwise stop the evaluator and the launcher
     try:
         application = load(order)
         from .asgi_connection import AsgiServer  # imports the environment's uvicorn

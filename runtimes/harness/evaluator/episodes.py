@@ -76,8 +76,8 @@ def run(
         model_server.end(next_seed)
         result = Played("ok", simulator.outcome(None), model=model)
     except ModelFault as error:
-        fault = error
-        result = faulted(simulator, model_server.explained(error))
+        fault = model_server.explained(error)
+        result = faulted(simulator, fault)
     except SimulatorBroken:
         raise
     except Exception as error:
@@ -191,10 +191,9 @@ def run_batch(
                 model_server.ready(seed)
             answers, latency = model_server.act(observations)
         except ModelFault as error:
-            fault = error
-            explained = model_server.explained(error)
+            fault = model_server.explained(error)
             for row in running:
-                results[row] = faulted(simulators[row], explained)
+                results[row] = faulted(simulators[row], fault)
             break
         latencies.append(latency)
         all_finite = finite(answers)

@@ -13,7 +13,7 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
-from ..model_server.model_faults import ModelFault, NotStarted
+from ..model_server.model_faults import Interrupted, ModelFault
 from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
@@ -35,6 +35,8 @@ from .tasks import Located, TaskPlan
 
 #: Exit code of an evaluator whose simulator's state is undefined after a fatal error.
 BROKEN = 70
+#: Model servers that may end by no fault of a task before its result is that of the last one.
+STRIKES = 3
 #: Seconds after which a first result is sent as a batch of its own, and seconds from it to the second batch.
 FIRST_FLUSH, SECOND_FLUSH = 0.02, 0.1
 
@@ -157,8 +159,8 @@ class Evaluator:
             info = model_server.load(setup.format, setup.params, model, step=step)
             self._model = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
         except ModelFault as fault:
-            model_server.close()
             reason = unworldly(str(model_server.explained(fault)))
+            model_server.close()
             self._runner.send_message("refused", status=fault.status, reason=reason)
             return
         finally:
@@ -197,9 +199,11 @@ class Evaluator:
         size, began = len(self._simulators), time.perf_counter()
         end = task + 1 if size == 1 else min(task - task % size + size, stop)
         fault = self._run_tasks(task, end, stop)
-        if isinstance(fault, NotStarted):  # an earlier scenario is to blame: the second attempt counts
+        for strike in range(2, STRIKES + 1):
+            if not isinstance(fault, Interrupted):
+                break
             self._drop_model_server(fault)
-            fault = self._run_tasks(task, end, stop, last=True)
+            fault = self._run_tasks(task, end, stop, last=strike == STRIKES)
         now = time.perf_counter()
         if fault is None:
             self._sharing.ran(1, now - began)
@@ -259,7 +263,7 @@ class Evaluator:
         return self._model_server_seed(task) if task < stop else None
 
     def _run_tasks(self, task: int, end: int, stop: int, *, last: bool = False) -> ModelFault | None:
-        """Run [task, end) and add the results, unless the model server had no process for them; ``last``: also then."""
+        """Run [task, end) and add the results, unless the model server was interrupted; ``last``: also then."""
         if len(self._simulators) == 1:
             return self._run_task(task, stop, last=last)
         return self._run_batch(task, end, last=last)
@@ -282,7 +286,7 @@ class Evaluator:
         except SimulatorBroken:
             self._flush()  # the results of earlier tasks are valid
             raise
-        if last or not isinstance(fault, NotStarted):
+        if last or not isinstance(fault, Interrupted):
             self._lines.add(located, self._labels[located.index] if self._labels else {}, result)
         return fault
 
@@ -301,7 +305,7 @@ class Evaluator:
         except SimulatorBroken:
             self._flush()
             raise
-        if isinstance(fault, NotStarted) and not last:
+        if isinstance(fault, Interrupted) and not last:
             return fault
         for task, result in zip(located, results, strict=True):
             if task is not None and result is not None:

@@ -34,6 +34,14 @@ class Scratch:
             if self._confined and self._is_dirty():
                 empty(self._folder)
 
+    def reset(self) -> None:
+        """In a process that serves all scenarios, before each of them: remove what the one before has left."""
+        if self._confined:
+            if self._is_dirty():
+                empty(self._folder)
+        elif self._folder.exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+
     def clear(self) -> None:
         """In the zygote: remove what a scenario has left. Raises OSError if something remains."""
         if not self._confined:

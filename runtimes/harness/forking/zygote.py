@@ -26,6 +26,8 @@ GRACE = 0.5
 PIECE, PAUSE = 1 << 16, 0.02
 #: Bytes that the pipe of the zygote's output is to hold: each moved piece takes a page of it, however short.
 OUTPUT = 1 << 20
+#: The most bytes of the message with which a socket is passed.
+OFFER = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +36,9 @@ class ScenarioPlan:
 
     ``start`` is called before the seal, which denies to start the user's programs; ``serve`` loads the user's code and
     serves a scenario on a socket; its second argument: whether it is the first. ``announce`` returns the message that
-    passes a process's socket to the evaluator; it gets the exit code of the process before, if that ended during its
-    scenario, as one may only if the zygote ``survives`` it.
+    tells the evaluator of a process that it runs; it gets the exit code of the process before, if that ended during
+    its scenario, as one may only if the zygote ``survives`` it. Otherwise ``report`` returns the last message: how the
+    process ended, negative for a signal.
     """
 
     start: Callable[[], None]
@@ -44,66 +47,79 @@ class ScenarioPlan:
     sealed: bool
     scratch: Scratch | None
     survives: bool = False
+    report: Callable[[int], bytes] = lambda code: b""
 
 
-def run(control: socket.socket, plan: ScenarioPlan) -> NoReturn:
+def run(control: socket.socket, plan: ScenarioPlan, first_socket: socket.socket | None = None) -> NoReturn:
     """Fork a process per scenario until the evaluator closes; exit like the first one that ends during its scenario,
     unless the zygote survives that.
 
-    The evaluator gets each process's socket over ``control``, and ends the scenario by closing it.
+    The evaluator passes each process's socket over ``control``, but for one that came before, and ends the scenario by
+    closing the other end, which it keeps to itself (scenario_sockets.py).
     """
     with contextlib.suppress(OSError):  # not a pipe, or larger than this user may have
         fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, OUTPUT)
     gc.collect()
     gc.freeze()
     first, code = True, None
-    while True:
-        process = ScenarioProcess.fork(plan, control, first=first)
-        connected = process.pass_to(control, plan.announce(code))
+    own = first_socket or _passed(control)
+    while own is not None:
+        process = ScenarioProcess.fork(plan, control, own, first=first)
+        connected = _told(control, plan.announce(code))
         code = process.wait() if connected else process.end()
         if plan.sealed:
             reap_programs()
         if plan.scratch is not None:
             plan.scratch.clear()
         if not connected:
-            os._exit(0)
+            break
         if code is not None and not plan.survives:
+            _told(control, plan.report(code))
             os._exit(code if code >= 0 else 128 - code)
         first = False
+        own = _passed(control)
+    os._exit(0)
+
+
+def _passed(control: socket.socket) -> socket.socket | None:
+    """Wait for the socket of the next scenario's process; None once the evaluator is gone."""
+    try:
+        _, descriptors, _, _ = socket.recv_fds(control, OFFER, 1)
+    except ConnectionError:
+        return None
+    return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+
+def _told(control: socket.socket, message: bytes) -> bool:
+    """Send the evaluator a message, if there is one; return whether the evaluator is still there."""
+    try:
+        if message:
+            control.sendall(message)
+    except ConnectionError:
+        return False
+    return True
 
 
 class ScenarioProcess:
-    """A scenario's process: its output, its end as a pidfd, and both ends of its socket."""
+    """A scenario's process: its output, its end as a pidfd, and its socket."""
 
-    def __init__(self, pid: int, output: int, own: socket.socket, evaluators: socket.socket) -> None:
+    def __init__(self, pid: int, output: int, own: socket.socket) -> None:
         self._pid = pid
         self._output = output
         self._end = os.pidfd_open(pid)
         self._own = own  # kept open: it shows that the evaluator has closed the other end
-        self._evaluators = evaluators
 
     @classmethod
-    def fork(cls, plan: ScenarioPlan, control: socket.socket, *, first: bool) -> "ScenarioProcess":
-        """Fork a process, which waits for its scenario."""
+    def fork(cls, plan: ScenarioPlan, control: socket.socket, own: socket.socket, *, first: bool) -> "ScenarioProcess":
+        """Fork a process, which waits for its scenario on its ``own`` socket."""
         zygote = os.getpid()
-        own, evaluators = socket.socketpair()
         output, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
             control.detach()  # closed by number
-            evaluators.detach()
             _run_scenario(plan, own.detach(), writing, zygote, first=first)
         os.close(writing)
-        return cls(pid, output, own, evaluators)
-
-    def pass_to(self, control: socket.socket, message: bytes) -> bool:
-        """Pass the evaluator's end of the socket; return whether the evaluator is still there."""
-        with self._evaluators:
-            try:
-                socket.send_fds(control, [message], [self._evaluators.fileno()])
-            except ConnectionError:
-                return False
-        return True
+        return cls(pid, output, own)
 
     def wait(self) -> int | None:
         """Relay the output until the process ends; return its exit code if the scenario had not ended before.

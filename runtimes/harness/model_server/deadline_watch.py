@@ -70,8 +70,7 @@ class DeadlineWatch:
         self._seen.update(times.threads)
         if self._first is None:
             self._first, self._observed_since = times, time.monotonic()
-            # After the deadline, this process itself was not run: nothing is known against the model.
-            return 0.0 if self._observed_since - self._began >= self._seconds else 1.0
+            return 1.0  # what was not observed counts as had, or a model could gain from hiding
         observed = time.monotonic() - self._observed_since
         return usable(1.0, observed, usage(self._first, replace(times, threads=self._seen)))
 

@@ -122,8 +122,10 @@ class EvaluatorConnection:
         return True
 
     def load(self) -> Load | None:
-        """Return the first request, with the model's descriptor in ``rights``; None if it is not `load`."""
-        data, self.rights, _, _ = socket.recv_fds(self.socket, LENGTH.size, 1)
+        """Return the first request, with its descriptors in ``rights``: the model, the socket of the first scenario's
+        process; None if it is not `load`.
+        """
+        data, self.rights, _, _ = socket.recv_fds(self.socket, LENGTH.size, 2)
         self._buffer[: len(data)] = data
         self._filled = len(data)
         request = self.next() if data else None

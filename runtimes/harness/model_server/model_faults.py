@@ -41,7 +41,15 @@ class TimedOut(ModelFault):
     status = "timed_out"
 
 
-class NotStarted(ModelFault):
-    """The model server ended between two scenarios: the next one has not begun, and is run again with another one."""
+class Interrupted(ModelFault):
+    """The model server ended by no fault of the scenario, which is run again with another one, a few times."""
 
     status = "crashed"
+
+
+class NotStarted(Interrupted):
+    """The model server ended between two scenarios: the next one has not begun."""
+
+
+class Killed(Interrupted):
+    """The model server was killed from outside: by no signal of its own, and by no limit that it exceeded."""

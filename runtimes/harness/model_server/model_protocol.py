@@ -15,6 +15,9 @@ LENGTH = struct.Struct("<I")
 PROTOCOL = 1
 #: Member of `hello` by which a model server says that it serves scenarios that share a frame.
 SHARES_FRAMES = "shares_frames"
+#: Member of `hello` by which a model server says that it runs each scenario in a process of its own, with a socket of
+#: its own that the evaluator makes.
+PROCESS_PER_SCENARIO = "process_per_scenario"
 #: Type of the seeds of such scenarios.
 SEED = np.dtype("<u8")
 #: The most characters of an error text that a result keeps.
@@ -89,7 +92,17 @@ class ErrorReply(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fi
     kind: Literal["failed", "invalid"] = "failed"
 
 
+class Ended(msgspec.Struct, array_like=True, tag="ended", forbid_unknown_fields=True):
+    """The last frame of a model server with a process per scenario: how a process ended during its scenario.
+
+    ``code``: its exit code, or the negative number of its signal.
+    """
+
+    code: int
+
+
 _encoder = msgspec.msgpack.Encoder()
+_load_decoder = msgspec.msgpack.Decoder(Load)
 
 
 def framed(message: Any) -> bytes:
@@ -98,7 +111,13 @@ def framed(message: Any) -> bytes:
     return LENGTH.pack(len(payload)) + payload
 
 
-#: A model server passes the socket of a scenario's process with this frame.
+def load_of(frame: bytes) -> Load:
+    """Decode a frame with `load`."""
+    return _load_decoder.decode(memoryview(frame)[LENGTH.size :])
+
+
+#: An evaluator passes the socket of a scenario's process with this frame; the model server returns it without the
+#: socket once that process runs.
 SOCKET_FRAME = framed(("socket",))
 
 

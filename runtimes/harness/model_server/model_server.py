@@ -4,14 +4,12 @@ With isolation "scenario", this process is a zygote that runs no user code: it f
 that no state carries over from one scenario to the next (forking/zygote.py). docs/model-server.md has the protocol.
 """
 
-import importlib
 import os
 import platform
 import random
-import re
+import signal
 import socket
 import traceback
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,88 +19,93 @@ import numpy as np
 from ..forking import zygote
 from ..forking.scratch import Scratch
 from ..forking.zygote import exit_at_once
-from ..models.base import Assignment, LoadedModel, Misfit, NoAction
+from ..models.base import Assignment, LoadedModel, Misfit, NoAction, format_named
 from ..simulators.base import Interface
 from . import model_protocol
+from .bare_zygote import read_model
 from .evaluator_connection import EvaluatorConnection
 from .explanations import Surroundings, explain
-from .model_protocol import SEED, SHARES_FRAMES, Act, Close, Load, Reset, Scenarios
+from .model_protocol import PROCESS_PER_SCENARIO, SEED, SHARES_FRAMES, Act, Close, Load, Reset, Scenarios
 from .socket_program import SocketProgram
+from .start import Start
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def serve(options: Mapping[str, Any], scratch: Path | None, *, sealed: bool) -> None:
-    """Import the format's libraries, seal the sandbox if it is to be, serve one evaluator until it closes.
+def serve(start: Start) -> None:
+    """Import the format's libraries, seal the sandbox, serve one evaluator until it closes.
 
-    ``scratch``: the folder that a model may write to, if any. The process is confined already (confined_start.py).
+    The process is confined already (confined_start.py).
     """
-    fork, name = options["isolation"] == "scenario", options["format"]
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise SystemExit(f"unknown model format: {name!r}")
-    format = importlib.import_module(f"..models.{name}", __package__).FORMAT
+    fork = start.options["isolation"] == "scenario"
+    format = format_named(start.options["format"])
     format.preload()
-    if sealed:
-        from ..sandbox import seal
-
-        seal(may_fork=fork, may_execute=format.start is not None)
-    connection = EvaluatorConnection(socket.socket(fileno=options["socket"]))
-    connection.send(
-        "hello",
-        model_protocol.PROTOCOL,
-        {"model_server": "python", "version": platform.python_version(), "format": name, SHARES_FRAMES: True},
-    )
+    start.seal(may_fork=fork, may_execute=format.start is not None)
+    connection = EvaluatorConnection(socket.socket(fileno=start.options["socket"]))
+    description = {"model_server": "python", "version": platform.python_version(), "format": start.options["format"]}
+    features = {SHARES_FRAMES: True, PROCESS_PER_SCENARIO: fork}
+    connection.send("hello", model_protocol.PROTOCOL, {**description, **features})
     request = connection.load()
     if request is None:
         return
-    source, files = _model_of(request, connection)
-    assignment = Assignment(
-        source=source,
-        files=files,
-        interface=Interface.of(
-            {"observation": _space(request.request["observation"]), "action": _space(request.request["action"])}
-        ),
-        batch=int(request.request["batch"]),
-        params=request.request["params"],
-        step=request.request.get("step"),
-        scratch=scratch,
-        confined=sealed,
-        on_socket=SocketProgram,
-    )
-    connection.expect(assignment.interface, assignment.batch)
-    server = ModelServer(connection, format, assignment, request.seq)
-    clearing = Scratch(scratch) if scratch is not None else None
+    first_socket = socket.socket(fileno=connection.rights.pop()) if fork and connection.rights else None
+    path = request.request["model"]
+    source = None
+    if path is None or not os.path.isdir(path):
+        source = read_model(connection.rights.pop() if connection.rights else os.open(str(path), os.O_RDONLY))
+    server = ModelServer(connection, format, _assignment(request, source, start), request.seq)
+    clearing = Scratch(start.scratch) if start.scratch is not None else None
     if fork:
         server.prepare()
+
+        def serve_scenario(connected: socket.socket, first: bool) -> None:
+            start.extend_path()
+            server.serve_scenario(connected, first)
+
         plan = zygote.ScenarioPlan(
             start=server.start_programs,
-            serve=server.serve_scenario,
+            serve=serve_scenario,
             announce=lambda code: model_protocol.SOCKET_FRAME,
-            sealed=sealed,
+            report=server.report_end,
+            sealed=start.sealed,
             scratch=clearing,
         )
-        zygote.run(connection.socket, plan)
+        zygote.run(connection.socket, plan, first_socket)
     server.load()
-    server.serve()
-    if not sealed and clearing is not None:
+    server.serve(clearing)
+    if not start.sealed and clearing is not None:
         clearing.clear()
 
 
-def _model_of(request: Load, connection: EvaluatorConnection) -> tuple[bytes, Path | None]:
-    """Return the model's bytes, or the folder of its files; close its descriptor, which children would share."""
-    path = request.request["model"]
-    if path is not None and os.path.isdir(path):
-        return b"", Path(path)
-    descriptor = connection.rights.pop() if connection.rights else os.open(str(path), os.O_RDONLY)
-    try:
-        parts, offset = [], 0
-        while part := os.pread(descriptor, 1 << 24, offset):
-            parts.append(part)
-            offset += len(part)
-        return b"".join(parts), None
-    finally:
-        os.close(descriptor)
+def serve_loaded(start: Start, frame: bytes, source: bytes | None, connected: socket.socket, first: bool) -> None:
+    """In a scenario's process of a bare zygote: serve the scenario, after a `load` that the zygote has received."""
+    format = format_named(start.options["format"])
+    format.preload()
+    request = model_protocol.load_of(frame)
+    if source is None and not os.path.isdir(path := request.request["model"]):
+        source = read_model(os.open(path, os.O_RDONLY))
+    connection = EvaluatorConnection(connected)
+    ModelServer(connection, format, _assignment(request, source, start), request.seq).serve_scenario(connected, first)
+
+
+def _assignment(request: Load, source: bytes | None, start: Start) -> Assignment:
+    """Return the assignment of a `load`; ``source``: the model's bytes, None if it is the folder that `load` names."""
+    described = request.request
+    return Assignment(
+        source=source or b"",
+        files=Path(described["model"]) if source is None else None,
+        interface=Interface.of(
+            {"observation": _space(described["observation"]), "action": _space(described["action"])}
+        ),
+        batch=int(described["batch"]),
+        params=described["params"],
+        step=described.get("step"),
+        scratch=start.scratch,
+        confined=start.sealed,
+        on_socket=SocketProgram,
+        packages=Path(start.packages) if start.packages else None,
+    )
 
 
 def _space(description: dict[str, Any]) -> dict[str, Any]:
@@ -116,11 +119,13 @@ class ModelServer:
     """Serves one model. ``seq``: sequence number of the `load` request."""
 
     def __init__(self, connection: EvaluatorConnection, format: Any, assignment: Assignment, seq: int) -> None:
+        connection.expect(assignment.interface, assignment.batch)
         self._connection = connection
         self._format = format
         self._assignment = assignment
         self._seq = seq
         self._not_started: Misfit | None = None
+        self._clearing: Scratch | None = None
         self._model: LoadedModel
         space = assignment.interface.observation
         self._dtype = np.dtype(space.dtype)
@@ -142,6 +147,15 @@ class ModelServer:
                 self._assignment = replace(self._assignment, started=self._format.start(self._assignment))
             except Misfit as error:
                 self._not_started = error  # `load` reports it
+
+    def report_end(self, code: int) -> bytes:
+        """Return the frame that tells how a scenario's process ended, negative for a signal.
+
+        A process that serves a program runs no other code of the model, and exits like the program.
+        """
+        if self._format.start is not None and code == 128 + signal.SIGKILL:
+            code = -signal.SIGKILL
+        return model_protocol.framed(("ended", code))
 
     def load(self, *, quiet: bool = False) -> None:
         """Load the model and answer `load`, unless ``quiet``; exit with an error frame if it does not load."""
@@ -166,8 +180,11 @@ class ModelServer:
         self.load(quiet=not first)
         self.serve()
 
-    def serve(self) -> None:
-        """Answer until the evaluator closes."""
+    def serve(self, clearing: Scratch | None = None) -> None:
+        """Answer until the evaluator closes. ``clearing``: the folder to empty at each reset, if this process serves
+        more than one scenario.
+        """
+        self._clearing = clearing
         connection, model = self._connection, self._model
         act, usual = model.act, connection.observations
         while (request := connection.next()) is not None:
@@ -196,6 +213,8 @@ class ModelServer:
                     connection.answer(answer)
 
     def _reset(self, seed: int) -> None:
+        if self._clearing is not None:
+            self._clearing.reset()
         _seed(seed)
         self._model.reset(seed)
 
@@ -206,10 +225,9 @@ class ModelServer:
         """Run scenarios of one step, one after another; return their actions."""
         seeds = np.frombuffer(request.seeds, SEED).tolist()
         observations = self._rows(request.observations, len(seeds))
-        reset, act = self._model.reset, self._model.act
+        reset, act = self._reset, self._model.act
         answers = []
         for row, seed in enumerate(seeds):
-            _seed(seed)
             reset(seed)
             answers.append(act(observations[row : row + 1]))
         return b"".join(answers)

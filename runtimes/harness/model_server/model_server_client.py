@@ -2,6 +2,8 @@
 
 import array
 import contextlib
+import select
+import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
@@ -11,6 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..forking.scenario_sockets import ScenarioSockets
+from ..python_process import KILLED
 from ..simulators.base import Interface, Space
 from ..visible_text import visible
 from .action_exchange import FIRST, MOST_SHARED, NUMBER, ActionExchange, reply_room
@@ -18,10 +22,14 @@ from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET
 from .direct_loop import DirectLoop
 from .explanations import explain_end
-from .model_faults import Crashed, Garbage, ModelFault, NotStarted, TimedOut
+from .model_faults import Crashed, Garbage, Killed, ModelFault, NotStarted, TimedOut
 from .model_protocol import (
+    LENGTH,
+    PROCESS_PER_SCENARIO,
     PROTOCOL,
     SHARES_FRAMES,
+    SOCKET_FRAME,
+    Ended,
     ErrorReply,
     Hello,
     LoadedReply,
@@ -30,17 +38,22 @@ from .model_protocol import (
     framed,
 )
 from .model_server_socket import ModelServerSocket, reported
-from .passed_socket import is_readable, receive_passed
+
+#: Seconds to wait for a model server's last frame, which tells how a scenario's process ended.
+END_WAIT = 0.5
+#: The most bytes of this last frame.
+LAST = 64
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
+_ended_decoder = msgspec.msgpack.Decoder(Ended)
 _loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)
 
 
 class ModelServerClient:
     """The evaluator's client of a model server: validates every reply; an action has ``deadline`` seconds.
 
-    ``per_scenario``: nothing may carry over between scenarios. The model server passes the socket of a new process for
-    each scenario, or continues on its own socket after a `done`.
+    ``per_scenario``: nothing may carry over between scenarios. The model server has a process for each scenario, with
+    a socket that is made here, or continues on its own socket after a `done`.
     ``read_times`` tells what the machine let the model server do, so that a deadline counts only time that it had.
     """
 
@@ -54,7 +67,9 @@ class ModelServerClient:
         per_scenario: bool = True,
         read_times: ReadTimes = lambda: None,
     ) -> None:
-        self._control: socket.socket | None = None  # passes the sockets of scenarios
+        self._control: socket.socket | None = None  # on which the sockets of scenarios are passed
+        self._sockets: ScenarioSockets | None = None
+        self._process_per_scenario = False  # as the model server has said in its `hello`
         self._has_process = True  # ``_socket`` is that of a process whose scenario has not ended
         self._interface = interface
         self._batch = batch
@@ -84,10 +99,19 @@ class ModelServerClient:
         return self._socket.next_seq
 
     def explained(self, fault: ModelFault) -> ModelFault:
-        """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended."""
-        if isinstance(fault, Crashed | NotStarted) and (how := self.describe_end()) is not None:
-            return type(fault)(f"{fault}: {explain_end(how)}")
-        return fault
+        """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended.
+
+        It is Killed if the model server was killed from outside.
+        """
+        if not isinstance(fault, Crashed | NotStarted):
+            return fault
+        code = self._scenario_end() if isinstance(fault, Crashed) else None
+        if (how := self.describe_end()) is None:
+            return fault
+        # Its control group would have counted a kill for memory, and its runner knows whom it has killed itself. The
+        # seal of a scenario's process lets it send no such signal, not even to itself.
+        outside = isinstance(fault, Crashed) and how == KILLED and code in {None, -signal.SIGKILL}
+        return (Killed if outside else type(fault))(f"{fault}: {explain_end(how)}")
 
     # -- requests
 
@@ -101,6 +125,7 @@ class ModelServerClient:
         if greeting.protocol != PROTOCOL:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
         self.shares_frames = greeting.model_server.pop(SHARES_FRAMES, None) is True
+        self._process_per_scenario = greeting.model_server.pop(PROCESS_PER_SCENARIO, None) is True
         return _visible_values(greeting.model_server)
 
     def load(
@@ -121,18 +146,22 @@ class ModelServerClient:
             "step": step,
         }
         frame = framed(("load", seq, request))
-        passed = [] if isinstance(model, str) else [model]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
-        try:
-            sent = self._socket.connected.sendmsg([frame], rights)
-        except BlockingIOError:
-            raise TimedOut("the model server does not read its socket") from None
-        except OSError:
-            raise Crashed("the model's process ended") from None
+        with contextlib.ExitStack() as passed_on:
+            passed = [] if isinstance(model, str) else [model]
+            if self._per_scenario and self._process_per_scenario:
+                self._sockets = ScenarioSockets(self._socket.connected, SOCKET_FRAME)
+                passed.append(passed_on.enter_context(self._sockets.make()).fileno())
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
+            try:
+                sent = self._socket.connected.sendmsg([frame], rights)
+            except BlockingIOError:
+                raise TimedOut("the model server does not read its socket") from None
+            except OSError:
+                raise Crashed("the model's process ended") from None
         if sent < len(frame):  # otherwise send nothing: the server may have exited after an error that is still unread
             self._socket.send(frame[sent:])
         watch = self._socket.watch(LOAD)
-        received = self._receive_first_socket(watch) if self._per_scenario else b""
+        received = self._use_first_process(self._sockets, watch) if self._sockets is not None else b""
         try:
             answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._socket.receive_small(watch, received))
         except (msgspec.MsgspecError, RecursionError):
@@ -150,7 +179,7 @@ class ModelServerClient:
         if self._resetting is not None:
             self._await_ready()
         self._done()
-        if self._has_process or self._receive_next_socket(None):
+        if self._has_process or self._use_next_process(None):
             self._socket.send(framed(("reset", self._socket.draw(), {"seed": seed})))
             self._resetting = seed
 
@@ -161,7 +190,7 @@ class ModelServerClient:
         """
         self.begin(seed)
         if self._resetting is None:
-            if not self._receive_next_socket(self._socket.watch(max(RESET, self.deadline))):
+            if not self._use_next_process(self._socket.watch(max(RESET, self.deadline))):
                 raise NotStarted("the model server did not start the scenario's process in time")
             self.begin(seed)
         self._await_ready()
@@ -231,7 +260,7 @@ class ModelServerClient:
             connected.send(framed(("close", self._socket.draw())), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the model server has ended or hangs; its runner ends it
-        for connection in (self._control, connected):
+        for connection in (self._control, connected, self._sockets):
             if connection is not None:
                 connection.close()
 
@@ -241,43 +270,72 @@ class ModelServerClient:
         """End the scenario: by closing its process's socket or, if the model server has only one socket, by `done`."""
         if not self._in_scenario:
             return
-        if self._control is not None:
+        if self._sockets is not None:
             self._socket.connected.close()
             self._has_process = False
+            self._sockets.offer()
         elif self._per_scenario:
             self._socket.send(framed(("done", self._socket.draw())))
         self._in_scenario = False
 
-    def _receive_first_socket(self, watch: DeadlineWatch) -> bytes:
-        """Use the socket that a model server passes in answer to `load`, if it does; return what it received else."""
+    def _use_first_process(self, sockets: ScenarioSockets, watch: DeadlineWatch) -> bytes:
+        """Use the socket that was passed with `load`, if its process runs; return what the model server sent else."""
         connected = self._socket.connected
         watch.wait(connected)
-        data, passed = receive_passed(connected)
-        if passed is None:
-            return data
+        if (received := _received(connected)) != SOCKET_FRAME:
+            if not received:
+                raise Crashed("the model's process ended")
+            sockets.close()
+            return received
         self._control = connected
-        self._socket.use(passed)
+        self._socket.use(sockets.take())
         return b""
 
-    def _receive_next_socket(self, watch: DeadlineWatch | None) -> bool:
-        """Use the socket of the next scenario's process; return False if none has been passed in time, or yet."""
-        assert self._control is not None
+    def _use_next_process(self, watch: DeadlineWatch | None) -> bool:
+        """Use the socket that was passed for the next scenario, once its process runs; return False if none does in
+        time, or yet.
+        """
+        assert self._control is not None and self._sockets is not None
         try:
             if watch is not None:
                 watch.wait(self._control)
-            elif not is_readable(self._control):
+            elif not _is_readable(self._control):
                 return False
         except TimedOut:
             return False
-        try:
-            _, passed = receive_passed(self._control)
-        except Crashed:
-            passed = None
-        if passed is None:
+        if _received(self._control) != SOCKET_FRAME:
             raise NotStarted("the model's process ended between two scenarios")
-        self._socket.use(passed)
+        self._socket.use(self._sockets.take())
         self._has_process = True
         return True
+
+    def _scenario_end(self) -> int | None:
+        """Return how the scenario's process ended (`Ended`); None if the whole model server has ended, or is silent."""
+        if self._control is None:
+            return None
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(END_WAIT * 1000):
+            return None
+        try:
+            return _ended_decoder.decode(_received(self._control, LAST)[LENGTH.size :]).code
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+
+def _received(connection: socket.socket, most: int = len(SOCKET_FRAME)) -> bytes:
+    """Receive the next bytes, which a zygote sends at once; none if it has ended."""
+    try:
+        return connection.recv(most)
+    except OSError:
+        return b""
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """Return whether a socket has bytes to read, or has been closed at its other end."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _visible_values(info: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -1,8 +1,10 @@
 """Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
 import functools
+import importlib
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +41,8 @@ class Assignment:
     ``files``: the read-only folder of an archive's files, if the format takes archives, or of the one file that the
     format has placed there; ``source`` is empty then. ``step``: seconds from one action to the next; None: unknown.
     ``confined``: the process is in a sandbox that is sealed. ``on_socket`` connects to a program that is a model server
-    itself. ``started``: what the format's `start` has started.
+    itself. ``started``: what the format's `start` has started. ``packages``: the folder of the packages that the model
+    has declared, which only the processes of scenarios import.
     """
 
     source: bytes = b""
@@ -52,6 +55,7 @@ class Assignment:
     confined: bool = False
     on_socket: "Callable[[ProgramProcess, socket.socket, Assignment], StartedModel] | None" = None
     started: "StartedModel | None" = None
+    packages: Path | None = None
 
     def folder(self) -> Path:
         """Return an empty folder for the model's own files."""
@@ -190,6 +194,14 @@ class ModelFormat:
         if sample.members is None and sample.suffix in self.suffixes:
             return Recognition(Certainty.NAME)
         return claim
+
+
+def format_named(name: str) -> ModelFormat:
+    """Return a format of this package by its name; exit if there is none."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise SystemExit(f"unknown model format: {name!r}")
+    format: ModelFormat = importlib.import_module(f".{name}", __package__).FORMAT
+    return format
 
 
 def action_bytes(answer: Any, count: int, space: Space) -> bytes:

@@ -1,6 +1,7 @@
 """JAX format: a function that `jax.export` serialized, compiled once per launch and run on one thread."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,16 @@ ARGUMENT, RESULT = "arg", "out"
 #: What to do about a file of another version (JAX, "Compatibility guarantees" of exported functions).
 VERSIONS = "Send the file that `serialize()` of jax.export wrote with this version or one of the six months before"
 PAGE = "docs/exporting.md#jax"
+#: Dialects of MLIR whose operations are functions of their operands, but for these operations.
+DIALECTS = frozenset({"builtin", "func", "stablehlo", "chlo", "sdy"})
+STATEFUL = frozenset(f"stablehlo.{name}" for name in ("rng", "infeed", "outfeed", "send", "recv"))
+#: Targets of `stablehlo.custom_call` that are functions of their operands. JAX lets others be exported: such as memory
+#: that nothing has written (`AllocateBuffer`), and code that is registered with the process.
+PURE_CALLS = re.compile(
+    r"lapack_\w+_ffi|(mhlo|chlo)\.\w+|TopK|ApproxTopK|Eigh|Qr|LuDecomposition|ProductOfElementaryHouseholderReflectors"
+    r"|Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|shape_assertion"
+    r"|stablehlo\.dynamic_(approx_top_k|reduce_window|rng_bit_generator|top_k)"
+)
 
 
 def recognise(sample: Sample) -> Recognition | None:
@@ -95,6 +106,32 @@ def _exported(source: bytes) -> Any:
     return exported
 
 
+def _check_operations(exported: Any) -> None:
+    """Raise Misfit if an operation of the function keeps something between calls, or is not known to keep nothing."""
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+
+    unknown: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.custom_call":
+            target = ir.StringAttr(operation.attributes["call_target_name"]).value
+            if not PURE_CALLS.fullmatch(target):
+                unknown.add(f"custom_call @{target[:100]}")
+        elif operation.name in STATEFUL or operation.name.partition(".")[0] not in DIALECTS:
+            unknown.add(operation.name)
+        return ir.WalkResult.ADVANCE
+
+    with mlir.make_ir_context():
+        ir.Module.parse(exported.mlir_module()).operation.walk(visit)
+    if unknown:
+        raise Misfit(
+            f"the model cannot be reset between scenarios, because of its operations {', '.join(sorted(unknown))}: they"
+            " keep a state, or depend on more than the observation; export it without them. Random numbers are drawn"
+            " with jax.random, from a key that is part of the state or made of the observation"
+        )
+
+
 def _text(error: Exception) -> str:
     return " ".join(str(error).split())[:500] or type(error).__name__
 
@@ -140,6 +177,7 @@ class JaxModel:
         import numpy as np
 
         exported = _exported(assignment.source)
+        _check_operations(exported)
         interface, batch = assignment.interface, assignment.batch
         inputs = _tensors(exported.in_tree, exported.in_avals, ARGUMENT)
         outputs = _tensors(exported.out_tree, exported.out_avals, RESULT)

@@ -102,8 +102,12 @@ class ProgramEnded(Exception):
         return Misfit(f"{self} before it had answered `load`; its output is in the log")
 
     def exit_like_it(self) -> NoReturn:
-        """Exit as the program did, so that the scenario's result tells it; a signal as a shell does, 128 plus it."""
-        os._exit(self.code if self.code >= 0 else 128 - self.code)
+        """Exit as the program did, so that the scenario's result tells it; a signal as a shell does, 128 plus it.
+
+        That of SIGKILL is not for a program to choose: whoever is killed from outside is run again.
+        """
+        code = self.code if self.code >= 0 else 128 - self.code
+        os._exit(1 if self.code == 128 + signal.SIGKILL else code)
 
 
 def _confine(parent: int, *, confined: bool) -> None:

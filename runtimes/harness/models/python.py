@@ -68,7 +68,7 @@ def prepare(assignment: Assignment) -> None:
     """
     source = _source(assignment)
     _code(source)
-    import_shared(source, assignment.files)
+    import_shared(source, assignment.files, assignment.packages)
 
 
 def load(assignment: Assignment) -> LoadedModel:

@@ -26,7 +26,7 @@ from .tensorflow_function import (
     import_tensorflow,
     start_tensorflow,
 )
-from .tensorflow_graph import RANDOM, seed_random_operations
+from .tensorflow_graph import RANDOM, check_loading, seed_random_operations
 from .tensors import Tensor, check_input
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def load(assignment: Assignment) -> LoadedModel:
     if saved is None:
         raise Misfit(f"the archive has no `{GRAPH}`; pack the folder that `tf.saved_model.save` wrote")
     source = (saved / GRAPH).read_bytes()
+    message = _message(source)
+    if message is not None:  # otherwise TensorFlow refuses it with a reason
+        check_loading(message)
     seeded = _Seeded(saved, source, assignment) if any(name.encode() in source for name in RANDOM) else None
 
     def load_function(seed: int) -> LoadedFunction:
@@ -69,29 +72,31 @@ class _Seeded:
                 f"the SavedModel has random operations without seeds, and {size:,} bytes; with more than"
                 f" {MAX_UNPACKED:,} bytes they cannot be seeded here: give them seeds, or numbers from the observation"
             )
-        self._folder = assignment.folder()
-        for above, _, names in os.walk(saved):  # not copytree: the sandbox forbids it to change modes and times
-            target = self._folder / Path(above).relative_to(saved)
+        self._saved = saved
+        self._assignment = assignment
+
+    def write(self, seed: int) -> Path:
+        """Copy the model anew, which nothing else keeps, with seeds derived from this one; return the folder."""
+        folder = self._assignment.folder()
+        for above, _, names in os.walk(self._saved):  # not copytree: the sandbox forbids it to change modes and times
+            target = folder / Path(above).relative_to(self._saved)
             target.mkdir(exist_ok=True)
             for name in names:
                 shutil.copyfile(os.path.join(above, name), target / name)
+        if (message := _message(self._source)) is not None:
+            seed_random_operations((meta_graph.graph_def for meta_graph in message.meta_graphs), seed)
+            (folder / GRAPH).write_bytes(message.SerializeToString())
+        return folder
 
-    def write(self, seed: int) -> Path:
-        """Write the graph with seeds derived from this one; return the folder."""
-        _write_seeded(self._folder / GRAPH, self._source, seed)
-        return self._folder
 
-
-def _write_seeded(path: Path, source: bytes, seed: int) -> None:
-    """Write the graph with seeds in the random operations that have none."""
+def _message(source: bytes) -> Any:
+    """Return the message of a SavedModel; None if it is not one."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     try:
-        message = saved_model_pb2.SavedModel.FromString(source)
+        return saved_model_pb2.SavedModel.FromString(source)
     except Exception:
-        return  # not a message: TensorFlow refuses it with a reason
-    seed_random_operations((meta_graph.graph_def for meta_graph in message.meta_graphs), seed)
-    path.write_bytes(message.SerializeToString())
+        return None
 
 
 def _function(folder: Path, assignment: Assignment) -> LoadedFunction:

@@ -2,7 +2,8 @@
 
 Only libraries that keep nothing of a scenario and start no thread when they are imported, and only from the
 distribution of their name: a module of the same name in another distribution, or in the model, is imported by each
-scenario's process.
+scenario's process. Packages that a model has declared are not on the path of a zygote. A library may look for one when
+it is imported, and go without if there is none: so nothing is shared beside packages that are not the platform's own.
 """
 
 import ast
@@ -25,12 +26,15 @@ SHARED: Mapping[str, str] = {
 FILES, LARGEST = 50, 1 << 20
 
 
-def import_shared(source: bytes, files: Path | None) -> list[str]:
+def import_shared(source: bytes, files: Path | None, packages: Path | None = None) -> list[str]:
     """Import the shared libraries' modules that a model's files import; return their names.
 
-    A module that cannot be imported is left to the scenario's process, which reports the error.
+    ``packages``: the folder of those that are not the platform's own. A module that cannot be imported is left to the
+    scenario's process, which reports the error.
     """
-    imported = []
+    imported: list[str] = []
+    if packages is not None and any(packages.iterdir()):
+        return imported
     for name in sorted(_imports(source, files)):
         if _is_shared(name, files):
             with contextlib.suppress(BaseException):

@@ -4,8 +4,9 @@ Every operation that TensorFlow registers as stateful is in one of the tables be
 model server cannot reset would make results depend on the scenarios that ran before.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -47,10 +48,17 @@ RANDOM = frozenset(
 #: Not registered as stateful, but with a side effect, or an input that the observation is not.
 SIDE_EFFECTS = frozenset(
     {"Batch", "BatchFunction", "Unbatch", "UnbatchGrad", "ReadFile", "MatchingFiles", "DebugIdentity"}
-    | {"DebugNanCount", "DebugNumericSummary"}
+    | {"DebugNanCount", "DebugNumericSummary", "ImmutableConst"}
+)
+#: Done when a model is loaded, and in no call: values of variables and tables come from the model's own files.
+LOADERS = frozenset(
+    {"RestoreV2", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile"}
+    | {"InitializeTableFromTextFileV2", "LookupTableImportV2", "Assign"}
 )
 #: Pass a reference on without changing what it refers to.
 REFERENCE_READERS = frozenset({"Identity", "RefIdentity", "RefEnter", "RefExit", "RefSwitch", "RefMerge", "RefSelect"})
+#: Signatures whose outputs are operations that initialize a model.
+INITIALIZING = ("__saved_model_init_op", "__saved_model_train_op")
 
 
 class Remedy(IntEnum):
@@ -73,12 +81,7 @@ class Operation:
 def remedy(operations: Iterable[Operation]) -> Remedy:
     """Return how a model with these operations is reset; raise Misfit if it cannot be."""
     found = set(operations)
-    unknown = sorted({operation.type for operation in found if not _is_known(operation)})
-    if unknown:
-        raise Misfit(
-            f"the model cannot be reset between scenarios, because of its operations {', '.join(unknown)}: they keep a"
-            " state, or depend on more than the observation; export it without them"
-        )
+    _refuse_unknown(found)
     types = {operation.type for operation in found}
     writes = types & TABLE_WRITERS or any(_writes_variables(type) for type in types)
     if writes and (created := types & CREATORS):
@@ -90,6 +93,60 @@ def remedy(operations: Iterable[Operation]) -> Remedy:
     if types & (TABLE_WRITERS | RANDOM):
         return Remedy.RELOAD
     return Remedy.RESTORE if writes else Remedy.NOTHING
+
+
+def check_loading(message: Any) -> None:
+    """Raise Misfit if loading a SavedModel (its `SavedModel` message) could keep, or read, more than the model's files.
+
+    Its functions are run in every load that they initialize something in, whether or not an action depends on them.
+    """
+    has_objects = len(message.meta_graphs) == 1 and message.meta_graphs[0].HasField("object_graph_def")
+    for meta_graph in message.meta_graphs:
+        functions = {function.signature.name: function for function in meta_graph.graph_def.library.function}
+        if has_objects:
+            names = meta_graph.object_graph_def.concrete_functions
+            roots = [functions[name].node_def for name in names if name in functions]
+        else:
+            roots = [_initializing_nodes(meta_graph)]
+        _refuse_unknown(operation for operation in _walked(roots, functions) if operation.type not in LOADERS)
+
+
+def _initializing_nodes(meta_graph: Any) -> list[Any]:
+    """Return the nodes of TensorFlow 1's graph that loading may run: what initializes, restores or is in a collection,
+    and all that these need.
+    """
+    from tensorflow.core.framework import variable_pb2
+
+    names = [meta_graph.saver_def.restore_op_name, meta_graph.saver_def.filename_tensor_name]
+    for key in INITIALIZING:
+        if key in meta_graph.signature_def:
+            names += [tensor.name for tensor in meta_graph.signature_def[key].outputs.values()]
+    for collection in meta_graph.collection_def.values():
+        names += collection.node_list.value
+        for value in collection.bytes_list.value:
+            with contextlib.suppress(Exception):  # a message of another kind
+                names.append(variable_pb2.VariableDef.FromString(value).initializer_name)
+    nodes = {node.name: node for node in meta_graph.graph_def.node}
+    found: dict[str, Any] = {}
+    pending = [_node_name(name) for name in names]
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in found:
+            found[name] = nodes[name]
+            pending += [_node_name(source) for source in nodes[name].input]
+    return list(found.values())
+
+
+def _node_name(tensor: str) -> str:
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def _refuse_unknown(operations: Iterable[Operation]) -> None:
+    if unknown := sorted({operation.type for operation in operations if not _is_known(operation)}):
+        raise Misfit(
+            f"the model cannot be reset between scenarios, because of its operations {', '.join(unknown)}: they keep a"
+            " state, or depend on more than the observation; export it without them"
+        )
 
 
 def _writes_variables(type: str) -> bool:
@@ -105,12 +162,17 @@ def _is_known(operation: Operation) -> bool:
 
 def operations(graph: Any) -> Iterator[Operation]:
     """Yield the operations of a function's graph (`tf.Graph`) and of all functions that it calls."""
+    definition = graph.as_graph_def()
+    functions = {function.signature.name: function for function in definition.library.function}
+    return _walked([definition.node], functions)
+
+
+def _walked(roots: Sequence[Iterable[Any]], functions: Mapping[str, Any]) -> Iterator[Operation]:
+    """Yield the operations of nodes and of all functions that they call."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import op_def_registry
 
-    definition = graph.as_graph_def()
-    library = {function.signature.name: function for function in definition.library.function}
-    pending = [definition.node]
+    pending = list(roots)
     seen: set[str] = set()
     while pending:
         for node in pending.pop():
@@ -121,7 +183,7 @@ def operations(graph: Any) -> Iterator[Operation]:
                 )
             for name in called - seen:
                 seen.add(name)
-                function = library.get(name) or context.context().get_function_def(name)
+                function = functions.get(name) or context.context().get_function_def(name)
                 pending.append(function.node_def)
             if registered is not None:
                 references = any(argument.is_ref for argument in registered.input_arg)

@@ -18,6 +18,10 @@ ENTRIES: Mapping[str, str] = {
     "environment_probe": "evaluator.environment_probe",
 }
 
+#: Folders of an environment of a model's own packages: those that are the platform's own, byte for byte, which may be
+#: missing; and all others.
+ENVIRONMENT_FOLDERS = ("shared", "site")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessSpec:
@@ -25,7 +29,7 @@ class ProcessSpec:
 
     ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` and address
     space besides for ``libraries``, in bytes. ``site``: the folder of its packages, if they are not those of the
-    installation.
+    installation. ``environment``: in place of it, the environment of a model's own packages (ENVIRONMENT_FOLDERS).
     """
 
     name: str
@@ -37,6 +41,7 @@ class ProcessSpec:
     readonly: tuple[str, ...] = ()
     may_fork: bool = False
     site: str = ""
+    environment: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -60,12 +65,19 @@ class Installation:
 
 def process_options(spec: ProcessSpec, installation: Installation, descriptors: Mapping[str, int]) -> dict[str, Any]:
     """Return what a process's module reads from its command line: options, descriptors by name, and confinement."""
-    site = spec.site or installation.site
+    site, packages = spec.site or installation.site, ""
+    if spec.environment:
+        site, packages = (f"{spec.environment}/{folder}" for folder in ENVIRONMENT_FOLDERS)
     confinement = None
     if spec.confined:
-        confinement = {"readonly": [site, *spec.readonly], "memory": spec.memory, "keep": list(descriptors.values())}
+        readable = spec.environment or site
+        confinement = {
+            "readonly": [readable, *spec.readonly],
+            "memory": spec.memory,
+            "keep": list(descriptors.values()),
+        }
         confinement |= {"level": installation.level, "may_fork": spec.may_fork, "libraries": spec.libraries}
-    return {**spec.options, **descriptors, "confinement": confinement, "site": site}
+    return {**spec.options, **descriptors, "confinement": confinement, "site": site, "packages": packages}
 
 
 def start_process(

@@ -38,7 +38,7 @@ class WorkerSpec:
 
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch". Memory is
     in bytes. A container init supplies interpreter, harness, packages and level itself, but for the packages of a model
-    that has its own (``model_server_site``), whose servers have address space for them besides
+    that has its own (``model_environment``: their folder), whose servers have address space for them besides
     (``model_server_libraries``). If the dataset is still to be downloaded, ``within`` is the folder that will contain
     its folder, and ``world`` is the part of the dataset's description that tells an evaluator what to import meanwhile.
     ``model_folder`` is a folder for the files of a model that is an archive (model_folder.py); empty: there is none.
@@ -52,6 +52,7 @@ class WorkerSpec:
     harness: str = ""
     evaluator_site: str = ""
     model_server_site: str = ""
+    model_environment: str = ""
     evaluator_memory: int = field(default_factory=_memory)
     model_server_memory: int = field(default_factory=_memory)
     model_server_libraries: int = 0
@@ -283,6 +284,7 @@ def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = No
         libraries=spec.model_server_libraries,
         readonly=(spec.model_folder,) if spec.model_folder else (),
         site=spec.model_server_site,
+        environment=spec.model_environment,
         may_fork=spec.isolation == "scenario",
     )
     local, remote = socket.socketpair()

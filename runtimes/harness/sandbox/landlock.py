@@ -74,3 +74,10 @@ def restrict(rights: Mapping[str, int], *, port: int | None = None) -> int:
     kernel.call("landlock_restrict_self", ruleset, 0)
     os.close(ruleset)
     return version
+
+
+def keep_signals_inside() -> None:
+    """Let this process, and those forked from it, signal only each other: not the processes it was forked from."""
+    ruleset = kernel.call("landlock_create_ruleset", _Ruleset(0, 0, ALL_SCOPES), ctypes.sizeof(_Ruleset), 0)
+    kernel.call("landlock_restrict_self", ruleset, 0)
+    os.close(ruleset)

@@ -6,6 +6,7 @@ A filter is bytes and a pure function of the architecture, so tests can inspect 
 import ctypes
 import errno
 import os
+import resource
 import signal
 import struct
 from collections.abc import Mapping, Sequence
@@ -160,6 +161,8 @@ def call_blocks(here: Architecture, *, may_fork: bool, program: bool = False) ->
         }
     if may_fork or program:  # a zygote also relays its children's output, and waits for their ends
         special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
+    if may_fork:  # and may restrict itself, and what is forked from it, further
+        special |= {"landlock_create_ruleset": PERMIT, "landlock_restrict_self": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
     return dict.fromkeys(here.allowed | (here.program if program else frozenset()), PERMIT) | named
 
@@ -198,17 +201,31 @@ def confining(here: Architecture, *, may_fork: bool, program: bool = False) -> b
     return assemble(here.word, cases)
 
 
+def own_signals(signal_index: int) -> Block:
+    """Allow signals to the own process, but for SIGKILL, which ends it as SIGSYS.
+
+    So a scenario's process that SIGKILL has ended was killed from outside: the model cannot have chosen that.
+    """
+    fatal: Block = [argument(signal_index), (EQUAL, 0, 1, signal.SIGKILL), *FATAL, *PERMIT]
+    return [argument(0), (EQUAL, 1, 0, ANY_PROCESS), *DENY, *fatal]
+
+
+def no_processor_limit() -> Block:
+    """Allow prlimit64 but for RLIMIT_CPU, whose hard limit ends a process with SIGKILL."""
+    return [argument(1), (EQUAL, 0, 1, resource.RLIMIT_CPU), *DENY, *PERMIT]
+
+
 def scenario_blocks() -> Mapping[str, Block]:
     """Return the blocks of the calls by which a scenario's process could affect its zygote or a later scenario.
 
     ANY_PROCESS stands for its own process id. docs/sandbox.md lists the channels that each of them closes.
     """
-    itself = among(0, (ANY_PROCESS,))
     calls = ("clock_gettime", "clock_getres", "clock_nanosleep")
     return {
-        "kill": itself,
-        "tgkill": itself,
-        "rt_tgsigqueueinfo": itself,
+        "kill": own_signals(1),
+        "tgkill": own_signals(2),
+        "rt_tgsigqueueinfo": own_signals(2),
+        "prlimit64": no_processor_limit(),
         "setsockopt": DENY,
         "fcntl": among(1, [command for command in FCNTL if command != SETPIPE_SZ], errno.EINVAL),
         "splice": DENY,

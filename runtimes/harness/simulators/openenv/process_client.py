@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...forking.scenario_sockets import ScenarioSockets
 from ...python_process import ENVIRON, FLAGS, ending
 from ...visible_text import visible
 
@@ -27,6 +28,8 @@ OUTPUT_WAIT = 0.3
 #: The most characters of a printed line in a reason.
 LINE = 300
 _MESSAGE = 1 << 16
+#: Message with which a process's socket is passed.
+OFFER = b"socket"
 _F_SETPIPE_SZ = 1031
 _HARNESS = str(Path(__file__).parents[2])
 #: As BOOT of harness/python_process.py, but the harness is loaded from its folder: in the sandbox, the folder above it
@@ -109,6 +112,7 @@ class EnvironmentProcesses:
         self._output: Output | None = None
         self._order: Mapping[str, Any] = {}
         self._zygote: socket.socket | None = None
+        self._sockets: ScenarioSockets | None = None
         self._next: socket.socket | None = None  # of the process that waits for the next scenario
 
     @property
@@ -126,8 +130,9 @@ class EnvironmentProcesses:
         local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with remote:
             socket.send_fds(self._launcher, [json.dumps(dict(order)).encode()], [remote.fileno()])
-        self._zygote = local
-        message, _ = self._receive(IMPORT, "it was not imported")
+        self._zygote, self._sockets = local, ScenarioSockets(local, OFFER)
+        self._sockets.offer()
+        message = self._receive(IMPORT, "it was not imported")
         if "error" in message:
             raise self.fault(f"it cannot be imported: {visible(str(message['error']))[:500]}", printed=False)
 
@@ -138,7 +143,8 @@ class EnvironmentProcesses:
         if self._next is None:
             self._receive_next("no process was forked for the scenario")
         connected, self._next = self._next, None
-        assert connected is not None
+        assert connected is not None and self._sockets is not None
+        self._sockets.offer()  # of the scenario after this one, whose process is forked when this one's has ended
         self.output.forget()  # the zygote has passed on what the process before had printed
         return connected
 
@@ -160,34 +166,36 @@ class EnvironmentProcesses:
         if self._next is not None:
             self._next.close()
             self._next = None
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None
 
     def _receive_next(self, missing: str) -> Any:
-        """Receive the socket of the next scenario's process; return the exit code of the one before, if it ended early.
+        """Wait for the next scenario's process; return the exit code of the one before, if it ended early.
 
-        Both come in one message, because the zygote forks the next process when the one before has ended.
+        One message tells both, because the zygote forks the next process when the one before has ended.
         """
-        message, descriptors = self._receive(FORK, missing)
-        if not descriptors:
-            raise self.fault("its process sent an unexpected message")
-        self._next = socket.socket(fileno=descriptors[0])
+        assert self._sockets is not None
+        self._sockets.offer()
+        message = self._receive(FORK, missing)
+        self._next = self._sockets.take()
         return message.get("ended")
 
-    def _receive(self, seconds: float, missing: str) -> tuple[dict[str, Any], list[int]]:
+    def _receive(self, seconds: float, missing: str) -> dict[str, Any]:
         assert self._zygote is not None
         poller = select.poll()
         poller.register(self._zygote, select.POLLIN)
         if not poller.poll(seconds * 1000):
             self.stop()
             raise self.fault(f"{missing} within {seconds:g} s")
-        data, descriptors, _, _ = socket.recv_fds(self._zygote, _MESSAGE, 1)
         try:
-            message = json.loads(data)
-        except ValueError:
+            message = json.loads(self._zygote.recv(_MESSAGE))
+        except (OSError, ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             self.stop()
             raise self.fault(f"{missing}: its first process ended")
-        return message, descriptors
+        return message

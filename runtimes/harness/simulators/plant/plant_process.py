@@ -19,6 +19,7 @@ import msgspec
 
 from ...fmi.instances import LONGEST, Binary, Ended, Port, StepFailed, Wiring, instances
 from ...forking import zygote
+from ...forking.scenario_sockets import ScenarioSockets
 from ...forking.scratch import TMP, Scratch
 from ...python_process import ending
 from ...sandbox import kernel
@@ -28,14 +29,16 @@ from ..base import SimulatorBroken
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Message with a process's socket: whether the process before ended during its scenario, and its exit code.
+#: Message with which a process's socket is passed.
+OFFER = b"socket"
+#: Message when a process runs: whether the process before ended during its scenario, and its exit code.
 ANNOUNCEMENT = struct.Struct("<ii")
 #: Before every message between evaluator and plant: its length in bytes.
 LENGTH = struct.Struct("<I")
 #: The first byte of an answer: values follow, the reason of a failure, or why the plant has ended its simulation.
 VALUES, FAILED, ENDED = b"v", b"f", b"e"
-#: Seconds within which the zygote passes a process, which it has forked already.
-PASSING = 60.0
+#: Seconds within which the zygote forks a process, which it begins as soon as the scenario before has ended.
+FORKING = 60.0
 #: mallopt: fill allocated blocks with the complement of a byte, and freed ones with the byte.
 M_PERTURB = -6
 #: The most bytes of a message.
@@ -68,14 +71,15 @@ class Plants:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        control.settimeout(PASSING)
+        control.settimeout(FORKING)
+        self._sockets = ScenarioSockets(control, OFFER)
         self._plant: socket.socket | None = None
         self._next: socket.socket | None = None
 
     def begin(self, beginning: Beginning, seconds: float) -> "NDArray[Any]":
         """Begin a scenario in a new process; return the values of the outputs. Raises PlantFailed or PlantEnded."""
         self.end()
-        self._plant, self._next = self._next or self._passed()[1], None
+        self._plant, self._next = self._next or self._forked()[1], None
         return self._asked(msgspec.msgpack.encode(beginning), seconds, "its initialization")
 
     def step(self, inputs: "NDArray[Any]", seconds: float) -> "NDArray[Any]":
@@ -87,6 +91,7 @@ class Plants:
         if self._plant is not None:
             self._plant.close()
             self._plant = None
+            self._sockets.offer()  # the next process is forked meanwhile
 
     def _asked(self, request: bytes, seconds: float, what: str) -> "NDArray[Any]":
         import numpy as np  # the server reads formats without it
@@ -111,21 +116,22 @@ class Plants:
         raise PlantFailed(text if kind == FAILED else f"the plant's process has answered {what} with something else")
 
     def _ending(self) -> str:
-        """Return how the process of this scenario ended; the next one is passed with the answer."""
+        """Return how the process of this scenario ended; the answer comes when the next one runs."""
         self.end()
-        before, self._next = self._passed()
+        before, self._next = self._forked()
         return "it closed its connection" if before is None else ending(before)
 
-    def _passed(self) -> tuple[int | None, socket.socket]:
-        """Receive a process from the zygote: the exit code of the one before, if it ended early, and its socket."""
+    def _forked(self) -> tuple[int | None, socket.socket]:
+        """Wait for the next process; return the exit code of the one before, if it ended early, and the socket."""
+        self._sockets.offer()
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, ANNOUNCEMENT.size, 1)
+            message = self._control.recv(ANNOUNCEMENT.size)
         except OSError:
-            message, descriptors = b"", []
-        if len(message) < ANNOUNCEMENT.size or not descriptors:
+            message = b""
+        if len(message) < ANNOUNCEMENT.size:
             raise SimulatorBroken("the process that starts plants has ended or does not answer")
         early, code = ANNOUNCEMENT.unpack(message)
-        return code if early else None, socket.socket(fileno=descriptors[0])
+        return code if early else None, self._sockets.take()
 
 
 def received(connected: socket.socket) -> bytearray:
