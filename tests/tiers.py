@@ -100,6 +100,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/contracts/test_mlflow_imports.py": {
         "*": "needs MLflow, 800 MB; a server that answers like it is in every run"
     },
+    "tests/contracts/test_remembering_models.py": {
+        "[scikit_learn-numpy's generator]": "10 s of imports; a Python model with the same generator is in every run"
+    },
     "tests/contracts/test_dependency_attacks.py": {"[large_page]": "14 s; limits of bytes are in every run"},
     "tests/contracts/test_executor.py": {"[slurm]": "needs Slurm"},
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},

@@ -181,6 +181,17 @@ if sys.argv[5] == "counter":
     kinds.append(codes.CALL_ONCE)
     graph.operators.insert(0, operator(4, [], [], options.CallOnceOptions, once))
     model.subgraphs = [graph, first]
+elif sys.argv[5] in ("cycle", "constant"):
+    # `kept` is read by the first operator and written by the last: memory, or a constant, that the next call reads.
+    kept = tensor("kept", [1, width], 3 if sys.argv[5] == "constant" else 0)
+    graph.tensors = [tensor("observation", [1, width], 0), kept, tensor("sum", [1, width], 0),
+                     tensor("action", [1, width], 0)]
+    graph.inputs, graph.outputs = [0], [3]
+    kinds = [codes.ADD]
+    graph.operators = [operator(0, [1, 0], [2], options.AddOptions, s.AddOptionsT()),
+                       operator(0, [2, 0], [3], options.AddOptions, s.AddOptionsT()),
+                       operator(0, [2, 0], [1], options.AddOptions, s.AddOptionsT())]
+    model.subgraphs = [graph]
 else:
     kinds = [codes.RANDOM_UNIFORM, codes.ADD]
     graph.operators = [operator(0, [2], [6], options.RandomOptions, s.RandomOptionsT()),
@@ -189,7 +200,7 @@ else:
 model.version, model.operatorCodes = VERSION, [code(kind) for kind in kinds]
 numbers = buffer([])
 numbers.data = list(struct.pack("<2i", 1, width))
-model.buffers = [buffer([]), buffer([1.0]), numbers]
+model.buffers = [buffer([]), buffer([1.0]), numbers, buffer([0.0] * width)]
 for item in model.operatorCodes:
     item.deprecatedBuiltinCode = min(item.builtinCode, 127)
 builder = flatbuffers.Builder(1024)
@@ -208,6 +219,8 @@ def tflite(site: str, width: int = 4, scale: float = 2.0, offset: float = 1.0) -
 
 @functools.cache
 def stateful_tflite(site: str, kind: str) -> bytes:
-    """Return a TensorFlow Lite model that counts its calls ("counter") or draws random numbers ("draws")."""
+    """Return a TensorFlow Lite model that counts its calls ("counter"), draws random numbers ("draws"), or reads what
+    its last operator has written in the last call ("cycle", "constant").
+    """
     command = [sys.executable, "-S", "-c", STATEFUL_TFLITE, site, "4", "0", "0", kind]
     return subprocess.run(command, check=True, capture_output=True).stdout

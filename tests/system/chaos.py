@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tests.system.disturbances import DISTURBANCES, PLAYING_ROLES, Disturbance, Undo
 from tests.system.installations import Installation
 from tests.system.platform_process import FINAL
-from tests.system.submissions import SHORT, SIDE_BY_SIDE, SUBMISSIONS, Client, Submit
+from tests.system.submissions import SHORT, SUBMISSIONS, Client, Submit
 from tests.waiting import until
 
 #: Disturbances of a run, besides a kill aimed at each simulation.
@@ -90,8 +90,6 @@ class Chaos:
     outage: float
     began_at: float = field(default_factory=time.monotonic)
     log: list[str] = field(default_factory=list)
-    #: The model servers that were killed take the scenarios with them that they were answering.
-    most_crashed: int = 0
     shorts: list[Client] = field(default_factory=list)
     clients: dict[str, Client] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
@@ -196,8 +194,6 @@ class Chaos:
                     home, pid = self._rng.choice(victims)
                     if home.kill_process(pid):
                         self._kills.remove(kill)
-                        if kill.role == "model_server":
-                            self.most_crashed += SIDE_BY_SIDE.get(kind_of(kill.simulation), 1)
                         self._write(f"kill {kill.role} of {kill.simulation} at {progress.done} of {progress.total}")
 
     def _strike(self) -> None:

@@ -121,8 +121,6 @@ def retry_of(installation: Installation, id: str) -> str:
 
 
 NOOP: Mapping[str, Any] = {"dataset": "noop", "params": {"sleep_ms": 4}}
-#: Tasks that one model server answers at a time, if more than one.
-SIDE_BY_SIDE: Mapping[str, int] = {"batches": 16}
 #: Every kind of simulation that the local executor plays; gangs need an executor that supports them (docs/gangs.md).
 SUBMISSIONS: Mapping[str, Submit] = {
     "noop": submission(ECHO, scenarios={"range": [0, 3000]}, **NOOP),
@@ -130,7 +128,7 @@ SUBMISSIONS: Mapping[str, Submit] = {
         runtime="python",
         dataset="noop",
         scenarios={"range": [0, 3200]},
-        params={"sleep_ms": 4, "batch": SIDE_BY_SIDE["batches"]},
+        params={"sleep_ms": 4, "batch": 16},
     ),
     "street": submission(model="idm", runtime="python", dataset="car_street", scenarios={"sample": 8, "seed": 4}),
     "onnx": submission(runtime="onnx", dataset="car_street", scenarios={"sample": 8, "seed": 5}),

@@ -76,7 +76,7 @@ class _Seeded:
         self._assignment = assignment
 
     def write(self, seed: int) -> Path:
-        """Copy the model anew, which nothing else keeps, with seeds derived from this one; return the folder."""
+        """Copy the model again, so that nothing is kept in it, with seeds derived from this one; return the folder."""
         folder = self._assignment.folder()
         for above, _, names in os.walk(self._saved):  # not copytree: the sandbox forbids it to change modes and times
             target = folder / Path(above).relative_to(self._saved)

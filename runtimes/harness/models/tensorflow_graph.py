@@ -53,7 +53,7 @@ SIDE_EFFECTS = frozenset(
 #: Done when a model is loaded, and in no call: values of variables and tables come from the model's own files.
 LOADERS = frozenset(
     {"RestoreV2", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile"}
-    | {"InitializeTableFromTextFileV2", "LookupTableImportV2", "Assign"}
+    | {"InitializeTableFromTextFileV2", "LookupTableImportV2", "Assign", "AnonymousHashTable"}
 )
 #: Pass a reference on without changing what it refers to.
 REFERENCE_READERS = frozenset({"Identity", "RefIdentity", "RefEnter", "RefExit", "RefSwitch", "RefMerge", "RefSelect"})

@@ -16,7 +16,7 @@ from .base import (
 from .recurrence import RecurrentValues
 from .signature import described, signature_of
 from .tensors import Tensor, check_input, check_output
-from .tflite_graph import StatefulGraph
+from .tflite_graph import StatefulGraph, check_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +49,7 @@ class LiteModel:
     def __init__(self, assignment: Assignment) -> None:
         interface, batch = assignment.interface, assignment.batch
         interpreter = _interpreter(assignment.source)
+        check_order(assignment.source)
         inputs, outputs = _nodes_by_name(interpreter)
         declared, answers = [[_tensor(*item) for item in nodes.items()] for nodes in (inputs, outputs)]
         signature = signature_of(declared, answers)

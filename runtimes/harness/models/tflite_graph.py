@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from .base import Misfit
@@ -14,6 +15,43 @@ WRITERS = ("ASSIGN_VARIABLE", "HASHTABLE_IMPORT")
 #: The greatest number of an operator that has one byte in the schema, and of the seeds that stand in for the real ones.
 ONE_BYTE, PLACEHOLDER = 127, 1
 SEED = struct.Struct("<q")
+
+
+def check_order(source: bytes) -> None:
+    """Raise Misfit if an operator reads what a later one writes: it would get what the last call has left in memory,
+    in whichever scenario that was.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    try:
+        model = schema.Model.GetRootAs(source, 0)
+        graphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
+        names = sorted({_name(graph, index) for graph in graphs for index in _read_before_written(graph)})
+    except (struct.error, IndexError, TypeError, AttributeError) as error:
+        raise Misfit(f"the model's operators cannot be read: {str(error)[:300]}") from None
+    if names:
+        raise Misfit(
+            f"the model cannot be reset between scenarios: its operators read {', '.join(names[:10])} before another"
+            " operator writes it, and so get a value of the last call; make it an input and an output, or a variable"
+        )
+
+
+def _read_before_written(graph: Any) -> Iterator[int]:
+    """Yield the tensors of a subgraph that an operator reads before the first operator that writes them."""
+    operators = [graph.Operators(index) for index in range(graph.OperatorsLength())]
+    written = {int(operator.Outputs(index)) for operator in operators for index in range(operator.OutputsLength())}
+    known = {int(graph.Inputs(index)) for index in range(graph.InputsLength())}
+    known |= {index for index in written if graph.Tensors(index).IsVariable()}
+    for operator in operators:
+        for place in range(operator.InputsLength()):
+            index = int(operator.Inputs(place))
+            if index in written and index not in known:
+                yield index
+        known |= {int(operator.Outputs(place)) for place in range(operator.OutputsLength())}
+
+
+def _name(graph: Any, index: int) -> str:
+    return str((graph.Tensors(index).Name() or b"?").decode(errors="replace"))[:100]
 
 
 class StatefulGraph:

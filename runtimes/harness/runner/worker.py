@@ -36,7 +36,7 @@ SETUP = 180.0
 ATTEMPTS = 3
 #: Seconds to wait for a model server's exit before a crash is described and blamed on the model, and the bytes that
 #: mark a crash in a result.
-EXIT_WAIT, CRASHED = 0.5, b'"status":"crashed"'
+EXIT_WAIT, CRASHED = 2.0, b'"status":"crashed"'
 #: Seconds to wait for a model server to exit by itself, to learn its exit status, before it is killed.
 GRACE = 0.1
 
