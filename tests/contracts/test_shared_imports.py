@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
 from runtimes.harness.models.shared_imports import import_shared
-files = Path(sys.argv[4]) if len(sys.argv) > 4 else None
-print(import_shared(sys.argv[3].encode(), files))
+files = Path(sys.argv[4]) if len(sys.argv) > 4 and sys.argv[4] else None
+packages = Path(sys.argv[5]) if len(sys.argv) > 5 else None
+print(import_shared(sys.argv[3].encode(), files, packages))
 """
 
 
@@ -30,8 +31,9 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-def shared(site: Path, source: str, files: Path | None = None) -> str:
-    command = [sys.executable, "-S", "-c", PROGRAM, str(ROOT), str(site), source, *([str(files)] if files else [])]
+def shared(site: Path, source: str, files: Path | None = None, packages: Path | None = None) -> str:
+    further = [str(files or ""), *([str(packages)] if packages else [])]
+    command = [sys.executable, "-S", "-c", PROGRAM, str(ROOT), str(site), source, *further]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
@@ -66,3 +68,26 @@ def test_a_module_of_the_model_that_has_the_name_of_a_library_is_not_imported(si
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "sklearn.py").write_text("raise SystemExit('code of the model ran in the zygote')")
     assert shared(site, "import sklearn", tmp_path / "files") == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "modules"),
+    [
+        (None, ["sklearn"]),
+        ("other/__init__.py", ["sklearn"]),
+        ("wanted/__init__.py", []),
+        ("wanted.py", []),
+        ("wanted/in_a_namespace.py", []),
+    ],
+)
+def test_a_library_that_looks_for_a_package_of_the_model_is_not_shared(
+    site: Path, tmp_path: Path, module: str | None, modules: list[str]
+) -> None:
+    """It would go without that package, which is not on the path of a zygote; none of its code is run."""
+    (site / "sklearn" / "__init__.py").write_text("try:\n    import wanted\nexcept ImportError:\n    wanted = None\n")
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    if module is not None:
+        (packages / module).parent.mkdir(exist_ok=True)
+        (packages / module).write_text("raise SystemExit('code of the model ran in the zygote')")
+    assert shared(site, "import sklearn", packages=packages) == str(modules)

@@ -2,8 +2,8 @@
 
 Only libraries that keep nothing of a scenario and start no thread when they are imported, and only from the
 distribution of their name: a module of the same name in another distribution, or in the model, is imported by each
-scenario's process. Packages that a model has declared are not on the path of a zygote. A library may look for one when
-it is imported, and go without if there is none: so nothing is shared beside packages that are not the platform's own.
+scenario's process. Packages that a model has declared are not on the path of a zygote. A library that looks for one of
+them when it is imported would go without it, and is not shared: a child of the zygote tries that before.
 """
 
 import ast
@@ -12,8 +12,10 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 
 #: Packages that are shared, with the name of their distribution as its metadata folder has it.
 SHARED: Mapping[str, str] = {
@@ -32,15 +34,47 @@ def import_shared(source: bytes, files: Path | None, packages: Path | None = Non
     ``packages``: the folder of those that are not the platform's own. A module that cannot be imported is left to the
     scenario's process, which reports the error.
     """
-    imported: list[str] = []
-    if packages is not None and any(packages.iterdir()):
-        return imported
-    for name in sorted(_imports(source, files)):
-        if _is_shared(name, files):
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
-                imported.append(name)
-    return imported
+    names = [name for name in sorted(_imports(source, files)) if _is_shared(name, files)]
+    if not names or (packages is not None and _look_for(names, packages)):
+        return []
+    return [name for name in names if _imported(name)]
+
+
+def _imported(name: str) -> bool:
+    with contextlib.suppress(BaseException):
+        importlib.import_module(name)
+        return True
+    return False
+
+
+def _look_for(names: Sequence[str], packages: Path) -> bool:
+    """Whether these modules look for one of ``packages`` when they are imported: in a child, which ends with it."""
+    if not any(packages.iterdir()):
+        return False
+    trying = os.fork()
+    if trying == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            finder = _Finder(str(packages))
+            sys.meta_path.append(finder)
+            for name in names:
+                _imported(name)
+            code = int(finder.found)
+        os._exit(code)
+    return os.waitpid(trying, 0)[1] != 0
+
+
+class _Finder:
+    """Finds nothing, and notes whether a module that is in none of the folders before it is in this one."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.found = False
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Tell that there is no such module."""
+        if path is None and PathFinder.find_spec(name, [self._folder]) is not None:
+            self.found = True
 
 
 def _imports(source: bytes, files: Path | None) -> set[str]:
