@@ -1,4 +1,4 @@
-"""Processes of this machine by a variable in their environment, which their children inherit."""
+"""Processes of this machine: by a variable in their environment, which their children inherit, and by their parents."""
 
 import contextlib
 import os
@@ -24,3 +24,10 @@ def kill_started_with(name: str, value: object) -> list[int]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return pids
+
+
+def innermost(pid: int) -> int:
+    """Return the last one of a process's newest child, the newest child of that, and so on."""
+    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(children[-1])
+    return pid

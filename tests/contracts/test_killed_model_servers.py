@@ -12,6 +12,7 @@ from runtimes.harness import sandbox
 from runtimes.harness.evaluator.evaluator import STRIKES
 from runtimes.harness.runner.processes import ChildProcess
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
+from tests.processes import innermost
 from tests.waiting import until
 
 #: Waits in one of its scenarios to be killed, as often as there are names of files that do not exist yet.
@@ -38,9 +39,7 @@ def victim(pair: EvaluatorPair, *, child: bool) -> int:
     """Return the id of the newest model server's process, or of the process of its scenario."""
     process = pair.model_servers[-1].process
     assert isinstance(process, ChildProcess)
-    if not child:
-        return process.pid
-    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[-1])
+    return innermost(process.pid) if child else process.pid
 
 
 def played(tmp_path: Path, isolation: str, kills: int, *, child: bool = False, batch: int = 1) -> tuple[list[Any], int]:

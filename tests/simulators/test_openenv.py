@@ -1,7 +1,9 @@
 """OpenEnv environments beside an evaluator: real processes, confined and not, over both transports."""
 
 import json
+import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from runtimes.harness.evaluator.evaluator import BROKEN
 from runtimes.harness.runner import framed_socket
-from runtimes.harness.runner.processes import WorkerSpec
+from runtimes.harness.runner.processes import ChildProcess, WorkerSpec
 from runtimes.harness.sandbox import level
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 from tests.openenv_folders import PLAIN, definition_of, folder_of
+from tests.processes import innermost
 from tests.sandbox.attacks import python_for_all
+from tests.waiting import until
 
 WALKER = b"""
 class Model:
@@ -150,6 +155,29 @@ def test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_model
     assert reason in faulty["error"], faulty["error"]
     assert before["status"] == after["status"] == "ok" and before["metrics"] == after["metrics"]
     assert before["metrics"]["outcome"] == "lost"
+
+
+def test_a_scenario_whose_environment_is_killed_from_outside_is_no_result(folder: Path) -> None:
+    """The evaluator ends, and its task is run again by another one, as always when an evaluator dies."""
+    scenarios = folder / "hanging.ndjson"
+    scenarios.write_text(json.dumps({"reset": {"door": 9, "fault": "hang"}}))
+    setup = play(timeout=200.0)
+    setup["definition"]["scenarios"] = scenarios.name
+    with evaluator_pair(spec_of(folder, None), STILL, setup) as pair:
+        process = pair.evaluator.process
+        assert isinstance(process, ChildProcess)
+
+        def kill() -> None:
+            until(lambda: pair.evaluator.page.task == 0, message="the scenario does not begin")
+            os.kill(innermost(process.pid), signal.SIGKILL)
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        with pytest.raises(framed_socket.PeerClosed):
+            pair.run(0, 1)
+        killing.join()
+        assert process.popen.wait() == BROKEN
+    scenarios.unlink()
 
 
 @pytest.mark.parametrize("sandbox", LEVELS[:-1])

@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import threading
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,11 +21,14 @@ from datasets.versions import plant_definition, plant_files, scenario_folder
 from datasets.versions.archives.extraction import source_of
 from datasets.versions.plants import Plant
 from datasets.versions.scenarios import extend
+from runtimes.harness.evaluator.evaluator import BROKEN
 from runtimes.harness.runner import framed_socket
-from runtimes.harness.runner.processes import WorkerSpec
+from runtimes.harness.runner.processes import ChildProcess, WorkerSpec
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 from tests.plants import PLANT, SCENARIOS, THERMOSTAT, dataset_files, plant_site, room
+from tests.processes import innermost
 from tests.simulators.test_gymnasium import best_level
+from tests.waiting import until
 
 #: Actions that do not depend on the observation: heating, mode, window.
 CONSTANT = b"""
@@ -157,6 +162,7 @@ THIRD = "if (m->i[COUNT] == 3) { %s; }"
 FAULTS = {
     "crash": ("*(volatile int *)0 = 0", "the plant's code ended its process during a step: killed by SIGSEGV"),
     "abort": ("abort()", "the plant's code ended its process during a step: killed by SIGABRT"),
+    "kill": ("raise(9)", "the plant's code ended its process during a step: killed by SIGSYS"),
     "exit": ("exit(0)", "the plant's code ended its process during a step: it exited with code 0"),
     "hang": ("for (;;) ;", "the plant has not finished a step within 1 s"),
     "sleep": ("for (;;) sleep(9)", "the plant has not finished a step within 1 s"),
@@ -180,6 +186,26 @@ def test_a_fault_of_a_plant_is_the_result_of_its_task_and_of_no_other(fault: str
     for result in results:
         assert result["error"].startswith("simulator: PlantFailed: ") and text in result["error"], result
         assert result["metrics"] == {}
+
+
+def test_a_scenario_whose_plant_is_killed_from_outside_is_no_result(tmp_path: Path) -> None:
+    """The evaluator ends, and its task is run again by another one, as always when an evaluator dies."""
+    waiting = room(FAULT=THIRD % "for (;;) sleep(9)")
+    spec, play = prepared(tmp_path, waiting, {**PLANT, "patience": 200.0}, [{"name": "a"}])
+    with evaluator_pair(spec, THERMOSTAT, play) as pair:
+        process = pair.evaluator.process
+        assert isinstance(process, ChildProcess)
+
+        def kill() -> None:
+            until(lambda: pair.evaluator.page.task == 0, message="the scenario does not begin")
+            os.kill(innermost(process.pid), signal.SIGKILL)
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        with pytest.raises(framed_socket.PeerClosed):
+            pair.run(0, 1)
+        killing.join()
+        assert process.popen.wait() == BROKEN
 
 
 def test_a_plant_may_end_its_simulation_if_its_dataset_names_the_outcome(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..simulators.base import SimulatorBroken
 from ..simulators.openenv.json_mapping import ActionMapping, DoesNotFit, ObservationMapping, path_steps, value_at
 from ..simulators.openenv.openenv_protocol import BadAnswer, Closed, HttpTransport, NoWebSocket, TooLate
 from ..simulators.openenv.process_client import EnvironmentFault, EnvironmentProcesses
@@ -35,7 +36,7 @@ def main() -> None:
     seal_at(level)
     try:
         report = probed(Path(options["dataset"]), options["openenv"], processes)
-    except (EnvironmentFault, BadAnswer, DoesNotFit, NotObvious, ValueError) as error:
+    except (EnvironmentFault, BadAnswer, DoesNotFit, NotObvious, SimulatorBroken, ValueError) as error:
         report = {"error": str(error)[:1000]}
     with open(options["report"], "wb") as pipe:
         pipe.write(json.dumps(report).encode())

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 from ...forking.scenario_sockets import ScenarioSockets
 from ...python_process import ENVIRON, FLAGS, ending
 from ...visible_text import visible
+from ..base import SimulatorBroken
 
 #: Seconds for importing an environment, and for forking the process of a scenario.
 IMPORT, FORK = 120.0, 20.0
@@ -149,11 +151,16 @@ class EnvironmentProcesses:
         return connected
 
     def explained_end(self) -> str:
-        """Return how the scenario's process has ended, which closed its socket."""
+        """Return how the scenario's process has ended, which closed its socket.
+
+        Raises SimulatorBroken if it was killed from outside: the task is run again, as one whose evaluator has died.
+        """
         try:
             code = self._receive_next("its process ended")
         except EnvironmentFault:
             return "its process ended"
+        if code == -signal.SIGKILL:  # which its seal lets it send to nobody
+            raise SimulatorBroken("the environment's process was killed from outside")
         return f"its process ended: {ending(code)}" if isinstance(code, int) and code else "it closed the connection"
 
     def fault(self, reason: str, *, printed: bool = True) -> EnvironmentFault:

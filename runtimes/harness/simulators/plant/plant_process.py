@@ -116,9 +116,14 @@ class Plants:
         raise PlantFailed(text if kind == FAILED else f"the plant's process has answered {what} with something else")
 
     def _ending(self) -> str:
-        """Return how the process of this scenario ended; the answer comes when the next one runs."""
+        """Return how the process of this scenario ended; the answer comes when the next one runs.
+
+        Raises SimulatorBroken if it was killed from outside: the task is run again, as one whose evaluator has died.
+        """
         self.end()
         before, self._next = self._forked()
+        if before == -signal.SIGKILL:  # which its seal lets it send to nobody
+            raise SimulatorBroken("the plant's process was killed from outside")
         return "it closed its connection" if before is None else ending(before)
 
     def _forked(self) -> tuple[int | None, socket.socket]:
