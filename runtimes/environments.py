@@ -22,6 +22,7 @@ from pathlib import Path
 import uv
 
 from runtimes.compiled_code import CannotCompile, CompiledCode, Refused, find_compiler
+from runtimes.confined_program import killed
 from runtimes.equal_files import link_equal_files
 
 _log = logging.getLogger(__name__)
@@ -188,6 +189,8 @@ def _install(environment: Environment, draft: Path, lock: int, progress: Progres
         for line in _lines(process.stderr.fileno()):
             output.append(line)
             progress(line, None)
+    if (how := killed(process.returncode)) is not None:
+        raise ProgramKilled(f"the installer, uv, was {how}; it is tried again")
     if process.returncode:
         lines = [line for line in output if not line.startswith("sha256:")]  # a mismatch lists every accepted hash
         raise preparation_error(" ".join(lines[-8:]))

@@ -1,4 +1,4 @@
-"""Staging for tests: on a node cache of their own, with an installer that has no package index."""
+"""Staging for tests: on a node cache of their own, with an installer that has no package index by default."""
 
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from datasets.nodecache.node_cache import NodeCache
 from runtimes.dependencies.installer import Installer, InstallerOptions
 
 
-def staging_on(platform: Platform, cache: NodeCache, home: Path, **changes: Any) -> Staging:
-    """Return a platform's staging on another node; no model has dependencies."""
-    installer = Installer(home / "packages", InstallerOptions(indexes=()))
+def staging_on(
+    platform: Platform, cache: NodeCache, home: Path, indexes: tuple[str, ...] = (), **changes: Any
+) -> Staging:
+    """Return a platform's staging on another node; no model has dependencies, unless there are ``indexes``."""
+    installer = Installer(home / "packages", InstallerOptions(indexes=indexes, hosts=(), environ={}))
     models = ModelEnvironments(platform.database, ModelFiles(cache), installer)
     values = {"datasets": platform.datasets, "store_health": platform.store_health} | changes
     return Staging(platform.database, platform.notifier, values["datasets"], models, values["store_health"], home=home)

@@ -1,11 +1,14 @@
 """Staging with an unavailable store or package index: the simulation waits in the queue, without end."""
 
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uv
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
@@ -25,6 +28,7 @@ from datasets.objectstore.s3 import S3Store
 from errors import UnknownDataset
 from runtimes import environments
 from tests.archives import tar
+from tests.contracts.hostile_program import program
 from tests.ports import free_ports
 from tests.staged_models import stage, staging_on
 from tests.system.platform_process import share_environments
@@ -72,6 +76,36 @@ def test_staging_waits_for_an_unavailable_package_index_and_says_so(
     staging = staging_on(platform, NodeCache(tmp_path / "node", platform.store), tmp_path)
     waiting = stage_often(platform, staging, model)
     assert waiting.reason and "the environment could not be prepared: " in waiting.reason
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_installer_that_is_killed_is_tried_again_and_the_model_is_not_to_blame(
+    platform: Platform,
+    settings: Settings,
+    client: FlaskClient,
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: bool,
+) -> None:
+    """Of a model's own packages, and of the platform's."""
+    if own:
+        source = '# /// script\n# dependencies = ["alpha"]\n# ///\nclass Model:\n    def act(self, observation): ...\n'
+        client.put("/v1/models/mine?filename=model.py", data=source.encode(), content_type="application/octet-stream")
+        share_environments(settings.home)
+    home = settings.home if own else tmp_path
+    programs = Path(tempfile.mkdtemp(prefix="killed-uv-"))
+    programs.chmod(0o755)
+    killed = program(programs, {}, "os.kill(os.getpid(), 9)")
+    staging = staging_on(platform, NodeCache(tmp_path / "node", platform.store), home, indexes=("http://127.0.0.1:9/",))
+    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(killed))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which the program reads
+    platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
+    staging.stage(simulation.id)
+    shutil.rmtree(programs)
+    waiting = platform.simulations.get(simulation.id)
+    assert waiting.state is State.QUEUED and waiting.reason and "uv, was killed by SIGKILL" in waiting.reason
 
 
 def test_packages_that_the_index_refuses_end_a_simulation(
