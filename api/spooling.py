@@ -1,21 +1,31 @@
 """Spooling of forms: a form's files are written to disk while they arrive, and only above the floor of free disk."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from flask import request
 
-from api.body import read_form
+from api import json_limits
+from api.body import SpooledRequest, read_form
 from api.context import services
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
+from errors import TooLarge
+
+#: Most bytes of a form besides those of its files, which are held in memory: fields, and heads of parts.
+MOST_FIELDS = 2 * json_limits.MOST_BYTES
 
 
 class WatchedBody:
-    """Body stream that raises StorageFull when the disk reaches the floor; smaller bodies than INTERVAL pass."""
+    """Body stream that raises StorageFull when the disk reaches the floor; smaller bodies than INTERVAL pass.
 
-    def __init__(self, stream: Any, floor: DiskFloor) -> None:
+    Raises TooLarge when more than MOST_FIELDS bytes are not of a file. ``spooled``: the bytes that are.
+    """
+
+    def __init__(self, stream: Any, floor: DiskFloor, spooled: Callable[[], int]) -> None:
         self._stream = stream
         self._floor = floor
-        self._unchecked = 0
+        self._spooled = spooled
+        self._received = self._unchecked = 0
 
     def read(self, size: int = -1) -> bytes:
         """Read up to ``size`` bytes."""
@@ -26,6 +36,9 @@ class WatchedBody:
         return self._counted(self._stream.readline(size))
 
     def _counted(self, data: bytes) -> bytes:
+        if self._received - self._spooled() > MOST_FIELDS:
+            raise TooLarge(f"The form's fields have more than {MOST_FIELDS:,} bytes together. Send bytes as a file.")
+        self._received += len(data)
         self._unchecked += len(data)
         if self._unchecked >= INTERVAL:
             self._floor.check()
@@ -38,5 +51,6 @@ def spool_form() -> None:
     floor = services().disk_floor
     if (request.content_length or 0) >= INTERVAL:
         floor.check()
-    request.environ["wsgi.input"] = WatchedBody(request.environ["wsgi.input"], floor)
+    form = cast(SpooledRequest, request)
+    request.environ["wsgi.input"] = WatchedBody(request.environ["wsgi.input"], floor, lambda: form.spooled_bytes)
     read_form()
