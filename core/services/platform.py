@@ -152,7 +152,14 @@ def build(
     changes = simulation_waiters(change_notifier, slots=options.streams)
     objects = store.root if isinstance(store, FilesystemStore) else None
     floor = DiskFloor(home, objects, least=options.disk_floor)
-    models = Models(database, store, home / "scratch", largest=options.max_upload, floor=floor)
+    models = Models(
+        database,
+        store,
+        home / "scratch",
+        largest=options.max_upload,
+        largest_unpacked=options.max_unpacked,
+        floor=floor,
+    )
     uploads = Uploads(
         database,
         store,

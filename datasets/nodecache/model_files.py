@@ -38,7 +38,7 @@ class ModelFiles:
 
     def __init__(self, cache: NodeCache, *, largest: int = 4 << 30) -> None:
         self.cache = cache
-        self._largest = largest
+        self.largest = largest
 
     def ready(self, model: StoredModel) -> bool | None:
         """Return whether the model can be used at once; None if it has not been downloaded yet."""
@@ -90,11 +90,11 @@ class ModelFiles:
 
         def make(folder: Path, _: Callable[[DownloadProgress], None]) -> None:
             if archive:
-                extract(file, folder, largest=self._largest)
+                extract(file, folder, largest=self.largest)
             else:
                 place(file, folder, model.placed)
 
-        size = min(self._largest, _size_of_files(file)) if archive else file.stat().st_size
+        size = min(self.largest, _size_of_files(file)) if archive else file.stat().st_size
         return self.cache.derived(digest, make, size=size, holder=holder, on_progress=on_progress)
 
 

@@ -86,6 +86,50 @@ def test_a_model_of_more_than_max_upload_is_refused_on_every_way_in(
     assert [item for item in client.get("/v1/models").json["items"] if not item["baseline"]] == []
 
 
+#: Bytes of the files of a model's archive, by the tests that follow.
+LARGEST_UNPACKED = 1 << 20
+
+
+def bomb(kind: str, content: str) -> bytes:
+    """Return a model's archive of a few kilobytes, with `model.py` and 8 MiB that are a file or the header of one."""
+    size = 8 << 20
+    buffer = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("model.py", MODEL)
+            archive.writestr("weights", bytes(size))
+        return buffer.getvalue()
+    with tarfile.open(fileobj=buffer, mode=f"w:{kind}", format=tarfile.GNU_FORMAT) as archive:
+        model, large = tarfile.TarInfo("model.py"), tarfile.TarInfo("weights")
+        model.size, large.size = len(MODEL), size
+        large.type = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.GNUTYPE_LONGLINK}[content]
+        archive.addfile(model, io.BytesIO(MODEL))
+        archive.fileobj.write(large.tobuf(tarfile.GNU_FORMAT))  # type: ignore[union-attr]
+        archive.fileobj.write(bytes(size))  # type: ignore[union-attr]
+        archive.offset += 512 + size
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("way", WAYS_OF_MODELS)
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("gz", "file"), ("xz", "file"), ("bz2", "file"), ("gz", "folder"), ("gz", "link"), ("zip", "file")],
+)
+def test_an_archive_that_unpacks_to_more_than_max_unpacked_is_refused_on_every_way_in(
+    platform: Platform, settings: Settings, way: Callable[[FlaskClient, bytes], Any], kind: str, content: str
+) -> None:
+    client = root.create_flask(platform_of(platform, settings, max_unpacked=LARGEST_UNPACKED), settings).test_client()
+    detail = problem(way(client, bomb(kind, content)), 413, "too-large")["detail"]
+    assert "WINDTUNNEL_MAX_UNPACKED" in detail and f"{LARGEST_UNPACKED:,}" in detail
+    assert list(platform.store.list("models/")) == []
+
+
+def test_an_archive_within_max_unpacked_is_accepted(platform: Platform, settings: Settings) -> None:
+    client = root.create_flask(platform_of(platform, settings, max_unpacked=64 << 20), settings).test_client()
+    for kind in ("gz", "zip"):
+        assert put_body(client, bomb(kind, "file")).status_code == 201
+
+
 def test_one_partial_upload_cannot_be_concatenated_many_times(client: FlaskClient, platform: Platform) -> None:
     part = upload_all(client, bytes(1000), Upload_Concat="partial")
     refused = client.post("/v1/uploads", headers=TUS | {"Upload-Concat": f"final;{' '.join([part] * 300)}"})

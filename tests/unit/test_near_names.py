@@ -54,10 +54,10 @@ def test_an_unknown_dataset_and_format_suggest_near_names_only() -> None:
         find_dataset("cartpol")
     assert dataset.value.members["nearest"] == ["cartpole"]
     with pytest.raises(UnknownFormat, match="Did you mean onnx") as near:
-        format_of(Path("x"), None, "onxx", None)
+        format_of(Path("x"), None, "onxx", None, largest_unpacked=0)
     assert near.value.members["nearest"] == ["onnx"]
     with pytest.raises(UnknownFormat, match="There are: ") as far:
-        format_of(Path("x"), None, "matlab", None)
+        format_of(Path("x"), None, "matlab", None, largest_unpacked=0)
     assert far.value.members["nearest"] == []
 
 

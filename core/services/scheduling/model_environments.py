@@ -56,7 +56,7 @@ class ModelEnvironments:
         with self._database.read() as c:
             lock = model_locks.find(c, digest, target)
         if lock is None:
-            declaration = declared(model, format)
+            declaration = declared(model, format, largest=self.files.largest)
             if declaration is None:
                 raise BadRequirements(f"The model {name} declares no dependencies any more; upload it again.")
             environment = catalogue.runtime(provenance["runtime"]["name"]).formats[format].environment

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datasets.versions.archives import files_of
 from datasets.versions.archives.decompression import detect_format
-from datasets.versions.archives.extraction import source_of
+from datasets.versions.archives.extraction import SETTING, source_of
 from errors import BadRequirements
 from runtimes import formats
 from runtimes.dependencies import declaration, lock_files
@@ -21,8 +21,10 @@ _LARGEST = {
 }
 
 
-def declared(model: Path, format: str) -> Declaration | None:
+def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
     """Return what a model of this format declares to need; None if it declares nothing.
+
+    ``largest``: the most bytes of an archive's files.
 
     The first of these counts, at the top of an archive: pylock.toml, uv.lock with pyproject.toml, requirements.txt,
     pyproject.toml, the inline metadata of model.py. For some formats the format itself declares what all its models
@@ -37,7 +39,7 @@ def declared(model: Path, format: str) -> Declaration | None:
         with open(model, "rb") as file:
             data = file.read(_LARGEST[MODULE])
         return declaration.of_script(data.decode(errors="replace"), MODULE)
-    texts = _texts(model)
+    texts = _texts(model, largest)
     readers: list[Callable[[], Declaration | None]] = []
     if PYLOCK in texts:
         readers.append(lambda: lock_files.of_pylock(texts[PYLOCK]))
@@ -52,10 +54,10 @@ def declared(model: Path, format: str) -> Declaration | None:
     return next((found for read in readers if (found := read()) is not None), None)
 
 
-def _texts(archive: Path) -> dict[str, str]:
+def _texts(archive: Path, largest: int) -> dict[str, str]:
     """Return the texts of the files at the top of an archive that may declare something, by name."""
     texts = {}
-    for member in files_of(source_of(archive)):
+    for member in files_of(source_of(archive), largest=largest, limit=SETTING):
         if member.path not in _LARGEST:
             continue
         limit, data = _LARGEST[member.path], bytearray()

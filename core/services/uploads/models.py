@@ -25,7 +25,7 @@ from core.store import models as store
 from core.store.database import Connection, Database
 from datasets.nodecache.model_files import is_archive
 from datasets.objectstore.base import ObjectStore
-from datasets.versions.archives.extraction import tar_names
+from datasets.versions.archives.extraction import check_size_of_files, tar_names
 from errors import (
     DigestMismatch,
     InUse,
@@ -80,7 +80,7 @@ class Properties(TypedDict, total=False):
 class Models:
     """Registered models and the shipped ones. Bytes are written to a draft file, then to the object store.
 
-    ``largest``: maximum of bytes of a model, whichever way it is sent.
+    ``largest``: maximum of bytes of a model, whichever way it is sent; ``largest_unpacked``: of an archive's files.
     """
 
     def __init__(
@@ -90,9 +90,11 @@ class Models:
         scratch: Path,
         *,
         largest: int = 4 << 30,
+        largest_unpacked: int = 4 << 30,
         floor: DiskFloor | None = None,
     ) -> None:
         self.largest = largest
+        self._largest_unpacked = largest_unpacked
         self._floor = floor or DiskFloor()
         self._database = database
         self._store = store
@@ -133,9 +135,10 @@ class Models:
             actual = "sha256:" + hasher.hexdigest()
             if digest not in {None, actual}:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
-            format = format_of(draft, filename, properties.get("format"), runtime)
-            check_size(format, size, draft)
-            declaration = declared(draft, format)
+            unpacked = self._largest_unpacked
+            format = format_of(draft, filename, properties.get("format"), runtime, largest_unpacked=unpacked)
+            check_size(format, size, draft, largest_unpacked=unpacked)
+            declaration = declared(draft, format, largest=unpacked)
             if name is None:
                 name = name_of(filename, actual)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
@@ -386,7 +389,9 @@ def name_of(filename: str | None, digest: str) -> str:
     return f"{stem or 'model'}-{digest[7:19]}"
 
 
-def format_of(path: Path, filename: str | None, format: str | None, runtime: str | None) -> str:
+def format_of(
+    path: Path, filename: str | None, format: str | None, runtime: str | None, *, largest_unpacked: int
+) -> str:
     """Return the format that was named, or else the detected one; raise UnknownFormat or UnknownRuntime.
 
     A file of no known format is of the format of the named runtime, if that has one only.
@@ -394,7 +399,7 @@ def format_of(path: Path, filename: str | None, format: str | None, runtime: str
     accepted = list(catalogue.runtime(runtime).formats) if runtime is not None else []
     if format is None:
         default = accepted[0] if len(accepted) == 1 else None
-        return formats.detect(path, filename, default=default, members=tar_names(path))
+        return formats.detect(path, filename, default=default, members=tar_names(path, largest=largest_unpacked))
     if format not in formats.formats():
         near = near_names(format, formats.formats())
         hint = suggestion(near, f"There are: {formats.listed()}.")
@@ -402,11 +407,13 @@ def format_of(path: Path, filename: str | None, format: str | None, runtime: str
     return format
 
 
-def check_size(format: str, size: int, path: Path) -> None:
+def check_size(format: str, size: int, path: Path, *, largest_unpacked: int) -> None:
     """Raise TooLarge if a model has more bytes than its format allows; of an archive, the server's limits count."""
     model_format = formats.formats()[format]
     most = model_format.max_size
-    if most is not None and size > most and not (model_format.unpacked and is_archive(path)):
+    if model_format.unpacked and is_archive(path):
+        check_size_of_files(path, largest=largest_unpacked)
+    elif most is not None and size > most:
         raise TooLarge(f"The model has {size:,} bytes; a file of the format {format} has at most {most:,}.")
 
 

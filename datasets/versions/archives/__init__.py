@@ -3,21 +3,24 @@
 from collections.abc import Iterator
 
 from datasets.versions.archives import tar, zip
-from datasets.versions.archives.decompression import SMALL, ByteSource, decompressed, detect_format
+from datasets.versions.archives.decompression import LARGEST, SMALL, ByteSource, decompressed, detect_format
 from datasets.versions.packs import SourceFile
 from errors import BadArchive
 
 __all__ = ["ByteSource", "files_of"]
 
 
-def files_of(archive: ByteSource, *, ratio_from: int = SMALL) -> Iterator[SourceFile]:
+def files_of(
+    archive: ByteSource, *, ratio_from: int = SMALL, largest: int = LARGEST, limit: str = ""
+) -> Iterator[SourceFile]:
     """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive if it is neither, or hostile.
 
-    The compression ratio is checked only beyond ``ratio_from`` bytes of output.
+    The compression ratio is checked only beyond ``ratio_from`` bytes of output. A compressed tar, whose files are
+    decompressed also where nobody reads them, raises TooLarge beyond ``largest`` bytes; ``limit`` names that.
     """
     format = detect_format(archive)
     if format == "zip":
         return zip.files(archive, ratio_from=ratio_from)
     if format is None:
         raise BadArchive("This is neither a zip nor a tar (plain, or compressed by gzip, bzip2, xz or zstd).")
-    return tar.files(decompressed(archive, format, ratio_from=ratio_from))
+    return tar.files(decompressed(archive, format, ratio_from=ratio_from, largest=largest, limit=limit))

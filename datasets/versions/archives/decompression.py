@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from errors import BadArchive
+from errors import BadArchive, TooLarge
 
 CHUNK = 256 << 10
 #: Highest ratio of decompressed to compressed bytes, checked beyond ``SMALL`` decompressed bytes.
@@ -77,15 +77,20 @@ def detect_format(source: ByteSource) -> str | None:
     return "plain" if len(head) == 512 and (head[257:262] == b"ustar" or not any(head)) else None
 
 
-def decompressed(source: ByteSource, format: str, *, ratio_from: int = SMALL) -> Iterator[bytes]:
-    """Yield the decompressed bytes; raise BadArchive if the stream is damaged, truncated or a decompression bomb."""
+def decompressed(
+    source: ByteSource, format: str, *, ratio_from: int = SMALL, largest: int = LARGEST, limit: str = ""
+) -> Iterator[bytes]:
+    """Yield the decompressed bytes; raise BadArchive if the stream is damaged, truncated or a decompression bomb.
+
+    ``largest``: bytes beyond which TooLarge is raised; ``limit`` names that.
+    """
     compressed = source.read(0, source.size)
     if format == "plain":
         return compressed
-    limit = InflationLimit(ratio_from)
+    inflation = InflationLimit(ratio_from, largest, limit)
     if format == "zstd":
-        return _zstd(source, limit)
-    return _streams(compressed, _DECOMPRESSORS[format], format, limit)
+        return _zstd(source, inflation)
+    return _streams(compressed, _DECOMPRESSORS[format], format, inflation)
 
 
 class _Gzip:
@@ -116,17 +121,20 @@ _DECOMPRESSORS: Mapping[str, Callable[[], Decompressor]] = {
 class InflationLimit:
     """Counts compressed and decompressed bytes, and refuses decompression bombs."""
 
-    def __init__(self, ratio_from: int = SMALL) -> None:
+    def __init__(self, ratio_from: int = SMALL, largest: int = LARGEST, limit: str = "") -> None:
         self.compressed = 0
         self.decompressed = 0
         self._ratio_from = ratio_from
+        self._largest = largest
+        self._limit = limit
 
     def out(self, size: int) -> None:
-        """Count decompressed bytes; raise BadArchive beyond a limit."""
+        """Count decompressed bytes; raise TooLarge beyond the limit, BadArchive beyond the ratio."""
         self.decompressed += size
-        if self.decompressed > LARGEST or (
-            self.decompressed > self._ratio_from and self.decompressed > RATIO * self.compressed
-        ):
+        if self.decompressed > self._largest:
+            name = f" ({self._limit})" if self._limit else ""
+            raise TooLarge(f"The archive unpacks to more than {self._largest:,} bytes{name}.")
+        if self.decompressed > self._ratio_from and self.decompressed > RATIO * self.compressed:
             raise BadArchive(
                 f"The archive decompresses to more than {RATIO} times its size; such archives are refused."
             )

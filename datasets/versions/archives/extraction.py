@@ -6,12 +6,14 @@ from itertools import islice
 from pathlib import Path
 
 from core.domain.printable import printable
-from datasets.versions.archives import files_of, tar
+from datasets.versions.archives import files_of, tar, zip
 from datasets.versions.archives.decompression import CHUNK, ByteSource, decompressed, detect_format
 from errors import BadArchive, TooLarge
 
 #: Files of a model's archive at most; its folders count too where it is unpacked.
 FILES = 50_000
+#: Setting that limits the bytes of a model's files.
+SETTING = "WINDTUNNEL_MAX_UNPACKED"
 
 
 def source_of(archive: Path) -> ByteSource:
@@ -27,19 +29,27 @@ def source_of(archive: Path) -> ByteSource:
     return ByteSource(archive.stat().st_size, read)
 
 
-def tar_names(archive: Path) -> tuple[str, ...] | None:
+def tar_names(archive: Path, *, largest: int) -> tuple[str, ...] | None:
     """Return the names of a tar's files, compressed or not; None if it is not a tar, such as a compressed pickle.
 
-    Reads the whole archive. Raises BadArchive or BadName if it must not be unpacked.
+    Reads the whole archive, up to ``largest`` bytes of files. Raises BadArchive, BadName or TooLarge if it must not be
+    unpacked.
     """
     source = source_of(archive)
     format = detect_format(source)
     if format is None or format == "zip" or not tar.begins(decompressed(source, format)):
         return None
-    members = list(islice(files_of(source), FILES + 1))
+    members = list(islice(files_of(source, largest=largest, limit=SETTING), FILES + 1))
     if len(members) > FILES:
         raise BadArchive(f"The archive has more than {FILES:,} files.")
     return tuple(member.path for member in members)
+
+
+def check_size_of_files(archive: Path, *, largest: int) -> None:
+    """Raise TooLarge if the files of a zip have more bytes than ``largest``, as its directory declares them."""
+    source = source_of(archive)
+    if detect_format(source) == "zip" and sum(entry.size for _, entry in zip.members(source)) > largest:
+        raise TooLarge(f"The archive unpacks to more than {largest:,} bytes ({SETTING}).")
 
 
 def extract(
@@ -48,7 +58,7 @@ def extract(
     *,
     largest: int,
     wanted: Callable[[str], bool] = lambda path: True,
-    limit: str = "WINDTUNNEL_MAX_UNPACKED",
+    limit: str = SETTING,
 ) -> None:
     """Write the wanted files of a zip or tar below an empty folder: regular files, readable and executable by all.
 
