@@ -8,6 +8,7 @@ the role's liveness file.
 import gc
 import logging
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -160,6 +161,8 @@ class JobProcesses:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             die_with(parent)
             if isinstance(process, _Worker):
+                if process.kind.memory is not None:
+                    limit_memory(process.kind.memory)
                 self._work(process, abandoned)
             else:
                 self._maintain()
@@ -253,6 +256,18 @@ class JobProcesses:
                 for process in self._processes:
                     if process.pid and os.waitpid(process.pid, os.WNOHANG)[0]:
                         process.pid = 0
+
+
+def limit_memory(memory: int) -> None:
+    """Let this process and those that it forks allocate ``memory`` bytes of data besides what it has (RLIMIT_DATA).
+
+    More is a MemoryError. The hard limit stays, so that a confined program can set its own.
+    """
+    with open("/proc/self/statm", "rb") as file:
+        pages = int(file.read().split()[5])
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = pages * resource.getpagesize() + memory
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def is_another_wanted(*, waiting: int | None, waiting_for: float, youngest: float | None) -> bool:

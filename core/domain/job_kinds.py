@@ -23,6 +23,7 @@ class JobKind:
     ``period``: seconds between two runs of a periodic job; 0: rows in SQL say when it is due.
     ``concurrency``: worker processes per jobs role. ``timeout``: seconds after which an attempt is ended. ``resident``:
     the job runs in its worker's process, which has the platform open; otherwise each attempt runs in a forked process.
+    ``memory``: bytes of data that its process may allocate (None: any): for kinds that parse files of users.
     """
 
     name: str
@@ -32,6 +33,7 @@ class JobKind:
     retries: tuple[int, ...] = RETRIES
     resident: bool = False
     period: float = 0.0
+    memory: int | None = None
 
     @property
     def queue(self) -> str:
@@ -69,6 +71,7 @@ KINDS: tuple[JobKind, ...] = (
         does="registers a dataset version: lists, hashes and stores its files",
         concurrency=2,
         timeout=24 * 3600,
+        memory=2 << 30,  # the elements of a map of 64 MiB
     ),
     JobKind(
         name="import",
@@ -76,6 +79,7 @@ KINDS: tuple[JobKind, ...] = (
         concurrency=2,
         timeout=2 * 3600,
         resident=True,
+        memory=1 << 30,
     ),
     JobKind(
         name="log",
@@ -83,6 +87,7 @@ KINDS: tuple[JobKind, ...] = (
         concurrency=1,
         timeout=600,
         resident=True,
+        memory=1 << 30,
     ),
     JobKind(
         name="collect",

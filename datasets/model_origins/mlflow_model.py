@@ -1,20 +1,19 @@
 """MLflow models: which file or folder of a logged model is taken, by its flavours (`MLmodel`); no I/O.
 
-An `MLmodel` is written by every user of the server, so it is untrusted: parsed without objects and aliases, with
-paths that stay in the model's folder.
+An `MLmodel` is written by every user of the server, so it is untrusted: it has plain values only, and paths that stay
+in the model's folder.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
+from core.domain import plain_yaml
 from core.domain.model_references import confined
 from errors import Invalid, OriginRefused
 
 #: Name of the file that describes a model, and its most bytes.
-MLMODEL, LARGEST = "MLmodel", 256 << 10
+MLMODEL, LARGEST = "MLmodel", plain_yaml.LARGEST
 #: Files that MLflow writes beside each model; others beside an ONNX model are its weights (`save_as_external_data`).
 _COMMON = frozenset(
     {MLMODEL, "conda.yaml", "python_env.yaml", "requirements.txt", "input_example.json", "serving_input_example.json"}
@@ -58,15 +57,6 @@ INSTEAD = (
 )
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads plain values only; an alias could make a small file large."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        return super().compose_node(parent, index)
-
-
 def choose(text: bytes) -> Choice:
     """Return what is taken of a model with this `MLmodel`. Raise OriginRefused with what to log instead."""
     flavours = _flavours(text)
@@ -90,13 +80,10 @@ def choose(text: bytes) -> Choice:
 
 
 def _flavours(text: bytes) -> dict[str, Any]:
-    if len(text) > LARGEST:
-        raise OriginRefused(f"The MLmodel has more than {LARGEST:,} bytes.")
     try:
-        document = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
-        reason = str(error).partition("\n")[0][:100]
-        raise OriginRefused(f"The MLmodel cannot be parsed: {reason}.") from None
+        document = plain_yaml.load(text)
+    except plain_yaml.BadYaml as error:
+        raise OriginRefused(f"The MLmodel cannot be read: {error}.") from None
     flavours = document.get("flavors") if isinstance(document, dict) else None
     if not isinstance(flavours, dict):
         raise OriginRefused("The MLmodel lists no flavours; is the reference the folder of a model?")

@@ -26,8 +26,8 @@ from runtimes.dependencies.declaration import (
 
 #: The most bytes of a lock file.
 LARGEST = 4 << 20
-#: The most characters of an environment marker; those of uv.lock name every supported platform.
-LONGEST_MARKER = 20_000
+#: The most characters of an environment marker, and of all of a lock; those of uv.lock name every supported platform.
+LONGEST_MARKER, LONGEST_MARKERS = 20_000, 500_000
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}")
 #: Sources of packages in locks other than wheels of an index.
 _OTHER_SOURCES = ("git", "url", "path", "directory", "editable", "virtual", "vcs", "archive")
@@ -39,6 +39,7 @@ def of_uv_lock(lock: str, pyproject: str, file: str = "uv.lock") -> Declaration:
     if declaration is None:
         raise BadRequirements(f"{file} locks the dependencies of pyproject.toml, which declares none.")
     constraints, hashes = [], {}
+    characters = 0
     for package in _packages(toml_of(lock, file), "package", file):
         source = package.get("source")
         if not isinstance(source, dict):
@@ -49,6 +50,8 @@ def of_uv_lock(lock: str, pyproject: str, file: str = "uv.lock") -> Declaration:
         markers = package.get("resolution-markers", [])
         if not isinstance(markers, list):
             raise BadRequirements(f"{file}: resolution-markers of {_name(package, file)} is not a list.")
+        characters += sum(len(str(text)) for text in markers)
+        _check_markers(characters, file)
         marker = _marker(" or ".join(f"({text})" for text in markers), file) if markers else ""
         constraints.append(f"{pin} ; {marker}" if marker else pin)
         hashes[pin] = _wheel_hashes(package, file)
@@ -61,8 +64,11 @@ def of_pylock(text: str, file: str = "pylock.toml") -> Declaration:
     if not str(document.get("lock-version", "")).startswith("1."):
         raise BadRequirements(f"{file}: lock-version {document.get('lock-version')!r} is not 1.x (PEP 751).")
     requirements, hashes = [], {}
+    characters = 0
     for package in _packages(document, "packages", file):
         pin = _pin(package, package, file)
+        characters += len(str(package.get("marker", "")))
+        _check_markers(characters, file)
         marker = _marker(package["marker"], file) if "marker" in package else ""
         requirements.append(f"{pin} ; {marker}" if marker else pin)
         hashes[pin] = _wheel_hashes(package, file)
@@ -97,6 +103,11 @@ def _pin(package: Mapping[str, Any], source: Mapping[str, Any], file: str) -> st
 
 def _name(package: Mapping[str, Any], file: str) -> str:
     return canonicalize_name(requirement_of(str(package.get("name", "")), file).name)
+
+
+def _check_markers(characters: int, file: str) -> None:
+    if characters > LONGEST_MARKERS:
+        raise BadRequirements(f"{file}: its environment markers have at most {LONGEST_MARKERS:,} characters together.")
 
 
 def _marker(text: Any, file: str) -> str:

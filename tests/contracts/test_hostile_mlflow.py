@@ -129,7 +129,7 @@ def test_an_endless_answer_is_cut(platform: Platform, server: WebFiles, path: st
 def test_an_endless_mlmodel_and_an_endless_model_are_cut(platform: Platform, server: WebFiles) -> None:
     kept = server.answers[f"{FILE}0/model/MLmodel"]
     server.answers[f"{FILE}0/model/MLmodel"] = endless
-    assert "The MLmodel has more than" in imported(platform)["reason"]
+    assert "The MLmodel cannot be read: it has more than" in imported(platform)["reason"]
     server.answers[f"{FILE}0/model/MLmodel"] = kept
     server.answers[f"{FILE}0/model/model.onnx"] = endless
     assert "WINDTUNNEL_MAX_UPLOAD" in imported(platform)["reason"]

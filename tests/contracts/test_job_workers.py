@@ -106,6 +106,9 @@ class JobsRole:
         def run(id: str) -> None:
             with open(self.record, "a") as file:
                 file.write(f"{name} {id} {os.getpid()}\n")
+            if "hoards" in id:
+                hoard = [bytes(1 << 20) for _ in range(64)]
+                raise RuntimeError(f"{id} has {len(hoard)} MiB")
             if "raises" in id:
                 raise RuntimeError(f"{id} is broken")
             if "swallows" in id:
@@ -773,3 +776,15 @@ def test_workers_of_most_kinds_are_started_when_jobs_wait_and_end_when_none_do(
     role.queue.enqueue("log", "a")
     until(lambda: role.is_done("log", "a"))
     assert "started again" not in (role.home / "log").read_text(), "an idle worker's end is not a failure"
+
+
+@pytest.mark.parametrize("name", ["import", "register"])
+def test_a_job_that_parses_files_of_users_has_a_limit_of_memory(role: JobsRole, name: str) -> None:
+    assert all(kind.memory for kind in KINDS if kind.name in {"import", "log", "register"})
+    role.start([replace(kind, retries=(), concurrency=1, memory=32 << 20) for kind in KINDS if kind.name == name])
+    role.queue.enqueue(name, "hoards")
+    until(lambda: role.failed_ids(name))
+    job = role.job(name, "hoards")
+    assert job is not None and "MemoryError" in (job.latest_result().exc_string or "")
+    role.queue.enqueue(name, "modest")
+    until(lambda: role.is_done(name, "modest"))

@@ -135,6 +135,8 @@ class DatasetRegistration:
             if not is_disk_full(error):
                 raise
             self._fail(id, who, StorageFull("The disk is full. Free some space and register it again."))
+        except MemoryError:
+            self._fail(id, who, Invalid("Its files need more memory to be read than a registration may have."))
         except ClaimLost:
             logger.info("registration of version %s ends: its claim is lost", id)
 

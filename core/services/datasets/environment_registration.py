@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from core.domain import plain_yaml
 from core.services.datasets import environment_files
 from core.services.datasets.environment_files import Files
 from datasets.nodecache.node_cache import NodeCache
@@ -213,9 +213,9 @@ def _names(texts: Mapping[str, str], declared: OpenEnv) -> tuple[str, str]:
     manifest: Any = {}
     if environment_files.MANIFEST in texts:
         try:
-            manifest = yaml.safe_load(texts[environment_files.MANIFEST]) or {}
-        except (yaml.YAMLError, RecursionError, ValueError):
-            raise BadScenario(f"{environment_files.MANIFEST} is not YAML.") from None
+            manifest = plain_yaml.load(texts[environment_files.MANIFEST]) or {}
+        except plain_yaml.BadYaml as error:
+            raise BadScenario(f"{environment_files.MANIFEST} cannot be read: {error}.") from None
     if not isinstance(manifest, dict):
         raise BadScenario(f"{environment_files.MANIFEST} is not a YAML mapping.")
     package = environment_files.package_of(texts) or manifest.get("name")

@@ -155,6 +155,8 @@ class ModelImports:
             if not is_disk_full(error):
                 raise
             self._wait(row, who, StorageFull())
+        except MemoryError:
+            self._fail(row, who, "the model needs more memory to be read than an import may have")
 
     def _import(self, row: Any, who: str) -> tuple[Model, dict[str, Any]]:
         """Read the model and store it by its digest."""
