@@ -16,6 +16,8 @@ from windtunnel.errors import WindtunnelError
 from windtunnel.folder_files import folder_files
 
 BLOCK = 512
+#: Most bytes of a file's path within a dataset, and of a part of it.
+LONGEST_PATH, LONGEST_PART = 1024, 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,22 @@ def safe_target(folder: Path, name: str) -> Path:
         raise WindtunnelError(
             f"The dataset has a file {name!r}, which leads out of the folder; nothing more is written."
         )
+    if not _is_possible(name):
+        raise WindtunnelError(
+            f"The dataset has a file {name!r:.200}, which is no name of a file here; nothing more is written."
+        )
     if not target.resolve().is_relative_to(folder.resolve()):
         raise WindtunnelError(
             f"{target} leads out of {folder} by a link; remove the link, or pull into another folder."
         )
     return target
+
+
+def _is_possible(name: str) -> bool:
+    """Return whether files may have this path: UTF-8 without control characters, of a bounded length."""
+    try:
+        lengths = [len(part.encode()) for part in name.split("/")]
+    except UnicodeEncodeError:
+        return False
+    control = any(ord(character) < 32 or ord(character) == 127 for character in name)
+    return not control and max(lengths) <= LONGEST_PART and sum(lengths) <= LONGEST_PATH

@@ -1,5 +1,6 @@
 """Project of a model: a folder with a model that plays, a test of it, and a README that names what it sees and does."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -8,6 +9,7 @@ from string import Template
 from typing import Any
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.visible_text import visible
 
 #: Bounds of random observations, for entries that have none.
 UNBOUNDED = 3.0
@@ -108,7 +110,7 @@ class Project:
 
     def _values(self) -> dict[str, str]:
         """Return what the templates' names stand for."""
-        dataset = str(self.definition["name"])
+        dataset = _comment(str(self.definition["name"]))
         observation, action = (self.definition["interface"][part] for part in ("observation", "action"))
         if not action["names"]:
             raise WindtunnelError(f"{dataset} has no action: its models are programs of their own.")
@@ -127,10 +129,10 @@ class Project:
             **KINDS[self.kind],
             "name": self.name,
             "dataset": dataset,
-            "title": str(self.definition.get("title") or dataset),
+            "title": _comment(str(self.definition.get("title") or dataset)),
             "policy": python,
             "c_policy": c,
-            "assertion": f'["{score}"] is not None' if score else "",
+            "assertion": f"[{json.dumps(score)}] is not None" if score else "",
             "observations": str(len(observation["names"])),
             "actions": str(len(action["names"])),
             "observation_low": repr([-UNBOUNDED if low is None else low for low in observation["low"]]),
@@ -162,6 +164,12 @@ def _middle(low: float | None, high: float | None) -> float:
     return (low + high) / 2
 
 
+def _comment(text: str) -> str:
+    """Return a text of the dataset's owner as one line that ends no comment and no string of Python, C or Markdown."""
+    plain = visible(text).replace("\\", "/").replace('"', "'").replace("*/", "* /").replace("`", "'")
+    return " ".join(plain.split())
+
+
 def _form(space: Mapping[str, Any]) -> str:
     return f"{space['dtype']}{list(space['shape'])}"
 
@@ -173,4 +181,4 @@ def _rows(space: Mapping[str, Any], meanings: Mapping[str, str]) -> Iterator[str
             yield f"| ... | {len(space['names']) - LISTED} more | | | | |"
             return
         bounds = " | ".join("" if bound is None else str(bound) for bound in (low, high))
-        yield f"| {index} | {name} | {unit} | {bounds} | {meanings.get(name, '')} |"
+        yield f"| {index} | {_comment(name)} | {_comment(unit)} | {bounds} | {meanings.get(name, '')} |"

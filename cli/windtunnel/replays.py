@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
+from windtunnel import received_files, tables
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -13,10 +15,17 @@ class Replay:
     task: int
     svg: str = field(repr=False)
 
-    def save(self, target: str | Path) -> Path:
-        """Write the animation to a file, which browsers play."""
-        file = Path(target)
-        file.write_text(self.svg, encoding="utf-8")
+    def save(self, target: str | Path | None = None) -> Path:
+        """Write the animation to a file, which browsers play: ``SIMULATION-TASK.svg`` if ``target`` is left out.
+
+        Only a file that ``target`` names is replaced.
+        """
+        file = Path(target or received_files.name_of(f"{self.simulation}-{self.task}.svg"))
+        content = self.svg.encode()
+        if not target and file.is_file() and not file.is_symlink() and file.read_bytes() == content:
+            return file
+        with tables.draft_of(file, replace=bool(target)) as draft:
+            draft.write(content)
         return file
 
     def _repr_html_(self) -> str:

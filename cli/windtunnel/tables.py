@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.received_files import check_new
 
 #: Formats of results by the suffix of a file.
 FORMATS = {
@@ -49,8 +50,13 @@ def checked_target(file: Path) -> Path:
 
 
 @contextmanager
-def draft_of(file: Path) -> Iterator[IO[bytes]]:
-    """Open a draft that replaces the file when the block ends without an error, and is deleted otherwise."""
+def draft_of(file: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
+    """Open a draft that becomes the file when the block ends without an error, and is deleted otherwise.
+
+    Without ``replace``, a file that is there, or appears meanwhile, is an error.
+    """
+    if not replace:
+        check_new(file)
     file = checked_target(file)
     descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=DRAFT_PREFIX, suffix=DRAFT_SUFFIX)
     try:
@@ -59,6 +65,8 @@ def draft_of(file: Path) -> Iterator[IO[bytes]]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(draft, 0o666 & ~umask)
+        if not replace:
+            check_new(file)
         os.replace(draft, file)
     except BaseException:
         with suppress(OSError):

@@ -17,6 +17,7 @@ from windtunnel.contents import BytesContent
 from windtunnel.errors import Refused, WindtunnelError
 from windtunnel.folder_contents import FolderArchive, manifest, manifest_lines, safe_target, scan
 from windtunnel.model_sources import content_digest, file_digest
+from windtunnel.received_files import is_hidden, refuse_replaced
 from windtunnel.records import Dataset, read
 
 #: Lines of a manifest that a request may have; a longer manifest is an upload.
@@ -127,26 +128,35 @@ class AsyncDatasets:
             return set()
 
     async def pull(
-        self, dataset: str, folder: str | os.PathLike[str], *, progress: Progress | None = None
+        self,
+        dataset: str,
+        folder: str | os.PathLike[str],
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
     ) -> tuple[int, int]:
         """Write the files of a dataset into a folder; return how many were written, and how many were there already.
 
-        A file with the same content is left as it is; others of the same name are replaced. ``progress`` is called with
-        the bytes and the total. Each file is compared with its digest before it gets its name.
+        A file with the same content is left as it is. Unless ``replace``, nothing is written if another file has the
+        name of one, or if one is hidden and the folder has files. ``progress`` is called with the bytes and the total.
+        Each file is compared with its digest before it gets its name.
         """
         target = Path(folder)
         files = [file async for file in self.files(dataset)]
-        total, done, written = sum(file["size"] for file in files), 0, 0
+        places = {file["path"]: safe_target(target, file["path"]) for file in files}
+        lacking = {file["path"] for file in files if not _has(places[file["path"]], file)}
+        if not replace and target.is_dir() and any(target.iterdir()):
+            refuse_replaced(target, (name for name in lacking if places[name].exists() or is_hidden(name)))
+        total, done = sum(file["size"] for file in files), 0
         for file in files:
-            place = safe_target(target, file["path"])
-            if not (place.is_file() and place.stat().st_size == file["size"] and file_digest(place) == file["digest"]):
+            if file["path"] in lacking:
+                place = places[file["path"]]
                 place.parent.mkdir(parents=True, exist_ok=True)
                 await self._fetch(dataset, file, place)
-                written += 1
             done += file["size"]
             if progress is not None:
                 progress(done, total)
-        return written, len(files) - written
+        return len(lacking), len(files) - len(lacking)
 
     async def _fetch(self, dataset: str, file: Mapping[str, Any], place: Path) -> None:
         address = path("datasets", dataset, "files") + "/" + quote(file["path"])
@@ -167,3 +177,8 @@ class AsyncDatasets:
     async def untag(self, name: str, tag: str) -> None:
         """Delete a tag; the version that it refers to stays."""
         await self._transport.request("DELETE", path("datasets", name, "tags", tag))
+
+
+def _has(place: Path, file: Mapping[str, Any]) -> bool:
+    """Return whether a place has the content of a file already."""
+    return place.is_file() and place.stat().st_size == file["size"] and file_digest(place) == file["digest"]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel import submissions, tables
+from windtunnel import received_files, submissions, tables
 from windtunnel._async.events import events
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
@@ -246,10 +246,16 @@ class AsyncSimulations:
         model: bool = True,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> Path:
-        """Write all of an ended simulation to a zip file: results, summary, traces, logs and, by default, the model."""
-        file = Path(target or f"{id}.zip")
+        """Write all of an ended simulation to a zip file: results, summary, traces, logs and, by default, the model.
+
+        The file is ``ID.zip`` if ``target`` is left out, or is a folder; only one that ``target`` names is replaced.
+        """
+        file = Path(target or ".")
+        named = not file.is_dir()
+        if not named:
+            file /= received_files.name_of(f"{id}.zip")
         params = {"model": None if model else False}
-        with tables.draft_of(file) as draft:
+        with tables.draft_of(file, replace=named) as draft:
             await self._transport.save(
                 path("simulations", id, "archive"),
                 draft.write,

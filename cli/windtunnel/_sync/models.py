@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel import tables
+from windtunnel import received_files, tables
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
@@ -146,12 +146,18 @@ class Models:
         *,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> Path:
-        """Write a model's bytes to a file, by default one with the name under which it was uploaded."""
+        """Write a model's bytes to a file, by default, and in a folder, one with the name under which it was uploaded.
+
+        Only a file that ``target`` names is replaced. A name that hides the file, such as `.bashrc`, is not used.
+        """
         known = self.get(model)
-        file = Path(target) if target else Path(Path(known.filename or known.name).name)
-        if file.is_dir():
-            file /= Path(known.filename or known.name).name
-        with tables.draft_of(file) as draft:
+        file = Path(target or ".")
+        named = not file.is_dir()
+        if not named:
+            file /= received_files.name_of(known.filename, known.name)
+            if file.is_file() and not file.is_symlink() and file_digest(file) == known.digest:
+                return file
+        with tables.draft_of(file, replace=named) as draft:
             self._transport.save(
                 path("models", known.id, "content"),
                 draft.write,

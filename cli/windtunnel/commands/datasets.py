@@ -158,12 +158,16 @@ def push(client: "Client", folder: str, name: str, like: Sequence[str], tags: Se
 @command.command()
 @click.argument("dataset", shell_complete=dataset_names)
 @click.argument("folder", required=False, type=click.Path(file_okay=False))
+@click.option("--replace", is_flag=True, help="Replace files of the folder that differ, and write hidden ones into it.")
 @with_client
-def pull(client: "Client", dataset: str, folder: str | None) -> None:
-    """Write the files of DATASET into FOLDER, by default one of its name. Files that are there already are not sent."""
+def pull(client: "Client", dataset: str, folder: str | None, replace: bool) -> None:
+    """Write the files of DATASET into FOLDER, by default one of its name. Files that are there already are not sent.
+
+    Nothing is written if a file of the folder would be replaced, unless --replace says so.
+    """
     target = folder or dataset.partition("@")[0]
     with transfer_bar("pull") as progress:
-        written, kept = client.datasets.pull(dataset, target, progress=progress)
+        written, kept = client.datasets.pull(dataset, target, replace=replace, progress=progress)
     click.echo(f"{target}: {written} written, {kept} there already")
 
 

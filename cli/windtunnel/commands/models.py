@@ -111,7 +111,13 @@ def untag(client: "Client", name: str, tag: str) -> None:
 
 @command.command()
 @click.argument("model", shell_complete=model_names)
-@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="File or folder; by default the model's name.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="File, which is replaced, or folder; by default a new file with the model's name.",
+)
 @with_client
 def download(client: "Client", model: str, output: str | None) -> None:
     """Save the bytes of a model, compared with its digest."""

@@ -27,7 +27,7 @@ def command(client: "Client", id: str, task: int | None, output: str | None, ope
         task = worst[0].task if worst else 0
     elif task >= (total := client.simulations.get(id).tasks.total):
         raise click.ClickException(f"{id} has the tasks 0 to {total - 1}.")
-    file = client.simulations.replay(id, task).save(output or f"{id}-{task}.svg")
+    file = client.simulations.replay(id, task).save(output)
     click.echo(file)
     if open_:
         click.launch(Path(file).resolve().as_uri())
