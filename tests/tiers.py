@@ -37,6 +37,12 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_home_is_backed_up_while_simulations_run_and_goes_on_elsewhere": "half a minute of simulations",
         "test_a_postgresql_and_a_bucket_are_backed_up_while_simulations_run": "half a minute of simulations",
     },
+    "tests/contracts/test_lease_interleavings.py": {
+        "[deep]": "two preemptions, minutes; one is in every run",
+        "test_each_task_counts_once_whichever_three_meet": "minutes; two that meet are in every run",
+    },
+    "tests/contracts/test_leader_interleavings.py": {"[deep]": "three preemptions; one is in every run"},
+    "tests/contracts/test_claim_interleavings.py": {"[deep]": "all orders; those of one preemption are in every run"},
     "tests/contracts/test_upgrades.py": {
         "[0002-sqlite]": "three schemas on SQLite are in every run",
         "[0003-sqlite]": "three schemas on SQLite are in every run",
@@ -63,13 +69,17 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[0013-postgresql]": "three schemas on SQLite are in every run",
         "[0014-sqlite]": "three schemas on SQLite are in every run",
         "[0014-postgresql]": "three schemas on SQLite are in every run",
+        "[0015-sqlite]": "three schemas on SQLite are in every run",
+        "[0015-postgresql]": "three schemas on SQLite are in every run",
+        "[0016-sqlite]": "three schemas on SQLite are in every run",
+        "[0016-postgresql]": "three schemas on SQLite are in every run",
     },
     "tests/contracts/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_job_workers.py": {
         **dict.fromkeys(
             [
                 f"test_every_kind_of_job_is_done_from_its_own_queue[{kind}]"
-                for kind in ("prefetch", "log", "collect", "delete", "replay", "sweep")
+                for kind in ("prepare", "prefetch", "log", "collect", "delete", "replay", "sweep")
             ],
             "a kind of each way of running is in every run",
         ),

@@ -8,7 +8,17 @@ _TAKE = text(
     " holder=excluded.holder, until=excluded.until"
     " WHERE leaders.until<:now OR leaders.until>:longest OR leaders.holder=excluded.holder RETURNING epoch"
 )
-_HOLDS = text("SELECT 1 FROM leaders WHERE role=:role AND epoch=:epoch")
+#: PostgreSQL: the row is locked to the end of the transaction, so that a successor waits for what its predecessor has
+#: begun to write. A process that stops meanwhile loses its transaction, and with it the lock, after ``IDLE``.
+_HOLDS = {
+    "sqlite": text("SELECT 1 FROM leaders WHERE role=:role AND epoch=:epoch"),
+    "postgresql": text(
+        "SELECT set_config('idle_in_transaction_session_timeout', :idle, true) FROM leaders"
+        " WHERE role=:role AND epoch=:epoch FOR SHARE"
+    ),
+}
+#: Milliseconds between two statements of a leader's transaction at most, on PostgreSQL.
+IDLE = 5000
 
 
 def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> int | None:
@@ -20,5 +30,6 @@ def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> i
 
 
 def holds(c: Connection, role: str, epoch: int) -> bool:
-    """Return whether ``epoch`` is still current."""
-    return c.execute(_HOLDS, {"role": role, "epoch": epoch}).first() is not None
+    """Return whether ``epoch`` is current; it then stays so until the transaction ends."""
+    values = {"role": role, "epoch": epoch} | ({} if c.dialect.name == "sqlite" else {"idle": str(IDLE)})
+    return c.execute(_HOLDS[c.dialect.name], values).first() is not None

@@ -1,7 +1,8 @@
 """Leases in SQL: rows of `ranges` partition [0, next) of a stage; they are split, never merged, never deleted early.
 
-Every decision is one UPDATE whose WHERE names what it believes, so that READ COMMITTED is enough. Hot statements are
-constants: building them per call costs three to four times as much.
+Every decision is one UPDATE whose WHERE names what it believes, so that READ COMMITTED is enough. A new row is made of
+an open one, in the transaction that changes that one. Hot statements are constants: building them per call costs three
+to four times as much.
 """
 
 import secrets
@@ -59,7 +60,7 @@ _VICTIMS = text(
 )
 _STEAL = text(
     "UPDATE ranges SET stop=:mid, cuts=cuts+1 WHERE stage_id=:s AND start=:start AND fencing_token=:f"
-    " AND stop=:stop AND cursor<=:mid"
+    " AND stop=:stop AND cursor<:mid"  # the victim keeps a task, whose report finds the range at its end
     " AND cuts=0 AND state='leased' RETURNING start"
 )
 _STRAGGLERS = text(
@@ -75,9 +76,12 @@ _REPORT = text(
     "UPDATE ranges SET cursor=:to, heartbeat_at=:now, moved_at=:now, rate=:rate, strikes=0, expiries=0, cuts=0,"
     " speculative=0, state=CASE WHEN stop=:to THEN 'done' ELSE 'leased' END"
     " WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:from AND stop>=:to AND state='leased'"
-    " RETURNING stop"
+    " AND EXISTS(SELECT 1 FROM stages WHERE id=:s AND state='open') RETURNING stop"
 )
-_STATE = text("SELECT state, fencing_token, cursor, stop FROM ranges WHERE stage_id=:s AND start=:start")
+_STATE = text(
+    "SELECT CASE WHEN r.state='leased' AND t.state<>'open' THEN 'closed' ELSE r.state END AS state, r.fencing_token,"
+    " r.cursor, r.stop FROM ranges r JOIN stages t ON t.id=r.stage_id WHERE r.stage_id=:s AND r.start=:start"
+)
 _SEGMENT = text(
     'INSERT INTO segments(stage_id, start, stop, object, "offset", bytes, crc32, failed, sketch)'
     " VALUES(:s, :start, :stop, :object, :offset, :bytes, :crc32, :failed, :sketch)"
@@ -135,6 +139,10 @@ _CLOSE_STAGES = text("UPDATE stages SET state='closed' WHERE simulation_id=:i AN
 _CLOSE_RANGES = text(
     "UPDATE ranges SET state='closed' WHERE state IN ('pending', 'leased')"
     " AND stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
+)
+_LEFT_OPEN = text(
+    "SELECT 1 FROM ranges WHERE state IN ('pending', 'leased')"
+    " AND stage_id IN (SELECT id FROM stages WHERE simulation_id=:i) LIMIT 1"
 )
 
 
@@ -343,7 +351,7 @@ def release(
         moved = c.execute(_RETURN_ALL, back).first()
     else:
         moved = c.execute(_RETURN_DONE, back).first()
-        if moved is not None:
+        if moved is not None and row.cursor < row.stop:  # an earlier version could cut a range at its cursor
             c.execute(_RETURN_REST, back)
     return Remainder(row.cursor, row.stop, strikes, expiries) if moved is not None else None
 
@@ -396,9 +404,15 @@ def close(c: Connection, stage: str) -> bool:
 
 
 def close_early(c: Connection, simulation: str) -> None:
-    """Close all that is open: written on the ranges themselves, for those rows are what a report compares."""
+    """Close all that is open: written on the ranges themselves, for those rows are what a report compares.
+
+    An UPDATE that waits for a thief, or for a release, does not see the range that this one inserts; so it is repeated
+    until a new look finds nothing open. What inserts a range later has to change an open one first, which it finds
+    closed.
+    """
     c.execute(_CLOSE_STAGES, {"i": simulation})
-    c.execute(_CLOSE_RANGES, {"i": simulation})
+    while c.execute(_LEFT_OPEN, {"i": simulation}).first() is not None:
+        c.execute(_CLOSE_RANGES, {"i": simulation})
 
 
 def simulation_of(c: Connection, stage: str) -> str:

@@ -208,6 +208,7 @@ launches = Table(
     Column("seen_at", Float(53)),
     Index("launches_simulation", "simulation_id"),
     Index("launches_live", "executor", **_where("state = 'live'")),
+    Index("launches_one_live", "simulation_id", unique=True, **_where("state = 'live'")),
 )
 
 executors = Table(

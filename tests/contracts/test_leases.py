@@ -375,6 +375,27 @@ def test_a_closed_stage_refuses_every_report(stage: Database) -> None:
     assert lend(stage, "e") is None
 
 
+def test_a_report_counts_in_an_open_stage_only(stage: Database) -> None:
+    lease = lend(stage, "d")
+    assert lease is not None
+    stage.write(lambda c: c.execute(text("UPDATE stages SET state='closed'")) and None)  # the range stays leased
+    claim = ReportedRange(
+        stage=STAGE, start=lease.start, fencing_token=lease.fencing_token, since=lease.cursor, to=lease.stop
+    )
+    assert stage.write(lambda c: ranges.advance(c, claim, 1.0, 0.0)).end is None
+
+
+def test_a_lease_that_was_cut_at_its_cursor_is_released_as_done(stage: Database) -> None:
+    begin(stage, 8)
+    lease = lend(stage, "d", workers=1)
+    assert lease is not None and report(stage, lease, 0, 2) is not None
+    stage.write(lambda c: c.execute(text("UPDATE ranges SET stop=2 WHERE start=0")) and None)
+    stage.write(lambda c: ranges.lay(c, STAGE, 2, lease.stop, done=False))
+    assert stage.write(lambda c: ranges.release(c, STAGE, 0, lease.fencing_token, witness=False)) is not None
+    states = [tuple(row) for row in rows(stage, "SELECT start, state FROM ranges ORDER BY start")]
+    assert states == [(0, "done"), (2, "pending")]
+
+
 def test_ranges_are_cut_at_multiples_of_the_stage_s_alignment(stage: Database) -> None:
     begin(stage, 1000, align=16)
     leases = [lend(stage, f"d{n}", rate=3.0, workers=3) for n in range(6)]
