@@ -97,11 +97,12 @@ _HELD = text(
 _RETURN_ALL = text(
     "UPDATE ranges SET state='pending', fencing_token=NULL, launch_id=NULL, worker=NULL, careful=:careful,"
     " strikes=:strikes, expiries=:expiries, cuts=0, speculative=0"
-    " WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:cursor AND state='leased' RETURNING start"
+    " WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:cursor AND stop=:stop AND state='leased'"
+    " RETURNING start"
 )
 _RETURN_DONE = text(
     "UPDATE ranges SET stop=cursor, state='done' WHERE stage_id=:s AND start=:start AND fencing_token=:f"
-    " AND cursor=:cursor AND state='leased' RETURNING start"
+    " AND cursor=:cursor AND stop=:stop AND state='leased' RETURNING start"
 )
 _RETURN_REST = text(
     "INSERT INTO ranges(stage_id, start, stop, cursor, state, careful, strikes, expiries)"
@@ -336,24 +337,24 @@ def release(
     The task at the cursor is not the suspect once results are batched; so only a witnessed death in careful mode is a
     strike. Without a witness it is an expiry. What the platform ended itself (``blame`` false) counts as nothing.
     """
-    row = c.execute(_HELD, {"s": stage, "start": start, "f": fencing_token}).first()
-    if row is None:
-        return None
-    announced = max(task, row.task)
-    suspect = announced if row.cursor <= announced < row.stop else row.cursor
-    was_careful = row.careful >= row.cursor
-    strikes = row.strikes + (1 if witness and blame and was_careful else 0)
-    expiries = row.expiries + (1 if blame and not witness else 0)
-    careful = max(suspect, row.careful) if blame else row.careful
-    back = {"s": stage, "start": start, "f": fencing_token, "cursor": row.cursor, "stop": row.stop}
-    back |= {"careful": careful, "strikes": strikes, "expiries": expiries}
-    if row.cursor == start:
-        moved = c.execute(_RETURN_ALL, back).first()
-    else:
-        moved = c.execute(_RETURN_DONE, back).first()
-        if moved is not None and row.cursor < row.stop:  # an earlier version could cut a range at its cursor
+    held = {"s": stage, "start": start, "f": fencing_token}
+    # Each failed attempt means that another transaction moved the cursor, or stole the end.
+    while (row := c.execute(_HELD, held).first()) is not None:
+        announced = max(task, row.task)
+        suspect = announced if row.cursor <= announced < row.stop else row.cursor
+        was_careful = row.careful >= row.cursor
+        strikes = row.strikes + (1 if witness and blame and was_careful else 0)
+        expiries = row.expiries + (1 if blame and not witness else 0)
+        back = held | {"cursor": row.cursor, "stop": row.stop, "strikes": strikes, "expiries": expiries}
+        back["careful"] = max(suspect, row.careful) if blame else row.careful
+        returned = _RETURN_ALL if row.cursor == start else _RETURN_DONE
+        if c.execute(returned, back).first() is None:
+            continue
+        # An earlier version could cut a range at its cursor: of such a range nothing is left.
+        if returned is _RETURN_DONE and row.cursor < row.stop:
             c.execute(_RETURN_REST, back)
-    return Remainder(row.cursor, row.stop, strikes, expiries) if moved is not None else None
+        return Remainder(row.cursor, row.stop, strikes, expiries)
+    return None
 
 
 def poisoned(c: Connection) -> list[tuple[str, int, int]]:

@@ -234,10 +234,18 @@ TWINS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...],
         "segments",
     ),
     "the lease that a release believes": (
-        without("_RETURN_ALL", " AND fencing_token=:f", " AND cursor=:cursor", " AND state='leased'"),
+        without(
+            "_RETURN_ALL", " AND fencing_token=:f", " AND cursor=:cursor", " AND stop=:stop", " AND state='leased'"
+        ),
         ("finisher", "reaper"),
         False,
         "played to their ends and open",
+    ),
+    "the end that a release believes": (
+        without("_RETURN_DONE", " AND stop=:stop"),
+        ("victim", "reaper", "thief"),
+        False,
+        "ranges: ",
     ),
 }
 
