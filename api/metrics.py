@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from flask import Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from core.domain.ages import seconds_since
 from core.domain.states import State
 from core.services.platform import Platform
 from core.store.simulations import by_state
@@ -75,7 +75,7 @@ class PlatformCollector(Collector):
             families["windtunnel_waiting_simulations"].add_metric([], waiting["simulations"])
             families["windtunnel_waiting_tasks"].add_metric([], waiting["tasks"])
             oldest = waiting["oldest_at"]
-            seconds = max(0.0, (datetime.now(UTC) - oldest).total_seconds()) if oldest else 0.0
+            seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
             families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
         for executor in self._platform.executors.list():
             families["windtunnel_executor_workers"].add_metric([executor["name"]], executor["workers"])

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from core.domain.ages import is_overdue
+
 #: Seconds between two probes of a role, and seconds that the answer to one may take.
 INTERVAL, ANSWER = 2.0, 2.0
 #: Failed probes in succession before a role counts as hung: after a suspended machine resumes, the first one fails.
@@ -92,7 +94,7 @@ class LivenessFile:
 
     def __init__(self, path: Path, seconds: float, now: Callable[[], float] = time.time) -> None:
         try:
-            self._live = now() - path.stat().st_mtime <= seconds
+            self._live = not is_overdue(path.stat().st_mtime, seconds, now())
         except OSError:
             self._live = True  # before the first iteration, only the process itself counts
 

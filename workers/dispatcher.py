@@ -40,7 +40,7 @@ GRACE = 15.0
 STORE_PAUSE = 10.0
 #: Seconds between two attempts of a standby dispatcher to become the leader.
 STANDBY = 1.0
-#: Seconds by which the database's clock lags the monotonic clock when it was set back, not slowed down.
+#: Seconds by which the database's clock and the monotonic clock differ between two passes when it was set.
 CLOCK_STEP = 1.0
 
 
@@ -70,7 +70,7 @@ class Dispatcher:
         self.metrics = metrics or DispatcherMetrics()
         self._ticked_at = 0.0
         self._passed_at = 0.0
-        self._clock_lag = float("-inf")  # the monotonic clock's reading minus the database's
+        self._clocks: tuple[float, float] | None = None  # the monotonic clock and the database's in the last pass
         self._swept_at = float("-inf")
         self._expire_from = 0.0
         self._enqueued_at: dict[tuple[str, str], float] = {}
@@ -100,6 +100,7 @@ class Dispatcher:
                     if not standing_by:
                         logger.warning("another dispatcher leads; this dispatcher stands by")
                     standing_by = True
+                    self._clocks = None  # the leader deals with steps of the clock
                     self.metrics.leads.set(0)
                     self._beat()
                     stop.wait(STANDBY)
@@ -160,10 +161,8 @@ class Dispatcher:
             self._expire_from = now + self._ttl  # this process was stopped or starved, so runners may have been too
         self._passed_at = now
         snapshot = self._admissions.snapshot()
-        clock_lag = now - snapshot.now
-        if clock_lag > self._clock_lag + CLOCK_STEP:  # the database's clock was set back, or this is the first pass
-            self._dispatch.rewind_clock()
-        self._clock_lag = clock_lag
+        if self._clock_was_set(time.monotonic(), snapshot.now):
+            snapshot = self._admissions.snapshot()
         if snapshot.launches:
             self._platform.store_health.problem()  # asks, so that the answer is there when a launch ends
         self._working = bool(snapshot.active or snapshot.queue)
@@ -197,6 +196,20 @@ class Dispatcher:
             self._dispatch.tick(running, snapshot.now)
             self._tidy()
         self._beat()
+
+    def _clock_was_set(self, now: float, database_now: float) -> bool:
+        """Take a step of the database's clock since the last pass out of what is stored; return whether it was set."""
+        before, self._clocks = self._clocks, (now, database_now)
+        if before is None:  # it may have been set while nobody led
+            self._dispatch.rewind_clock()
+            return False
+        since = now - before[0]
+        step = database_now - before[1] - since
+        if abs(step) <= CLOCK_STEP:
+            return False
+        logger.warning("the clock of the database (DATABASE_URL) was set by %+.0f s; pauses and terms follow it", step)
+        self._dispatch.shift_clock(step, since)
+        return True
 
     # -- launches
 

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from core.domain.ages import is_overdue
+
 
 def record_iteration(path: Path) -> None:
     """Record an iteration of the loop."""
@@ -17,7 +19,7 @@ def record_iteration(path: Path) -> None:
 def is_live(path: Path, seconds: float, now: float) -> bool:
     """Return whether the loop iterated within the last ``seconds``, or has not started; ``now`` as of `time.time`."""
     try:
-        return now - path.stat().st_mtime <= seconds
+        return not is_overdue(path.stat().st_mtime, seconds, now)
     except FileNotFoundError:
         return True
 

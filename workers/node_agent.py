@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from core.domain.ages import is_old_enough
 from core.domain.launches import LaunchStatus, Note, Phase
 from core.services.scheduling.compiled_models import stored_model
 from datasets.nodecache.model_files import ModelFiles
@@ -328,7 +329,7 @@ class Agent:
         ended = [path.parent for path in self._launches.glob("*/ended.json")]
         ended.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
         for folder in ended[KEPT:]:
-            if time.time() - folder.stat().st_mtime > KEPT_FOR:
+            if is_old_enough(folder.stat().st_mtime, KEPT_FOR, time.time()):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from core.domain import backoff
+from core.domain.ages import TOLERANCE
 
 #: Seconds between two attempts of a job that fails. The first is longer than a claim in SQL (9 s): an attempt that
 #: finds the claim of a killed attempt would end at once as if all were done.
@@ -158,16 +159,18 @@ class Verdict(Enum):
 def judge(status: str, *, age: float, failures: int, listed: Callable[[], bool]) -> Verdict:
     """Decide about a job that is enqueued again.
 
-    ``age``: seconds since the record's last sign of life, or since it failed. ``failures``: how often the job has been
-    enqueued again after its retries had failed. ``listed``: whether a queue, or the registry of scheduled jobs, has it.
+    ``age``: seconds since the record's last sign of life, or since it failed; negative if a clock has been set back, or
+    that of its worker is ahead. ``failures``: how often the job has been enqueued again after its retries had failed.
+    ``listed``: whether a queue, or the registry of scheduled or of started jobs, has it.
     """
+    unknown = age < -TOLERANCE
     if status in {"queued", "scheduled"}:
         # RQ writes the record and the list in two steps when a job fails: an outage between them loses the second.
-        return Verdict.REPLACE if age >= LOST and not listed() else Verdict.LEAVE
-    if status == "started":
-        return Verdict.REPLACE if age >= LOST else Verdict.LEAVE
+        return Verdict.REPLACE if (unknown or age >= LOST) and not listed() else Verdict.LEAVE
+    if status == "started":  # maintenance takes it off the registry when its heartbeats end
+        return Verdict.REPLACE if age >= LOST or (unknown and not listed()) else Verdict.LEAVE
     if status in {"failed", "stopped"}:
-        return Verdict.REQUEUE if age >= pause(failures) else Verdict.LEAVE
+        return Verdict.REQUEUE if unknown or age >= pause(failures) else Verdict.LEAVE
     return Verdict.REPLACE
 
 

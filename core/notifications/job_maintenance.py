@@ -28,6 +28,9 @@ INTERVAL = 1.0
 TAKEN = 10.0
 #: Seconds between two looks at what SQL shows as due.
 DUE_INTERVAL = 5.0
+#: Seconds without a heartbeat after which a running job counts as abandoned (`job_workers.TERM`), and those by which
+#: clocks of machines may differ.
+TERM, TOLERANCE = 9.0, 5.0
 #: Timeout in seconds of a Redis command.
 TIMEOUT = 5.0
 
@@ -42,6 +45,7 @@ class JobMaintenance:
         self._due_at = 0.0
         self._jobs = JobQueue(self._connection)
         self._queues = [queue_of(kind, self._connection, job_class_of(kind)) for kind in kinds]
+        self._longest = {kind.queue: max(kind.retries, default=0) + TOLERANCE for kind in kinds}
         self._taken: dict[tuple[str, str], float] = {}
 
     def run(self, wait: Callable[[float], bool]) -> None:
@@ -92,17 +96,43 @@ class JobMaintenance:
         moment = time.time()
         with self._connection.pipeline(transaction=False) as pipeline:
             for queue in self._queues:
+                pipeline.zcount(queue.started_job_registry.key, moment + TERM + TOLERANCE, "+inf")
+                pipeline.zcount(queue.scheduled_job_registry.key, moment + self._longest[queue.name], "+inf")
                 pipeline.zcount(queue.started_job_registry.key, 0, moment)
                 pipeline.zcount(queue.scheduled_job_registry.key, 0, moment)
                 pipeline.llen(queue.intermediate_queue_key)
                 pipeline.zcard(queue.failed_job_registry.key)
             counts = iter(pipeline.execute(raise_on_error=False))  # a task raises the error of its key again
         remembered = {name for name, _ in self._taken}
-        tasks = (self._find_abandoned, self._start_retries, self._return_taken, self._trim_failures)
+        tasks = (
+            self._bound_terms,
+            self._bound_pauses,
+            self._find_abandoned,
+            self._start_retries,
+            self._return_taken,
+            self._trim_failures,
+        )
         return [
             [task for task in tasks if next(counts) or (task == self._return_taken and queue.name in remembered)]
             for queue in self._queues
         ]
+
+    def _bound_terms(self, queue: Queue) -> None:
+        """End terms of running jobs that a clock has written which is ahead, or has been set back, after a TERM.
+
+        A worker that is alive writes its own again before that.
+        """
+        self._bound(queue.started_job_registry.key, TERM, beyond=TERM + TOLERANCE)
+
+    def _bound_pauses(self, queue: Queue) -> None:
+        """Start the jobs now whose pause ends later than any does."""
+        self._bound(queue.scheduled_job_registry.key, 0.0, beyond=self._longest[queue.name])
+
+    def _bound(self, registry: str, seconds: float, *, beyond: float) -> None:
+        moment = time.time()
+        if members := self._connection.zrangebyscore(registry, moment + beyond, "+inf"):
+            scores = {as_text(member): int(moment + seconds) for member in members if isinstance(member, bytes | str)}
+            self._connection.zadd(registry, scores, xx=True, lt=True)
 
     def _find_abandoned(self, queue: Queue) -> None:
         """Retry or fail the jobs whose heartbeat has expired."""

@@ -237,8 +237,10 @@ def readable(queue: Queue, job_id: str) -> Job | None:
 
 
 def _is_listed(queue: Queue, job_id: str) -> bool:
-    """Return whether a job waits in its queue, was just taken from it, or is scheduled."""
+    """Return whether a job waits in its queue, was just taken from it, is scheduled, or runs."""
     if queue.connection.zscore(queue.scheduled_job_registry.key, job_id) is not None:
+        return True
+    if job_id in queue.started_job_registry.get_job_ids(cleanup=False):
         return True
     lists = (queue.key, queue.intermediate_queue_key)
     return any(queue.connection.lpos(key, job_id) is not None for key in lists)

@@ -55,6 +55,7 @@ class _KindWorker(BaseWorker):
     log_result_lifespan = False
     kind: JobKind
     statistics: WorkerStatistics
+    _next_heartbeat = 0.0  # on the monotonic clock
 
     @property
     def dequeue_timeout(self) -> int:
@@ -95,9 +96,13 @@ class _KindWorker(BaseWorker):
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Write a heartbeat of the worker; none by itself right after another: RQ writes several around each job."""
+        moment = time.monotonic()
+        if pipeline is None and moment < self._next_heartbeat:
+            return
+        self._next_heartbeat = moment + HEARTBEAT_PAUSE
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
-        elif self.last_heartbeat is None or (now() - self.last_heartbeat).total_seconds() >= HEARTBEAT_PAUSE:
+        else:
             with self.connection.pipeline(transaction=False) as own:
                 super().heartbeat(timeout, own)
                 own.execute()

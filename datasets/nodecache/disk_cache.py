@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from core.domain.ages import is_old_enough
 from datasets.download.partial_tree import PartialTree
 from datasets.eviction.decision import Candidate, Group, Newcomer, decide
 from datasets.nodecache.counts import Counts
@@ -252,7 +253,8 @@ class DiskCache:
         present += [path.name for path in _list_folder(self._objects)]
         checks = {path.name: _mtime(path) or 0.0 for path in _list_folder(self._checked)}
         oldest = min(present, key=lambda id: checks.get(id, 0.0), default=None)
-        return oldest if oldest is not None and checks.get(oldest, 0.0) <= time.time() - age else None
+        due = oldest is not None and is_old_enough(checks.get(oldest, 0.0), age, time.time())
+        return oldest if due else None
 
     # -- reservations and eviction
 
@@ -384,18 +386,19 @@ class DiskCache:
 
     def _remove_leftovers(self, age: float) -> None:
         """Remove trash, and incomplete entries that are not locked and were not changed for ``age`` seconds."""
-        cutoff = time.time() - age
+        now = time.time()
         for path in _list_folder(self._partial):
             if path.suffix == ".trash":
                 _remove(path)
                 continue
             with try_locked(self.lock(path.name.split(".")[0])) as abandoned:
-                if abandoned and (_mtime(path) or 0.0) <= cutoff:
+                if abandoned and is_old_enough(_mtime(path) or 0.0, age, now):
                     _remove(path)
         for path in _list_folder(self._trees):
             if path.is_dir() and self.marker(path.name) is None:
                 with try_locked(self.lock(path.name)) as abandoned:
-                    if abandoned and self.marker(path.name) is None and (_mtime(path) or 0.0) <= cutoff:
+                    old = is_old_enough(_mtime(path) or 0.0, age, now)
+                    if abandoned and old and self.marker(path.name) is None:
                         _remove(path)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
+from core.domain.ages import is_old_enough
 from core.domain.full_disks import is_disk_full
 from datasets.objectstore.base import check_key
 from errors import NotFound, StorageFull, StoreUnavailable
@@ -159,7 +160,7 @@ class FilesystemStore:
         with os.scandir(self._partial) as drafts:
             for draft in drafts:
                 try:
-                    if draft.stat(follow_symlinks=False).st_mtime < time.time() - ABANDONED:
+                    if is_old_enough(draft.stat(follow_symlinks=False).st_mtime, ABANDONED, time.time()):
                         os.unlink(draft.path)
                 except FileNotFoundError:
                     continue  # its writer or another process removed it

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.domain.ages import is_old_enough
 from datasets.catalogue import Dataset
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import plant_files
@@ -106,8 +107,8 @@ def pack(folder: Path) -> bytes:
 
 def sweep(plays: Path, needed: Callable[[], Iterable[str]]) -> None:
     """Remove folders whose TTL has passed and that are not among the names that ``needed`` returns."""
-    cutoff = time.time() - TTL
-    expired = [path for path in plays.glob("*") if path.stat().st_mtime < cutoff]
+    now = time.time()
+    expired = [path for path in plays.glob("*") if is_old_enough(path.stat().st_mtime, TTL, now)]
     names_in_use = set(needed()) if expired else set()
     for path in expired:
         if path.name not in names_in_use:

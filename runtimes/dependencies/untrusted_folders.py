@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.domain.ages import is_old_enough
+
 #: Folders within each other at most: code of the standard library that walks folders calls itself for each.
 DEPTH = 100
 #: Seconds after which a workspace belongs to a job that was killed.
@@ -93,7 +95,7 @@ def workspace(scratch: Path, prefix: str) -> Iterator[Path]:
     scratch.mkdir(parents=True, exist_ok=True)
     for abandoned in scratch.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            if abandoned.lstat().st_mtime < time.time() - ABANDONED:
+            if is_old_enough(abandoned.lstat().st_mtime, ABANDONED, time.time()):
                 remove(abandoned)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=scratch))
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 import certifi
 
+from core.domain.ages import is_old_enough
 from runtimes.images import image_names, interpreter, layers, parts
 from runtimes.images.facts import Facts
 from runtimes.images.image_names import Image
@@ -203,7 +204,7 @@ def _remove_unused_layers(kept: Path) -> None:
     """Remove layers without a note, left by a killed build, and layers that no build has used for two weeks."""
     for layer in list(kept.glob("*.tar")):
         note = layer.with_suffix(".json")
-        if not note.exists() or note.stat().st_mtime < time.time() - UNUSED:
+        if not note.exists() or is_old_enough(note.stat().st_mtime, UNUSED, time.time()):
             for suffix in (".json", ".tar", ".facts.json", ".sbom.json"):
                 layer.with_suffix(suffix).unlink(missing_ok=True)
 

@@ -1,9 +1,9 @@
-"""A clock that is set back by an hour: claims, leases, pauses and leaders expire after a term, not an hour later."""
+"""A clock that is set: claims, leases, pauses and leaders expire after their terms, and nothing ends by the step."""
 
 import time
 
 import pytest
-from sqlalchemy import insert, text, update
+from sqlalchemy import Float, insert, text, update
 
 from core.domain.ranges import Lease
 from core.domain.states import State
@@ -11,7 +11,7 @@ from core.store import clock_steps, datasets, leaders, simulations
 from core.store import leases as ranges_of
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Stage
-from core.store.tables import dataset_versions
+from core.store.tables import dataset_versions, metadata, uploads
 from core.store.tables import simulations as rows
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
@@ -85,6 +85,91 @@ def test_what_is_within_its_term_is_left_alone(queued: Database, clock: Clock) -
     with queued.read() as c:
         row = simulations.find(c, "s1")
     assert (row.claim_until, row.not_before) == (clock.now + 8.0, clock.now + 600.0)
+
+
+def test_every_column_that_holds_a_time_is_classified(database: Database) -> None:
+    columns = {
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, Float)
+    }
+    assert columns == clock_steps.TIMES.keys()
+
+
+def test_statements_of_every_table_are_valid_and_change_nothing_without_rows(database: Database) -> None:
+    database.write(lambda c: clock_steps.shift(c, -HOUR, 1.8e9, 2.0))
+    database.write(lambda c: clock_steps.shift(c, HOUR, 1.8e9, 2.0))
+
+
+@pytest.mark.parametrize("step", [-HOUR, -800.0, -30.0, 30.0, 800.0, HOUR])
+def test_a_known_step_is_taken_out_of_pauses_terms_and_ages(queued: Database, clock: Clock, step: float) -> None:
+    def times() -> list[float]:
+        with queued.read() as c:
+            row = simulations.find(c, "s1")
+            [lease] = c.execute(text("SELECT heartbeat_at FROM ranges")).all()
+            [expiry] = c.scalars(text("SELECT expires_at FROM uploads")).all()
+        return [row.not_before, row.claim_until, row.started_at, lease.heartbeat_at, expiry]
+
+    began = clock.now
+    change = update(rows).values(not_before=began + 2.0, claim="a", claim_until=began + 8.0, started_at=began - 5000.0)
+    queued.write(lambda c: c.execute(change) and None)
+    lease = queued.write(
+        lambda c: ranges_of.lend(c, Stage("s1.0", 9, 0, 1), LeasingWorker("l", "w", None, 1, 10.0), began - 4.0)
+    )
+    assert lease is not None
+    upload = {"id": "u", "project": "p", "kind": "whole", "created_at": began, "expires_at": began + 9000.0}
+    queued.write(lambda c: c.execute(insert(uploads).values(**upload)) and None)
+    before = times()
+    clock.now += 1.0 + step
+    queued.write(lambda c: clock_steps.shift(c, step, clock.now, 1.0))
+    assert times() == pytest.approx([at + step for at in before])
+
+
+def test_what_was_written_after_the_step_is_not_taken_for_earlier(queued: Database, clock: Clock) -> None:
+    clock.now += HOUR
+    queued.write(
+        lambda c: ranges_of.lend(c, Stage("s1.0", 9, 0, 1), LeasingWorker("l", "w", None, 1, 10.0), clock.now - 0.5)
+    )
+    queued.write(lambda c: clock_steps.shift(c, HOUR, clock.now, 1.0))
+    with queued.read() as c:
+        assert list(c.scalars(text("SELECT heartbeat_at FROM ranges"))) == [clock.now - 0.5]
+
+
+def test_a_step_ahead_ends_no_simulation_by_its_timeout_and_no_upload(
+    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = rig.submit(timeout=1800)
+    _, launch = rig.launch(id)
+    rig.play(launch, 10)
+    upload = rig.platform.uploads.create(8)
+    rig.platform.uploads.append(upload.id, 0, iter([b"half"]))
+    with rig.platform.database.read() as c:
+        ttl = c.scalar(text("SELECT expires_at-created_at FROM uploads"))
+    rig.dispatcher.step()
+    step = ttl + HOUR
+    monkeypatch.setattr(rig.platform.database, "_clock", lambda: time.time() + step)
+    rig.dispatcher.step()
+    assert rig.platform.uploads.sweep() == 0 and rig.platform.uploads.get(upload.id).offset == 4
+    assert rig.state(id) is State.RUNNING
+    rig.play(launch)
+    rig.end(id)
+
+
+@pytest.mark.parametrize("step", [-30.0, -800.0, HOUR])
+def test_a_pause_is_as_long_as_it_was_whatever_the_clock_does(
+    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    id = rig.submit()
+    rig.dispatcher.step()
+    paused = text("UPDATE simulations SET state='queued', not_before=:at, executor=NULL WHERE id=:i")
+    rig.platform.database.write(lambda c: c.execute(paused, {"i": id, "at": time.time() + 500.0}) and None)
+    rig.dispatcher.step()
+    monkeypatch.setattr(rig.platform.database, "_clock", lambda: time.time() + step)
+    rig.dispatcher.step()
+    with rig.platform.database.read() as c:
+        left = simulations.find(c, id).not_before - rig.platform.database.now(c)
+    assert 400.0 < left <= 500.0
 
 
 def test_a_dispatcher_notices_the_step_and_goes_on(rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,3 +69,14 @@ def test_a_failed_job_pauses_before_it_is_enqueued_again(age: float, failures: i
 @given(st.integers(-3, 10**9))
 def test_pauses_never_shrink_and_have_a_limit(failures: int) -> None:
     assert pause(failures) <= pause(failures + 1) <= LONGEST_PAUSE
+
+
+@pytest.mark.parametrize("status", ["queued", "scheduled", "started"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_record_of_the_future_is_believed_while_a_registry_lists_it(status: str, listed: bool) -> None:
+    expected = Verdict.LEAVE if listed else Verdict.REPLACE
+    assert judge(status, age=-3600.0, failures=0, listed=lambda: listed) is expected
+
+
+def test_a_job_that_failed_in_the_future_is_enqueued_again() -> None:
+    assert judge("failed", age=-3600.0, failures=9, listed=bool) is Verdict.REQUEUE

@@ -89,6 +89,11 @@ class Dispatch:
         """Shorten claims, leases and pauses that a clock which was set back would keep from expiring."""
         self._write(lambda c: clock_steps.rewind(c, self._database.now(c)))
 
+    def shift_clock(self, step: float, since: float) -> None:
+        """Take a step of the database's clock out of what was stored; ``since``: seconds since it was last read."""
+        self._write(lambda c: clock_steps.shift(c, step, self._database.now(c), since))
+        self._snapshots.reset()
+
     def snapshot(self) -> Snapshot:
         """Read the queue, the simulations at work and the live launches, as they have changed."""
         self.outdated = False
