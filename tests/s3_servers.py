@@ -4,11 +4,13 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
+from minio import MinioAdmin
+from minio.credentials import StaticProvider
 
 from tests.cached import tool
 from tests.ports import free_ports
@@ -43,6 +45,7 @@ class S3Server:
         self._environ = dict(environ or {})
         self._health = health
         self._process: subprocess.Popen[bytes] | None = None
+        self._users: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def url(self, bucket: str, prefix: str = "") -> str:
@@ -81,6 +84,22 @@ class S3Server:
             return httpx.get(self.endpoint + self._health, timeout=5.0, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
+
+    def user(self, name: str, actions: Sequence[str]) -> tuple[str, str]:
+        """Let a user of MinIO do no more than these actions (`s3:GetObject`), from now on; return its keys."""
+        admin = MinioAdmin(
+            endpoint=f"127.0.0.1:{self.port}",
+            credentials=StaticProvider(self.access_key, self.secret_key),
+            secure=False,
+        )
+        allowed = {"Effect": "Allow", "Action": list(actions), "Resource": ["arn:aws:s3:::*"]}
+        admin.policy_add(name, policy={"Version": "2012-10-17", "Statement": [allowed]})
+        keys = (name, self.secret_key)
+        if name not in self._users:
+            admin.user_add(*keys)
+            admin.attach_policy([name], user=name)
+            self._users.add(name)
+        return keys
 
     def kill(self) -> None:
         """Kill the server, as a crash does; acknowledged objects must exist after a restart."""

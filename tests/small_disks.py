@@ -26,6 +26,14 @@ class SmallDisk:
             except OSError:
                 file.truncate(file.tell() - spare)
 
+    def refuse_writes(self) -> None:
+        """Let the disk be read only, as after an error of its file system."""
+        subprocess.run(["mount", "-o", "remount,ro", self.folder], check=True)
+
+    def accept_writes(self) -> None:
+        """End what ``refuse_writes`` began."""
+        subprocess.run(["mount", "-o", "remount,rw", self.folder], check=True)
+
     def empty(self) -> None:
         """Remove what ``fill`` wrote."""
         self._filler.unlink()

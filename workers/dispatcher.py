@@ -315,7 +315,8 @@ class Dispatcher:
                 return  # the next pass finds every task done
             reason = status.reason if status is not None and status.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            if (problem := self._platform.store_health.problem()) is None:
+            problem = self._platform.store_health.problem() or self._dispatch.refused_results(launch.simulation)
+            if problem is None:
                 self._dispatch.requeue(launch, reason)
             else:  # without the store no launch gets its inputs or stores a result
                 self._dispatch.requeue(launch, f"{reason}; {problem}", counted=False, pause=STORE_PAUSE)

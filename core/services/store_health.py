@@ -1,19 +1,27 @@
-"""Store health: whether the object store answers, asked in a thread: a store that drops packets blocks its caller."""
+"""Store health: whether the object store can be read and written, asked in a thread: one that drops packets blocks."""
 
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from datasets.objectstore.base import ObjectStore
 from errors import NotFound, PlatformError
 
 #: Seconds for which an answer is believed, and seconds after which a question without one counts as an outage.
 AGE, LATE = 5.0, 3.0
-#: A key that no object has; the answer that there is none is an answer.
-KEY = "health/probe"
+#: Seconds between two objects that are written to see whether the store accepts any: while it does, each is a version
+#: in a bucket that keeps versions. While it does not, one is written with every question.
+WRITING = 60.0
+#: The object that is written, and read: the answer that there is none is an answer. It fills a block of a disk.
+KEY, BODY = "health/probe", bytes(4096)
 
 
 class StoreHealth:
-    """Asks the store when its health is requested, at most once in AGE seconds, and one question at a time."""
+    """Asks the store when its health is requested, at most once in AGE seconds, and one question at a time.
+
+    A store that is read-only, full, or whose key lacks the right to put objects can be read and does not work.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -22,6 +30,7 @@ class StoreHealth:
         self._began = self._ended = float("-inf")
         self._asking = False
         self._problem: str | None = None
+        self._wrote = float("-inf")
 
     def problem(self, wait: float = 0.0) -> str | None:
         """Return why the store cannot be used, None if it can.
@@ -42,15 +51,26 @@ class StoreHealth:
             return self._problem
 
     def _ask(self) -> None:
-        problem = None
-        try:
-            self.store.size(KEY)
-        except NotFound:
-            pass
-        except PlatformError as error:
-            problem = f"the object store (OBJECT_STORE_URL) does not work: {error.detail}"
-        except Exception as error:
-            problem = f"the object store (OBJECT_STORE_URL) does not work ({type(error).__name__})"
+        problem = self._failure_of(self._read, "does not work")
+        if problem is None and time.monotonic() - self._wrote > WRITING:
+            problem = self._failure_of(self._write, "can be read and refuses objects")
         with self._lock:
             self._asking, self._ended, self._problem = False, time.monotonic(), problem
         self._answered.set()
+
+    def _failure_of(self, use: Callable[[], object], failure: str) -> str | None:
+        try:
+            use()
+        except PlatformError as error:
+            return f"the object store (OBJECT_STORE_URL) {failure}: {error.detail}"
+        except Exception as error:
+            return f"the object store (OBJECT_STORE_URL) {failure} ({type(error).__name__})"
+        return None
+
+    def _read(self) -> None:
+        with suppress(NotFound):
+            self.store.size(KEY)
+
+    def _write(self) -> None:
+        self.store.put(KEY, [BODY])
+        self._wrote = time.monotonic()

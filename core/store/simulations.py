@@ -106,6 +106,12 @@ _EVENTS_AFTER = (
     .order_by(events.c.seq)
     .limit(bindparam("most"))
 )
+_LAST_EVENT = (
+    select(events.c.type, events.c.body)
+    .where(events.c.simulation_id == bindparam("i"), events.c.type.in_(bindparam("types", expanding=True)))
+    .order_by(events.c.seq.desc())
+    .limit(1)
+)
 _EVENTS_OF_TYPES = _EVENTS_AFTER.where(events.c.type.in_(bindparam("types", expanding=True)))
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
@@ -332,6 +338,12 @@ def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Se
     if types:
         return c.execute(_EVENTS_OF_TYPES, values | {"types": list(types)}).all()
     return c.execute(_EVENTS_AFTER, values).all()
+
+
+def last_event(c: Connection, id: str, types: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+    """Return type and body of a simulation's newest event of these types, or None."""
+    row = c.execute(_LAST_EVENT, {"i": id, "types": list(types)}).first()
+    return (row.type, json.loads(row.body)) if row else None
 
 
 def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:

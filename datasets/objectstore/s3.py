@@ -30,6 +30,7 @@ ABANDONED = timedelta(days=1)
 #: Seconds between two sweeps for unfinished multipart uploads.
 SWEEP_INTERVAL = 3600.0
 
+_SAFE = "Nothing was lost; try again shortly."
 _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
 
 
@@ -190,12 +191,12 @@ class S3Store:
             if error.code in _FULL:
                 raise StorageFull() from None
             logger.warning("object store: error %s for %s", error.code, key or "its bucket")
-            raise StoreUnavailable() from None
+            raise StoreUnavailable(f"The object store (OBJECT_STORE_URL) answers {error.code}. {_SAFE}") from None
         except CLIENT_ERRORS as error:
             if isinstance(error, ServerError) and error.status_code == 507:
                 raise StorageFull() from None
             logger.warning("object store: %s for %s", type(error).__name__, key or "its bucket")
-            raise StoreUnavailable() from None
+            raise StoreUnavailable(f"The object store (OBJECT_STORE_URL) does not answer. {_SAFE}") from None
 
 
 class _ChunkFile:

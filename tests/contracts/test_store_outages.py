@@ -25,10 +25,13 @@ from datasets.objectstore import open_store, prepare_store
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
-from errors import NotFound, StoreUnavailable
-from tests.contracts.test_dispatcher import DispatcherRig
+from errors import NotFound, PlatformError, StoreUnavailable
+from tests.api.answers import MODEL
+from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
+from tests.databases import sqlite_database
 from tests.s3_servers import S3Server, fresh_bucket
+from tests.small_disks import small_disk
 from tests.staged_models import is_prepared, stage
 from tests.staged_models import staging_on as staging_of_platform
 from tests.system.platform_process import share_environments
@@ -193,6 +196,76 @@ def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
     assert health.problem() is None
     rig.play(rig.launch(id)[1])
     rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
+
+
+@pytest.fixture(params=["key without PutObject", "read-only disk"])
+def refusal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outage]:
+    """A store that can be read and refuses objects while a test lets it."""
+    if request.param == "read-only disk":
+        with small_disk(tmp_path / "disk", "64m") as disk:
+            yield Outage(FilesystemStore(disk.folder / "objects"), disk.refuse_writes, disk.accept_writes)
+        return
+    server: S3Server = request.getfixturevalue("own_minio")
+    reading = ["s3:GetObject", "s3:ListBucket", "s3:GetBucketLocation", "s3:DeleteObject", "s3:CreateBucket"]
+    keys = server.user("platform", [*reading, "s3:PutObject"])
+    store = open_store(server.url(fresh_bucket()), keys)
+    store.put("models/a", [b"alpha"])  # makes the bucket
+    yield Outage(
+        store,
+        lambda: server.user("platform", reading),
+        lambda: server.user("platform", [*reading, "s3:PutObject"]),
+    )
+    store.close()
+
+
+def test_a_store_that_can_be_read_and_refuses_objects_does_not_work(refusal: Outage) -> None:
+    health = StoreHealth(refusal.store)
+    assert health.problem(30.0) is None
+    refusal.begin()
+    assert StoreHealth(refusal.store).problem(30.0) is not None
+    assert "can be read and refuses objects" in str(StoreHealth(refusal.store).problem(30.0))
+    refusal.end()
+    until(lambda: StoreHealth(refusal.store).problem(30.0) is None)
+
+
+def test_launches_whose_results_the_store_refuses_are_no_barren_attempts_and_the_simulation_goes_on(
+    refusal: Outage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoreHealth, "problem", lambda self, wait=0.0: None)  # it is believed for a while
+    home = tmp_path / "home"
+    home.mkdir()
+    with dispatcher_rig(home, sqlite_database(home / "windtunnel.db"), refusal.store) as rig:
+        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        id = rig.submit()
+        for attempt in range(MAX_BARREN_ATTEMPTS + 2):
+            executor, launch = rig.launch(id)
+            if attempt == 0:
+                rig.play(launch, 10)
+                rig.dispatch.tick([rig.dispatch.simulation(id)], 0.0)
+                refusal.begin()
+            with pytest.raises(PlatformError):
+                rig.play(launch, 20)
+            executor.end(launch.id, 1, "its results could not be delivered")
+            rig.until(lambda: rig.state(id) is State.QUEUED)
+            waiting = rig.platform.simulations.get(id)
+            assert waiting.reason is not None and "its results cannot be stored" in waiting.reason
+            rig.end_pauses()
+        refusal.end()
+        rig.play(rig.launch(id)[1])
+        rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
+        assert len(rig.results(id)) == 40
+
+
+def test_results_that_others_have_stored_since_end_a_refusal(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    for body, refused in (
+        (("storage", {"stored": False, "message": "full"}), "full"),
+        (("progress", {"done": 3}), None),
+        (("storage", {"stored": False, "message": "full again"}), "full again"),
+        (("storage", {"stored": True, "message": "its results are stored again"}), None),
+    ):
+        rig.platform.database.write(lambda c, body=body: simulations.say(c, id, *body, 0.0))
+        assert rig.dispatch.refused_results(id) == refused
 
 
 class AwayStore(FilesystemStore):

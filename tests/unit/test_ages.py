@@ -15,7 +15,6 @@ ALLOWED: Mapping[str, tuple[int, str]] = {
     "core/domain/ages.py": (3, "the module itself"),
     "core/notifications/job_queue.py": (1, "`judge` decides about a negative age"),
     "core/services/datasets/datasets.py": (2, "a grace before a removal: the future is kept"),
-    "core/services/scheduling/snapshots.py": (1, "the database's clock, whose steps are taken out"),
     "core/services/simulations/deletion.py": (
         1,
         "a grace before a removal: the future is kept",

@@ -277,6 +277,17 @@ class Dispatch:
         with self._database.read() as c:
             return leases.heartbeating(c, launch.simulation, launch.id, self._database.now(c))
 
+    def refused_results(self, id: str) -> str | None:
+        """Return why the store refuses a simulation's results (`StorageNotes`), None if it does not.
+
+        Progress after the note shows that others were stored, though no process has noted that.
+        """
+        with self._database.read() as c:
+            newest = simulations.last_event(c, id, ("storage", "progress"))
+        if newest is None or newest[0] != "storage" or newest[1]["stored"]:
+            return None
+        return str(newest[1]["message"])
+
     def living(self, executor: str) -> set[str]:
         """Return the ids of an executor's live launches, as of now."""
         with self._database.read() as c:
