@@ -48,6 +48,13 @@ def environ(platform: PlatformProcess, tmp_path: Path) -> dict[str, str]:
     }
 
 
+def platform_id(text: str) -> str:
+    """Return the id of the simulation whose address was printed."""
+    match = re.search(r"/simulations/(\w{26})", text)
+    assert match is not None, text
+    return match[1]
+
+
 @pytest.fixture
 def windtunnel(environ: dict[str, str], tmp_path: Path) -> Run:
     """A function that runs the command line to its end."""
@@ -161,6 +168,40 @@ def test_a_simulation_is_followed_replayed_archived_compared_and_retried(
     assert json.loads(windtunnel("compare", again, street, "-o", "json").stdout)["metrics"]["score"]["count"] == 4
     assert windtunnel("simulations", "delete", again, "--yes").stdout == f"{again}\n"
     assert windtunnel("simulations", "get", again).returncode == 2
+
+
+def test_a_sweep_answers_its_question(windtunnel: Run, platform: PlatformProcess) -> None:
+    options = ("--scenarios", "0-9", "--sweep", "latency_steps=0,8")
+    run = windtunnel("run", "cartpole", "cartpole", *options)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    (head,) = (number for number, line in enumerate(lines) if line.startswith("LATENCY_STEPS"))
+    assert lines[head - 1] == "By latency_steps:"
+    assert lines[head].split(maxsplit=4)[:3] == ["LATENCY_STEPS", "TASKS", "FAILURES"]
+    swept = [line.split() for line in lines[head + 1 : head + 3]]
+    assert [(row[0], row[1]) for row in swept] == [("0", "10"), ("8", "10")]
+    means, lows, highs = ([float(row[column]) for row in swept] for column in (3, 4, 5))
+    assert means[0] > means[1] and lows[0] > highs[1], "the delay ends the scenarios sooner"
+    assert int(swept[0][2]) < int(swept[1][2]) == 10, "of all that have a delay the pole falls"
+    assert any("(latency_steps=8)" in line for line in lines[head + 3 :]), "equal rows of the worst have their values"
+    id = platform_id(run.stderr)
+    assert windtunnel("sweep", id).stdout == "".join(f"{line}\n" for line in lines[head : head + 3])
+    steps = windtunnel("sweep", id, "--metric", "length").stdout
+    assert "LENGTH" in steps.splitlines()[0]
+    unknown = windtunnel("sweep", id, "--metric", "speed")
+    assert unknown.returncode == 2 and "there are clipped_actions, length, return" in unknown.stderr
+    assert json.loads(windtunnel("sweep", id, "-o", "json").stdout)["parameters"] == ["latency_steps"]
+    goes_with = windtunnel("sensitivity", id)
+    assert goes_with.returncode == 0 and "latency_steps  sweep" in goes_with.stdout
+    with Client(platform.url) as client:
+        assert len(client.simulations.sweep(id)["rows"]) == 2
+        assert client.simulations.sensitivity(id, metric="return")["metric"] == "return"
+
+
+def test_a_simulation_without_a_sweep_says_how_to_play_one(windtunnel: Run, street: str) -> None:
+    process = windtunnel("sweep", street)
+    assert process.returncode == 0 and "--sweep NAME=A,B,C" in process.stderr
+    assert len(process.stdout.splitlines()) == 2
 
 
 def test_models_are_compared_on_a_dataset(windtunnel: Run) -> None:

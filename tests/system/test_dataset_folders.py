@@ -78,7 +78,7 @@ def test_a_folder_comes_back_as_it_was_and_files_that_are_there_are_not_read_aga
     assert contents(copy) == contents(folder)
     (copy / "empty").write_bytes(b"no more")
     before = proxy.received
-    with pytest.raises(WindtunnelError, match="'empty'. Nothing was written"):
+    with pytest.raises(WindtunnelError, match=r"'empty'\. Nothing was written"):
         client.datasets.pull(name, copy)
     assert client.datasets.pull(name, copy, replace=True) == (1, 2)
     assert contents(copy) == contents(folder) and proxy.received - before < 20_000

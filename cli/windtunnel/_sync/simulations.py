@@ -203,6 +203,18 @@ class Simulations:
         document = self._transport.json("GET", path("simulations", id, "worst"), params=params)
         return [read(Result, item) for item in document["items"]]
 
+    def sweep(self, id: str) -> dict[str, Any]:
+        """Return the statistics of each combination of a sweep that has ended: ``parameters``, and ``rows``."""
+        document: dict[str, Any] = self._transport.json("GET", path("simulations", id, "sweep"), timeout=300.0)
+        return document
+
+    def sensitivity(self, id: str, *, metric: str | None = None) -> dict[str, Any]:
+        """Return which parameters go with failure, or with a metric, the strongest first; it proves no cause."""
+        document: dict[str, Any] = self._transport.json(
+            "GET", path("simulations", id, "sensitivity"), params={"metric": metric}, timeout=300.0
+        )
+        return document
+
     def compare(
         self,
         id: str,

@@ -15,6 +15,8 @@ COMMANDS = {
     "logs": "Show the logs of models and simulators.",
     "cancel": "Cancel simulations.",
     "retry": "Repeat the tasks of a simulation that are not ok.",
+    "sweep": "Show how a model did with each value of a sweep.",
+    "sensitivity": "Show which parameters go with failure, or with a metric.",
     "compare": "Compare two simulations, or models, pair by pair.",
     "gate": "Let a candidate through, or not, by a comparison; for CI.",
     "replay": "Save a task of a simulation as an animation.",

@@ -29,9 +29,16 @@ def columns(score: str | None) -> Sequence[outputs.Column]:
         ("task", lambda result: result["task"]),
         ("status", lambda result: result["status"]),
         ("score", lambda result: figures.number(result["metrics"].get(score)) if score else ""),
-        ("scenario", lambda result: result["scenario"].get("name", result["scenario"].get("index"))),
+        ("scenario", _scenario),
         ("remark", lambda result: result_text(result) if result["status"] == "ok" else result["error"]),
     )
+
+
+def _scenario(result: outputs.Document) -> str:
+    """Return a scenario's name or number, with the values that a sweep has given it."""
+    scenario = result["scenario"]
+    values = ", ".join(f"{name}={value}" for name, value in scenario.get("params", {}).items())
+    return f"{scenario.get('name', scenario.get('index'))}" + (f" ({values})" if values else "")
 
 
 @click.command()

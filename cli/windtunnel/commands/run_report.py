@@ -9,6 +9,7 @@ from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.answers import answer_lines
 from windtunnel.commands.results import columns
+from windtunnel.commands.sweep import MOST_ROWS, sweep_table
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def show_report(
         ok = simulation.tasks.done - simulation.tasks.failed
         click.echo(f"\nMetrics of the {ok} tasks that are ok:")
         click.echo(_metrics(simulation, dataset), nl=False)
+    if simulation.spec.get("sweep") and tasks.done:
+        _show_sweep(client, simulation.id, dataset)
     worst = client.simulations.worst(simulation.id, limit=MOST_WORST) if tasks.done else []
     if worst:  # none is worse than another where all are ok and the dataset has no score
         score = simulation.score.metric if simulation.score else None
@@ -57,6 +60,16 @@ def show_report(
     if tasks.failed or simulation.state == "failed":
         click.echo(f"logs     windtunnel logs {simulation.id}")
     click.echo(f"page     {client.server.url}/simulations/{simulation.id}")
+
+
+def _show_sweep(client: "Client", id: str, dataset: "Dataset") -> None:
+    """Print the score with each value of the swept parameters."""
+    document = client.simulations.sweep(id)
+    rows = document["rows"]
+    click.echo(f"\nBy {' and '.join(map(visible, document['parameters']))}:")
+    click.echo(sweep_table({**document, "rows": rows[:MOST_ROWS]}, dataset), nl=False)
+    if len(rows) > MOST_ROWS:
+        click.echo(f"{MOST_ROWS} of {len(rows)} combinations; `windtunnel sweep {id}` shows all.")
 
 
 def _metrics(simulation: "Simulation", dataset: "Dataset") -> str:

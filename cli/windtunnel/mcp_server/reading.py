@@ -165,8 +165,8 @@ class Reading:
         collision: there are more of them than `not_ok` of get_simulation.
         """
         id = await self._client.simulations.find(simulation)
-        document: dict[str, Any] = await self._client.get(f"/v1/simulations/{id}/sensitivity", metric=metric)
-        for parameter in document.get("parameters", document.get("items", [])):
+        document = await self._client.simulations.sensitivity(id, metric=metric)
+        for parameter in document["parameters"]:
             parameter.pop("plot", None)
         return document
 
