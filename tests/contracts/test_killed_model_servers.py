@@ -60,8 +60,9 @@ def played(tmp_path: Path, isolation: str, kills: int, *, child: bool = False, b
     return results, len(pair.needs)
 
 
-@pytest.mark.parametrize("batch", [1, 16])
-@pytest.mark.parametrize(("isolation", "child"), [("launch", False), ("scenario", False), ("scenario", True)])
+@pytest.mark.parametrize(
+    ("isolation", "child", "batch"), [("launch", False, 16), ("scenario", False, 1), ("scenario", True, 16)]
+)
 def test_a_model_server_that_is_killed_from_outside_changes_no_result(
     tmp_path: Path, isolation: str, child: bool, batch: int
 ) -> None:
@@ -80,7 +81,6 @@ def test_a_task_whose_model_server_is_killed_three_times_is_crashed(tmp_path: Pa
 
 #: How a model may try to look as if it was killed from outside.
 OWN_ENDS = {
-    "kill": "os.kill(os.getpid(), 9)",
     "tgkill": "signal.pthread_kill(threading.get_ident(), 9)",
     "an exit code": "os._exit(128 + 9)",
     "a queued signal": "ctypes.CDLL(None).syscall(297, os.getpid(), os.getpid(), 9, ctypes.c_char_p(bytes(128)))",

@@ -51,10 +51,14 @@ class Model:
 """
 
 
-@pytest.fixture(params=["the platform's numpy", "a numpy of its own"])
+#: Whose numpy and msgspec an environment has.
+OURS, THEIRS = "the platform's numpy", "a numpy of its own"
+
+
+@pytest.fixture(params=[OURS, THEIRS])
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """An environment of a model's packages, whose numpy is the platform's own, or another one."""
-    shared = "shared" if request.param == "the platform's numpy" else "site"
+    shared = "shared" if request.param == OURS else "site"
     for name in ("numpy", "numpy.libs", "msgspec"):
         if (source := SITE / name).is_dir():
             ignored = shutil.ignore_patterns("tests", "__pycache__")
@@ -75,12 +79,14 @@ def errors(environment: Path, source: str, **changes: Any) -> list[str]:
         return [result["error"] for result in pair.run(0, 3)]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.parametrize(
+    ("environment", "notebook"),
+    [(THEIRS, notebook) for notebook in NOTEBOOKS] + [(OURS, "a page shared with a library's zygote")],
+    indirect=["environment"],
+)
 def test_a_package_remembers_nothing_over_scenarios(environment: Path, notebook: str) -> None:
     module, code = NOTEBOOKS[notebook]
     package, _, name = module.partition(".")
-    if name and (environment / "shared" / package).exists():
-        pytest.skip("beside the platform's own package, a file of that name is not importable")
     folder = environment / "site" / package
     (folder / f"{name or '__init__'}.py").write_text(code)
     read = errors(environment, MODEL.format(module=module))
@@ -95,13 +101,18 @@ def test_the_platforms_own_numpy_comes_before_files_of_others_in_its_name(enviro
     assert [f"RuntimeError: {own}" in error for error in errors(environment, source)] == [True] * 3
 
 
-@pytest.mark.parametrize("isolation", ["scenario", "launch"])
+@pytest.mark.parametrize(
+    ("environment", "isolation"),
+    [(OURS, "scenario"), (THEIRS, "scenario"), (THEIRS, "launch")],
+    indirect=["environment"],
+)
 def test_a_model_with_packages_of_its_own_plays(environment: Path, isolation: str) -> None:
     (environment / "site" / "extra.py").write_text("ZERO = 0.0")
     source = "import numpy, extra\nclass Model:\n def act(self, o): return numpy.full(4, extra.ZERO, 'float32')"
     assert errors(environment, source, isolation=isolation) == [None] * 3
 
 
+@pytest.mark.parametrize("environment", [THEIRS], indirect=True)
 def test_packages_of_a_model_are_not_imported_before_the_seal(environment: Path) -> None:
     """A library of the launch's only process could otherwise execute another program, or filter what it may call."""
     for isolation in ("scenario", "launch"):
