@@ -111,6 +111,14 @@ def test_a_model_that_tries_to_remember_answers_alike_in_any_order(format: str, 
     assert played(format, model, (3, 4), (2, 3), (1, 2), (0, 1)) == in_order
 
 
+def test_files_are_gone_at_the_next_reset_also_in_a_process_that_serves_all_scenarios() -> None:
+    source = f"import os\nclass Model:\n def act(self, observation):\n  {FILE}\n  return [kept] * 4"
+    spec = worker_spec(sandbox=level().number)
+    with evaluator_pair(spec, source, play_of()) as pair:
+        results = pair.run(0, 40)  # the last of them share frames
+    assert {result["metrics"]["value"] for result in results} == {0.0}
+
+
 @pytest.mark.parametrize(("format", "means"), REFUSED)
 def test_a_model_that_cannot_be_made_to_forget_is_refused_with_the_reason(
     format: str, means: str, tmp_path: Path
