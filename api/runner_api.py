@@ -26,6 +26,7 @@ from runtimes.harness.runner.runner_api_messages import (
     ModelRefusal,
     unpack_report,
 )
+from runtimes.harness.visible_text import visible
 
 logger = logging.getLogger(__name__)
 
@@ -201,18 +202,19 @@ def _leave(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) 
 
 
 def _death(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    leases.record_death(launch, _parsed(DeathReport, body))
+    death = _parsed(DeathReport, body)
+    leases.record_death(launch, msgspec.structs.replace(death, reason=visible(death.reason)))
     return 200, {}
 
 
 def _refused(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    leases.fail(launch, _parsed(ModelRefusal, body).reason)
+    leases.fail(launch, visible(_parsed(ModelRefusal, body).reason))
     return 200, {}
 
 
 def _logs(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     name = parse_qs(environ.get("QUERY_STRING", "")).get("name", ["output"])[0]
-    leases.log(launch, name, body)
+    leases.log(launch, visible(name), body)
     return 200, {}
 
 

@@ -12,6 +12,8 @@ from datasets.objectstore import connections
 
 #: The largest integer that every reader of JSON and every database here can hold.
 LARGEST_INTEGER = 2**53 - 1
+#: The largest number in a list whose items are counted from 0 or 1, such as events: a database column of 32 bits.
+LARGEST_COUNTED = 2**31 - 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 #: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
 REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"

@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from api.schemas.fields import REFERENCE, Open, Strict, Text, Whole
+from api.schemas.fields import LARGEST_COUNTED, REFERENCE, Open, Strict, Text, Whole
 
 
 class PageQuery(Strict):
@@ -15,7 +15,13 @@ class PageQuery(Strict):
 class NumberedPageQuery(Strict):
     """Pagination of a numbered list."""
 
-    after = Whole(0, text=True, load_default=0, metadata={"description": "Cursor: the `next` of the previous page."})
+    after = Whole(
+        0,
+        LARGEST_COUNTED,
+        text=True,
+        load_default=0,
+        metadata={"description": "Cursor: the `next` of the previous page."},
+    )
     limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most items per page."})
 
 

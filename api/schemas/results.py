@@ -2,7 +2,7 @@
 
 from marshmallow import fields, validate
 
-from api.schemas.fields import Choice, Flag, Headers, Open, Strict, Text, Whole
+from api.schemas.fields import LARGEST_COUNTED, LARGEST_INTEGER, Choice, Flag, Headers, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema, PageQuery, PageSchema
 from core.domain.result_conditions import CONDITIONS
 from core.domain.result_selection import PAGE
@@ -137,7 +137,10 @@ class EventsQuery(Strict):
     """Position in a simulation's events."""
 
     after = Whole(
-        0, text=True, metadata={"description": "Number of the last event received, from 1; 0 for all events."}
+        0,
+        LARGEST_COUNTED,
+        text=True,
+        metadata={"description": "Number of the last event received, from 1; 0 for all events."},
     )
 
 
@@ -167,15 +170,17 @@ class EventPageSchema(NumberedPageSchema):
     )
 
 
-def _last_event_id(description: str) -> Whole:
+def _last_event_id(description: str, high: int = LARGEST_INTEGER) -> Whole:
     """Return the header in which a reconnecting browser sends its position."""
-    return Whole(0, text=True, data_key="Last-Event-ID", metadata={"description": description})
+    return Whole(0, high, text=True, data_key="Last-Event-ID", metadata={"description": description})
 
 
 class EventsHeaders(Headers):
     """Headers of a reconnecting event stream."""
 
-    last_event_id = _last_event_id("Number of the last event received, from 1; takes precedence over `after`.")
+    last_event_id = _last_event_id(
+        "Number of the last event received, from 1; takes precedence over `after`.", LARGEST_COUNTED
+    )
 
 
 class ChangesQuery(Strict):

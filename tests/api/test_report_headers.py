@@ -27,18 +27,19 @@ from tests.executor_configs import LOCAL
 from tests.reports import report_of
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=1000)
 HEADERS = st.builds(
     ReportHeader,
-    worker=st.text(),
-    stage=st.text(),
+    worker=NAMES,
+    stage=NAMES,
     start=st.integers(0, 2**40),
-    fencing_token=st.text(),
+    fencing_token=NAMES,
     since=st.integers(0, 2**40),
     to=st.integers(0, 2**40),
     lines=st.just(0),
-    artifacts=st.lists(st.tuples(st.integers(-1, 9), st.text(), st.text(), st.integers(0, 2**40))),
-    sketch=st.dictionaries(st.text(), st.lists(FLOATS)),
-    rate=st.none() | FLOATS,
+    artifacts=st.lists(st.tuples(st.integers(-1, 9), NAMES, NAMES, st.integers(0, 2**40))),
+    sketch=st.dictionaries(st.text(), st.tuples(FLOATS, FLOATS, FLOATS, FLOATS, FLOATS)),
+    rate=st.none() | st.floats(0, allow_nan=False, allow_infinity=False),
     next=st.booleans(),
 )
 

@@ -1,18 +1,30 @@
 """Messages of the runner API, shared by its client and its server: JSON, and reports with bytes after a JSON header."""
 
 import struct
-from typing import Any
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 _LENGTH = struct.Struct("<I")
+#: Largest number of a task, and most bytes of a part of a report: what every database and every reader can hold.
+LARGEST = 2**53 - 1
+#: A task's number, or the end of a range of them; with -1 for none; bytes; a rate per second.
+Position = Annotated[int, Meta(ge=0, le=LARGEST)]
+Task = Annotated[int, Meta(ge=-1, le=LARGEST)]
+Size = Annotated[int, Meta(ge=0, le=LARGEST)]
+Rate = Annotated[float, Meta(ge=0)]
+#: A name or an id, and what people read, shortened by whoever stores it. PostgreSQL stores no NUL.
+Name = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
+#: Count, sum, sum of squares, minimum and maximum of a metric.
+Sketch = tuple[float, float, float, float, float]
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
     """A worker asks for a lease. ``rate``: its tasks per second, None before the first report."""
 
-    worker: str
-    rate: float | None = None
+    worker: Name
+    rate: Rate | None = None
 
 
 class GrantedLease(msgspec.Struct, frozen=True):
@@ -41,10 +53,10 @@ class LeaseAnswer(msgspec.Struct, frozen=True):
 class LeaseEntry(msgspec.Struct, frozen=True):
     """A held lease in a heartbeat or a release. ``task``: the task at work, -1 if unknown."""
 
-    stage: str
-    start: int
-    fencing_token: str
-    task: int = -1
+    stage: Name
+    start: Position
+    fencing_token: Name
+    task: Task = -1
 
 
 class LeaseEntries(msgspec.Struct, frozen=True):
@@ -76,27 +88,27 @@ class ReportHeader(msgspec.Struct, frozen=True, rename={"since": "from"}):
     may have the next lease.
     """
 
-    worker: str
-    stage: str
-    start: int
-    fencing_token: str
-    since: int
-    to: int
-    lines: int
-    artifacts: list[tuple[int, str, str, int]] = []
-    sketch: dict[str, Any] = {}
-    rate: float | None = None
+    worker: Name
+    stage: Name
+    start: Position
+    fencing_token: Name
+    since: Position
+    to: Position
+    lines: Size
+    artifacts: list[tuple[Task, Name, Name, Size]] = []
+    sketch: dict[str, Sketch] = {}
+    rate: Rate | None = None
     next: bool = False
 
 
 class DeathReport(msgspec.Struct, frozen=True):
     """A worker's evaluator, or a gang, died by itself while it held a lease. ``task``: the task at work, or -1."""
 
-    worker: str
-    stage: str
-    start: int
-    fencing_token: str
-    task: int = -1
+    worker: Name
+    stage: Name
+    start: Position
+    fencing_token: Name
+    task: Task = -1
     reason: str = "its process ended"
 
 
