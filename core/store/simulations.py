@@ -81,6 +81,9 @@ _INSERT = insert(simulations)
 _INSERT_STAGE = insert(stages)
 _INSERT_EVENT = insert(events)
 _FIND = select(simulations).where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
+_FOUND = select(simulations).where(
+    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None)
+)
 #: Most characters of a provenance that a leaderboard reads.
 LONGEST_PROVENANCE = 1 << 17
 #: A summary is read only where the row has no headline, as in `core/store/listing.py`.
@@ -147,8 +150,18 @@ def find(c: Connection, id: str) -> Row[Any]:
     """Return a simulation's row, or raise UnknownSimulation."""
     row = c.execute(_FIND, {"i": id}).first()
     if row is None:
-        raise UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
+        raise unknown(id)
     return row
+
+
+def found(c: Connection, ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Return the rows of those of these simulations that there are, by id."""
+    return {row.id: row for row in c.execute(_FOUND, {"ids": list(ids)})}
+
+
+def unknown(id: str) -> UnknownSimulation:
+    """Return the error for an id that no simulation has."""
+    return UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
 
 
 def headline_rows(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:

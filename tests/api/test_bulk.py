@@ -6,7 +6,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.services.platform import Platform
-from errors import StoreUnavailable
+from core.store import simulations as store
+from errors import Conflict, StoreUnavailable
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
 
@@ -99,21 +100,50 @@ def test_a_simulation_whose_tasks_are_all_ok_is_only_repeated_as_a_whole(
     assert outcomes(change(client, "retry", ids=[id], only_failed=False)) == {id: "done"}
 
 
-def test_once_a_store_does_not_answer_the_rest_is_not_tried(
+def test_a_page_is_cancelled_by_one_commit(
+    client: FlaskClient, submit: Submit, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [submit().json["id"] for _ in range(20)]
+    write, writes = platform.database.write, []
+
+    def counted(work: Any, **options: Any) -> Any:
+        writes.append(work)
+        return write(work, **options)
+
+    monkeypatch.setattr(platform.database, "write", counted)
+    assert change(client, "cancel", ids=ids)["done"] == 20
+    assert len(writes) == 1
+    assert {client.get(f"/v1/simulations/{id}").json["state"] for id in ids} == {"cancelled"}
+
+
+def test_a_simulation_that_changes_meanwhile_costs_the_others_nothing(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [submit().json["id"] for _ in range(3)]
+    move = store.move
+
+    def conflicting(c: Any, id: str, *arguments: Any, **changes: Any) -> int:
+        if id == ids[1]:
+            raise Conflict(f"Simulation {id} is no longer queued.")
+        return move(c, id, *arguments, **changes)
+
+    monkeypatch.setattr(store, "move", conflicting)
+    document = change(client, "cancel", ids=ids)
+    assert outcomes(document) == {ids[0]: "done", ids[1]: "failed", ids[2]: "done"}
+    monkeypatch.setattr(store, "move", move)
+    worker.run_to_end(ids[1])  # its ranges were not closed
+
+
+def test_once_a_store_does_not_answer_nothing_is_tried(
     client: FlaskClient, submit: Submit, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [submit().json["id"] for _ in range(3)]
-    begin, tried = platform.simulations.begin_cancelling, []
 
-    def fail(id: str) -> None:
-        tried.append(id)
-        if id == ids[1]:
-            raise StoreUnavailable("The database does not answer.")
-        begin(id)
+    def away(work: Any, **options: Any) -> Any:
+        raise StoreUnavailable("The database does not answer.")
 
-    monkeypatch.setattr(type(platform.simulations), "begin_cancelling", lambda _, id: fail(id))
-    document = change(client, "cancel", ids=ids)
-    assert outcomes(document) == {ids[0]: "done", ids[1]: "failed", ids[2]: "failed"} and tried == ids[:2]
+    monkeypatch.setattr(platform.database, "write", away)
+    assert outcomes(change(client, "cancel", ids=ids)) == dict.fromkeys(ids, "failed")
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,10 @@ from core.store import simulations
 from core.store.database import Connection, Database
 from errors import (
     Conflict,
-    IllegalTransition,
     PlatformError,
     StorageFull,
     StoreUnavailable,
     UnknownComparison,
-    UnknownSimulation,
 )
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -260,12 +258,8 @@ class ComparisonBatches:
         with self._database.read() as c:
             states = {play.simulation_id: play.state for play in store.simulations_of(c, [id])}
         unended = [play for play, state in states.items() if state is not None and State(state) not in FINAL]
-        for play in unended:
-            try:
-                self._simulations.begin_cancelling(play)
-            except (IllegalTransition, UnknownSimulation):  # it has just ended, or was deleted
-                continue
         if unended:
+            self._simulations.cancellations.begin(unended)  # one that has just ended, or was deleted, needs nothing
             return CANCELLING_PAUSE
 
         def write(c: Connection) -> None:

@@ -54,8 +54,16 @@ class Bulk:
         return ids[:limit], ids[limit - 1] if len(ids) > limit else None
 
     def cancel(self, ids: Sequence[str]) -> list[Outcome]:
-        """Cancel simulations; those that have ended, or whose end is decided, are skipped."""
-        return self._each(ids, self._cancel)
+        """Cancel simulations, in one transaction; those that have ended, or whose end is decided, are skipped."""
+        ids = list(dict.fromkeys(ids))
+        try:
+            with self._database.read() as c:
+                rows = store.found(c, ids)
+            reasons = {id: _why_not_cancelled(State(row.state), row.outcome) for id, row in rows.items()}
+            errors = self._simulations.cancellations.begin([id for id in ids if reasons.get(id) is None])
+        except StoreUnavailable as outage:
+            return [Outcome(id=id, status=Status.FAILED, error=outage) for id in ids]
+        return [_cancelled(id, reasons.get(id), errors.get(id)) for id in ids]
 
     def retry(self, ids: Sequence[str], *, only_failed: bool = True, submitted_by: str = "") -> list[Outcome]:
         """Retry simulations that have ended; those that have a retry already, or nothing to repeat, are skipped."""
@@ -79,17 +87,6 @@ class Bulk:
                 outage = error if isinstance(error, StoreUnavailable) else None
         return outcomes
 
-    def _cancel(self, id: str) -> Outcome:
-        with self._database.read() as c:
-            row = store.find(c, id)
-        if (reason := _why_not_cancelled(State(row.state), row.outcome)) is not None:
-            return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
-        try:
-            self._simulations.begin_cancelling(id)
-        except IllegalTransition as error:  # it has just ended
-            return Outcome(id=id, status=Status.SKIPPED, reason=error.detail, result=id)
-        return Outcome(id=id, status=Status.DONE, result=id)
-
     def _retry(self, id: str, only_failed: bool, submitted_by: str) -> Outcome:
         with self._database.exclusive("retry"):  # between the search for a retry and its insertion
             with self._database.read() as c:
@@ -106,6 +103,14 @@ class Bulk:
                 return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
             new, _ = self._simulations.retry(id, only_failed, submitted_by=submitted_by)
         return Outcome(id=id, status=Status.DONE, result=new.id)
+
+
+def _cancelled(id: str, reason: str | None, error: PlatformError | None) -> Outcome:
+    if isinstance(error, IllegalTransition):  # it has just ended
+        reason = error.detail
+    elif error is not None:
+        return Outcome(id=id, status=Status.FAILED, error=error)
+    return Outcome(id=id, status=Status.DONE if reason is None else Status.SKIPPED, reason=reason, result=id)
 
 
 def _why_not_cancelled(state: State, outcome: str | None) -> str | None:

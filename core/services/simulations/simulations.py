@@ -17,21 +17,21 @@ from core.domain.launches import replicas
 from core.domain.listing import Listing
 from core.domain.preparation import Preparation, doing, staging
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
-from core.domain.states import CANCELLABLE, FINAL, State
+from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.simulations.answers import answer, outcomes_of_older
-from core.services.simulations.headlines import headline_of, summary_columns
+from core.services.simulations.cancellations import Cancellations
+from core.services.simulations.headlines import headline_of
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
-from core.services.simulations.summaries import summary_of_nothing
 from core.services.uploads.models import PROJECT, Models
 from core.services.uploads.models import pinned as pinned_model
-from core.store import comparisons, executors, leases, run_logs
+from core.store import comparisons, executors, run_logs
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -71,6 +71,7 @@ class Simulations:
         imports: ModelImports,
         most_dry_runs: int = dry_runs.DRY_RUNS,
     ) -> None:
+        self.cancellations = Cancellations(database, notifier, results)
         self._database = database
         self._resolver = resolver
         self._notifier = notifier
@@ -372,38 +373,9 @@ class Simulations:
 
         A simulation whose end has been decided keeps it.
         """
-        self.begin_cancelling(id)
+        if (error := self.cancellations.begin([id]).get(id)) is not None:
+            raise error
         return self.get(id)
-
-    def begin_cancelling(self, id: str) -> None:
-        """Cancel a simulation as ``cancel`` does, without a view of it."""
-        with self._database.read() as c:
-            queued = store.find(c, id)
-            total, done, _ = store.counts(c, id)
-        waits = State(queued.state) is State.QUEUED and done == 0
-        empty_summary = summary_of_nothing(self._results, queued, total) if waits else None
-
-        def move(c: Connection) -> None:
-            now = self._database.now(c)
-            row = store.find(c, id)
-            state = State(row.state)
-            if state in {State.CANCELLING, State.CANCELLED} or row.outcome is not None:
-                return
-            if state not in CANCELLABLE:
-                raise IllegalTransition(
-                    f"The simulation has {state} already; there is nothing to cancel.", state=str(state)
-                )
-            leases.close_early(c, id)
-            reason = "cancelled by its owner"
-            unchanged = (row.attempt, row.spec) == (queued.attempt, queued.spec)
-            if state is State.QUEUED and empty_summary is not None and unchanged:
-                store.move(c, id, state, State.CANCELLED, now, reason=reason, **summary_columns(empty_summary))
-            else:
-                store.move(c, id, state, State.CANCELLING, now, reason=reason)
-
-        self._database.write(move)
-        self._notifier.wake("dispatch")
-        self._notifier.publish(id)
 
     def resize(self, id: str, workers: int) -> Simulation:
         """Change the number of workers, before or while the simulation runs."""

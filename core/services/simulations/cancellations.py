@@ -1,0 +1,85 @@
+"""Cancellations: of one simulation or of many, in one transaction, because each commit waits for the disk."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.domain.states import CANCELLABLE, State
+from core.notifications.notifier import Notifier
+from core.services.simulations.headlines import summary_columns
+from core.services.simulations.results import Results
+from core.services.simulations.summaries import summary_of_nothing
+from core.store import leases
+from core.store import simulations as store
+from core.store.database import Connection, Database
+from errors import Conflict, IllegalTransition, PlatformError, UnknownSimulation
+
+REASON = "cancelled by its owner"
+
+
+class Cancellations:
+    """Cancels simulations: at once if they are queued without a result, else they are `cancelling` for a while."""
+
+    def __init__(self, database: Database, notifier: Notifier, results: Results) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._results = results
+
+    def begin(self, ids: Sequence[str]) -> dict[str, PlatformError]:
+        """Cancel simulations; return the errors of those that cannot be, by id. Idempotent.
+
+        A simulation whose end has been decided keeps it. Raise StoreUnavailable if none is cancelled.
+        """
+        with self._database.read() as c:
+            rows = store.found(c, ids)
+            counts = store.counts_of(c, list(rows))
+        summaries = {
+            id: summary_of_nothing(self._results, row, counts[id][0])
+            for id, row in rows.items()
+            if State(row.state) is State.QUEUED and counts[id][1] == 0
+        }
+        errors: dict[str, PlatformError] = {id: store.unknown(id) for id in ids if id not in rows}
+        if rows:
+            errors |= self._moved(rows, summaries)
+            self._notifier.wake("dispatch")
+            for id in rows:
+                self._notifier.publish(id)
+        return errors
+
+    def _moved(self, rows: Mapping[str, Any], summaries: Mapping[str, Any]) -> dict[str, PlatformError]:
+        """Move simulations in one transaction; one by one if another transaction changes one of them meanwhile."""
+
+        def write(c: Connection) -> dict[str, PlatformError]:
+            now = self._database.now(c)
+            # In order of their ids, so that two such transactions wait for each other in one direction only.
+            moved = {id: _move(c, rows[id], summaries.get(id), now) for id in sorted(rows)}
+            return {id: error for id, error in moved.items() if error is not None}
+
+        try:
+            return self._database.write(write)
+        except Conflict as error:
+            if len(rows) == 1:
+                return {id: error for id in rows}
+            errors: dict[str, PlatformError] = {}
+            for id, row in rows.items():
+                errors |= self._moved({id: row}, summaries)
+            return errors
+
+
+def _move(c: Connection, before: Any, summary: dict[str, Any] | None, now: float) -> PlatformError | None:
+    """Move a simulation if it can be cancelled; return the error if not. ``before``: its row when it was looked at."""
+    try:
+        row = store.find(c, before.id)
+    except UnknownSimulation as error:
+        return error
+    state = State(row.state)
+    if state in {State.CANCELLING, State.CANCELLED} or row.outcome is not None:
+        return None
+    if state not in CANCELLABLE:
+        return IllegalTransition(f"The simulation has {state} already; there is nothing to cancel.", state=str(state))
+    leases.close_early(c, row.id)
+    unchanged = (row.attempt, row.spec) == (before.attempt, before.spec)
+    if state is State.QUEUED and summary is not None and unchanged:
+        store.move(c, row.id, state, State.CANCELLED, now, reason=REASON, **summary_columns(summary))
+    else:
+        store.move(c, row.id, state, State.CANCELLING, now, reason=REASON)
+    return None
