@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Flask
 
-from api import compat, converters, docs
+from api import compat, converters, docs, stream_slots
 from api.blueprint import Api
 from api.body import SpooledRequest
 from api.context import EXTENSION, Context
@@ -97,6 +97,7 @@ def create(context: Context) -> Flask:
     app.request_class = ContextRequest
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
+    stream_slots.register(app)
     registry = observe(app, context.platform, context.checks)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))

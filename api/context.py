@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from flask import current_app, request
 
+from api.stream_slots import StreamSlots
 from core.domain.callers import Network, caller_of
 from core.services.platform import Platform
 
@@ -25,6 +26,7 @@ class Context:
     heartbeat: float = 15.0
     #: Most streams that are open at the same time.
     streams: int = 1000
+    stream_slots: StreamSlots = field(init=False)
     #: Sandbox level of this machine and the missing layers, as /readyz reports them.
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     #: Proxies whose X-Forwarded-For names the caller.
@@ -33,6 +35,9 @@ class Context:
     checks: Mapping[str, Callable[[], str | None]] = field(default_factory=dict)
     #: Components whose problem makes the process unready; without the other components it is only slower.
     vital: frozenset[str] = frozenset({"database"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stream_slots", StreamSlots(self.streams))
 
 
 def context() -> Context:

@@ -13,6 +13,24 @@ from core.domain.downloads import Download
 
 #: A browser that shows a file from a user runs no script in it and loads no resource for it.
 SANDBOXED = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
+#: Types of files that a browser only shows, wherever a page names them. With another type, such as that of a script or of
+#: a style sheet, a user's file would be one of the page's own origin, which the page's policy permits.
+INERT = frozenset(
+    {
+        "application/json",
+        "application/octet-stream",
+        "application/pdf",
+        "application/vnd.apache.parquet",
+        "application/x-ndjson",
+        "application/zip",
+        "image/gif",
+        "image/jpeg",
+        "image/png",
+        "image/webp",
+        "text/csv",
+        "text/plain",
+    }
+)
 DOWNLOAD_HEADERS = {
     "ETag": header("Entity tag: contents with equal tags are equal."),
     "Accept-Ranges": header("`bytes`."),
@@ -28,10 +46,16 @@ REDIRECT = {
 }
 
 
+def inert(media_type: str) -> str:
+    """Return a media type if it is INERT, without parameters; else that of bytes."""
+    plain = media_type.partition(";")[0].strip().lower()
+    return plain if plain in INERT else "application/octet-stream"
+
+
 def download(blob: Download, filename: str) -> Response:
-    """Answer with a file as an attachment."""
+    """Answer with a file as an attachment, which no page can use as a script, a style sheet or a document."""
     headers = {**SANDBOXED, "Content-Disposition": attachment(filename.rpartition("/")[2])}
-    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
+    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=inert(blob.media_type), headers=headers)
 
 
 def attachment(name: str) -> str:

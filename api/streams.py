@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 from flask import Response, request
 
+from api import stream_slots
 from api.blueprint import empty_response
 from api.context import context, services
 from core.domain.records import Event
@@ -89,16 +90,17 @@ def encode_results(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]
 
 
 def require_free_stream() -> None:
-    """Raise TooManyStreams if all streams are in use, before the status of a stream is sent."""
+    """Occupy a stream for this request, before its status is sent. Raise TooManyStreams if all are in use."""
     if services().changes.waiting >= context().streams:
         raise TooManyStreams(retry_after=5)
+    stream_slots.keep(context().stream_slots)
 
 
 def stream(
     chunks: Iterator[bytes], media_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer with chunks as they arrive; the iterator is closed when the client disconnects."""
-    body = () if request.method == "HEAD" else chunks
+    body = () if request.method == "HEAD" else stream_slots.held(chunks)
     return Response(
         body, status, headers={**STREAM_HEADERS, **(headers or {})}, content_type=media_type, direct_passthrough=True
     )

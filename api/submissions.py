@@ -203,6 +203,7 @@ def submit(
     if wait is None:
         return created(first_answer(simulation), headers)
     try:
+        require_free_stream()
         simulation = services().simulations.wait(simulation.id, wait)
     except TooManyStreams:
         return created(first_answer(simulation), headers)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from api.downloads import attachment
+from api.downloads import attachment, inert
 from api.escaping import escaped
 from core.domain.states import State
 from core.services.platform import Platform
@@ -48,10 +48,27 @@ def test_artifacts_are_listed_in_pages(client: FlaskClient, finished: str) -> No
 
 def test_an_artifact_is_an_attachment_that_runs_no_scripts(client: FlaskClient, finished: str) -> None:
     response = client.get(f"/v1/simulations/{finished}/artifacts/3/deep/x.bin")
-    assert response.data == b"<script>" and response.mimetype == "text/html"
+    assert response.data == b"<script>" and response.mimetype == "application/octet-stream"
     assert response.headers["Content-Disposition"] == "attachment; filename=\"x.bin\"; filename*=UTF-8''x.bin"
     assert response.headers["Content-Security-Policy"].startswith("sandbox")
     assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "sent"),
+    [
+        ("text/javascript", "application/octet-stream"),
+        ("application/javascript;charset=utf-8", "application/octet-stream"),
+        ("text/css", "application/octet-stream"),
+        ("image/svg+xml", "application/octet-stream"),
+        ("TEXT/HTML", "application/octet-stream"),
+        ("", "application/octet-stream"),
+        ("text/plain; charset=utf-8", "text/plain"),
+        ("image/png", "image/png"),
+    ],
+)
+def test_an_artifact_is_no_script_and_no_style_sheet_of_the_page(media_type: str, sent: str) -> None:
+    assert inert(media_type) == sent
 
 
 def test_a_range_of_an_artifact_is_served(client: FlaskClient, finished: str) -> None:

@@ -551,6 +551,27 @@ def test_an_unacceptable_format_creates_no_simulation(client: FlaskClient, submi
     assert client.get("/v1/simulations").json["items"] == []
 
 
+def test_the_last_stream_is_given_to_one_of_two_requests_before_either_is_read(
+    client: FlaskClient, submit: Submit, platform: Platform
+) -> None:
+    id = submit().json["id"]
+    paths = [f"/v1/simulations/{id}/events", f"/v1/simulations/{id}/results?follow=true", "/v1/simulations/changes"]
+    opened = [client.get(paths[number % 3], buffered=False) for number in range(4)]  # no byte of them is read
+    assert [response.status_code for response in opened] == [200] * 4
+    for path in (*paths, f"/v1/simulations/{id}/logs?follow=true"):
+        problem(client.get(path), 503, "too-many-streams")
+    assert client.head(paths[0]).status_code == 503
+    opened.pop().close()
+    assert client.head(paths[0]).status_code == 200  # and its slot is free again
+    with client.get(paths[0], buffered=False) as last:
+        assert next(iter(last.response)).startswith(b"retry:")
+        problem(client.get(paths[0]), 503, "too-many-streams")
+    problem(client.get("/v1/simulations/" + "0" * 26 + "/results?follow=true"), 404, "unknown-simulation")
+    problem(client.get("/v1/simulations/" + "0" * 26 + "/results?follow=true"), 404, "unknown-simulation")
+    for response in opened:
+        response.close()
+
+
 def test_too_many_streams_are_refused_before_a_simulation_is_created(
     client: FlaskClient, submit: Submit, platform: Platform
 ) -> None:
