@@ -13,8 +13,8 @@ from core.domain.downloads import Download
 
 #: A browser that shows a file from a user runs no script in it and loads no resource for it.
 SANDBOXED = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
-#: Types of files that a browser only shows, wherever a page names them. With another type, such as that of a script or of
-#: a style sheet, a user's file would be one of the page's own origin, which the page's policy permits.
+#: Types of files that a browser only shows, wherever a page names them. With the type of a script or of a style sheet,
+#: a user's file would be one of the page's own origin, which the page's policy permits.
 INERT = frozenset(
     {
         "application/json",
