@@ -6,6 +6,7 @@ Each factory imports only its own dependencies: the process of the runner API do
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
 from runtimes.harness import sandbox
+from server import role_health
 from server.home import UMASK
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             gang_executors=with_gangs(executor_configs),
             sandbox=confinement,
             streams=settings.streams,
+            roles=partial(role_health.problem, settings.run_dir),
             lease_ttl=settings.lease_ttl.total_seconds(),
             upload_ttl=settings.upload_ttl.total_seconds(),
             max_unpacked=settings.max_unpacked,
@@ -176,7 +179,19 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     def notifier() -> str | None:
         return None if platform.notifier.alive() else "Redis (REDIS_URL) does not answer; every consumer polls instead"
 
-    return {"database": database, "notifier": notifier, "store": lambda: platform.store_health.problem(STORE_WAIT)}
+    def roles() -> str | None:
+        try:
+            with platform.database.read() as c:
+                return platform.standstill.problem(c)
+        except Exception:  # the check of the database says so
+            return None
+
+    return {
+        "database": database,
+        "notifier": notifier,
+        "store": lambda: platform.store_health.problem(STORE_WAIT),
+        "roles": roles,
+    }
 
 
 def disk_problem(home: Path) -> str | None:

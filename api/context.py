@@ -34,7 +34,7 @@ class Context:
     #: Readiness checks by component; each returns None, or a message about the problem.
     checks: Mapping[str, Callable[[], str | None]] = field(default_factory=dict)
     #: Components whose problem makes the process unready; without the other components it is only slower.
-    vital: frozenset[str] = frozenset({"database"})
+    vital: frozenset[str] = frozenset({"database", "roles"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stream_slots", StreamSlots(self.streams))

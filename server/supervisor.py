@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from server import probes
+from server import probes, role_health
 from server.logs import LogFile, terminal_text
 from server.probes import Exchange, Health, Probe
 from server.restart import REFUSED, decide_restart
@@ -30,6 +30,8 @@ from server.role_processes import ForkedProcess, RoleProcess, execute, may_fork
 STOP_TIMEOUT = 5.0
 #: Requests to this machine never go through a proxy.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+#: Failed probes of a role in succession after which the API says that it does not answer.
+SILENT = 2
 #: Seconds between two checks whether the platform is ready.
 READY_INTERVAL = 0.05
 
@@ -45,7 +47,8 @@ class Role:
     A role that is run once and ends with REFUSED ends the platform: others wait for it, and it would end so again.
 
     It is a fork that runs ``main``, if there is one and this process has one thread; else it executes ``command``. It
-    is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included.
+    is killed when it does not answer its ``probe`` for ``patience`` seconds, a start included. Without one that is not
+    ``vital``, everything progresses, only more slowly.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Role:
     once: bool = False
     probe: Probe | None = None
     patience: float = 60.0
+    vital: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +79,15 @@ class SupervisedProcess:
     exchange: Exchange | None = None
     probed_at: float = 0.0
 
+    @property
+    def failure(self) -> str | None:
+        """What is wrong with a vital role that works no more; a restart by itself is nothing."""
+        if not self.role.vital:
+            return None
+        if self.health.failures >= SILENT:
+            return "does not answer"
+        return "ends again and again" if self.process is None and self.failures > 2 else None
+
 
 class Supervisor:
     """Keeps roles running until SIGINT or SIGTERM."""
@@ -92,6 +105,7 @@ class Supervisor:
         self._children: list[SupervisedProcess] = []
         self._signals = 0
         self._refused = False  # a role that runs once cannot start
+        self._failing: dict[str, str] | None = None  # as noted last
 
     def _acquire_lock(self) -> int:
         """Lock this home folder for the life of this process; the kernel releases the lock however the process ends."""
@@ -139,11 +153,13 @@ class Supervisor:
                     announced = True
                     on_ready()
                 self._probe(time.monotonic())
+                self._note_health()
                 if working:
                     self._poll(0.0)
                 else:
                     self._poll(READY_INTERVAL if not announced else self._pause(time.monotonic()))
         finally:
+            role_health.note(self._run_dir, {})
             self._stop()
             os.close(self._lock)
         return REFUSED if self._refused else 0
@@ -173,6 +189,13 @@ class Supervisor:
                     child.health = Health()
             elif now - child.probed_at >= probes.INTERVAL:
                 child.exchange, child.probed_at = child.role.probe(), now
+
+    def _note_health(self) -> None:
+        """Note for the API which roles do not work, when that has changed."""
+        failing = {child.role.name: what for child in self._children if (what := child.failure) is not None}
+        if failing != self._failing:
+            self._failing = failing
+            role_health.note(self._run_dir, failing)
 
     def _poll(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):

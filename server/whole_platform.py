@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 #: Seconds after which the remaining roles are started even if /readyz does not answer 200 yet.
 READY_TIMEOUT = 10.0
-#: Age in seconds of a liveness file from which its role's loop counts as hung; the same as in the chart.
-LIVENESS_AGE = 60.0
+#: Age in seconds of a liveness file from which its role does not answer; the role is killed after the rest of the
+#: second number, which is the same as in the chart.
+SILENT_AGE, LIVENESS_AGE = 15.0, 60.0
 
 
 def run(settings: Settings) -> int:
@@ -65,7 +66,9 @@ def run(settings: Settings) -> int:
     roles = []
     if preparation.valkey:
         valkey_probe = redis_probe(run_dir / "valkey.sock", (run_dir / "valkey.password").read_text)
-        roles.append(Role(name="valkey", command=preparation.valkey, order=2, probe=valkey_probe, patience=10.0))
+        roles.append(
+            Role(name="valkey", command=preparation.valkey, order=2, probe=valkey_probe, patience=10.0, vital=False)
+        )
         environ["WINDTUNNEL_REDIS_URL"] = embedded(run_dir)
     if not migrated():
         roles.append(_role("migrate", once=True))
@@ -81,7 +84,8 @@ def run(settings: Settings) -> int:
     api_ready = latched(lambda: ready() or time.monotonic() - started_at > READY_TIMEOUT)
     after = all_of(partial(modules.has, "others"), api_ready)
     for name in ("dispatch", "jobs"):
-        roles.append(_role(name, after=after, probe=file_probe(run_dir / f"{name}.beat", LIVENESS_AGE)))
+        probe = file_probe(run_dir / f"{name}.beat", SILENT_AGE)
+        roles.append(_role(name, after=after, probe=probe, patience=LIVENESS_AGE - SILENT_AGE))
     if on_agent:
         roles.append(_role("agent", after=after, probe=agent_socket_probe(home / "run" / "agent.sock")))
     if preparation.cache_url is not None:
@@ -116,6 +120,7 @@ def _role(
     order: int = 0,
     once: bool = False,
     probe: "Probe | None" = None,
+    patience: float = LIVENESS_AGE,
 ) -> "Role":
     """Return a role of the server, which is forked with the modules that the supervisor has imported."""
     from server.supervisor import Role
@@ -128,6 +133,7 @@ def _role(
         order=order,
         once=once,
         probe=probe,
+        patience=patience,
     )
 
 

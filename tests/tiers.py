@@ -250,6 +250,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_redis_outages.py": {
         "test_redis_away_for_minutes_under_load_stops_nothing": "ten minutes; REDIS_OUTAGE_SECONDS shortens it",
         "test_a_role_that_hangs_is_killed_and_started_again": "a removed socket is in every run",
+        "test_a_role_that_is_stopped_is_named_by_readyz_and_by_what_waits_for_it": (
+            "a platform and its probes; the supervisor's note is in every run, in test_supervisor.py"
+        ),
     },
     "tests/system/test_determinism.py": {
         "[idm]": "the same with another model; onnx is in every run",

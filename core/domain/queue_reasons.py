@@ -1,9 +1,9 @@
-"""Reasons for which simulations wait, of groups of them."""
+"""Reasons for which simulations wait, of groups of them, and what stands still meanwhile."""
 
 from collections.abc import Mapping
 
 from core.domain.preparation import PREPARATION_SLOT
-from core.domain.states import State
+from core.domain.states import FINAL, State
 
 
 def reason_of(
@@ -33,3 +33,10 @@ def reason_of(
     if executor is not None and executor in outages:
         return f"waits for {executor}: {outages[executor] or 'it does not answer'}"
     return f"waits for free workers of {executor}" if executor else "waits for free workers"
+
+
+def with_standstill(state: State, reason: str | None, standstill: str) -> str | None:
+    """Return the reason of a simulation in a platform of which something does not work."""
+    if state in FINAL:
+        return reason
+    return f"it may not progress: {standstill}" + (f"; {reason}" if reason else "")

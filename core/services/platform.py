@@ -1,6 +1,6 @@
 """Service wiring: builds all services over one database, one object store and one notifier, for composition roots."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,10 @@ from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.sensitivities import Sensitivities
-from core.services.simulations.simulations import Simulations
+from core.services.simulations.simulations import SimulationOptions, Simulations
 from core.services.simulations.sweeps import Sweeps
 from core.services.simulations.worst_results import WorstResults
+from core.services.standstill import Standstill
 from core.services.store_health import StoreHealth
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
@@ -101,6 +102,7 @@ class Platform:
     scenario_maps: ScenarioMaps
     disk_floor: DiskFloor
     store_health: StoreHealth
+    standstill: Standstill
     storage_use: StorageUse
     cache_use: CacheUse
     queue: Queue
@@ -113,6 +115,7 @@ class PlatformOptions:
     ``home``: folder of all data on this machine. ``sandbox``: this machine's sandbox, as recorded in provenance.
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
     machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
+    ``roles``: returns which processes of the platform on this machine do not work, None if all do.
     ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes of the cache service, whose use is shown.
     """
 
@@ -136,6 +139,7 @@ class PlatformOptions:
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
     cache_nodes: Nodes = tuple
+    roles: Callable[[], str | None] = lambda: None
 
 
 def build(
@@ -176,7 +180,9 @@ def build(
     results = Results(database, store, changes)
     origins = ModelOrigins(sources, options.model_origins, home / "scratch", largest=options.max_upload)
     imports = ModelImports(database, notifier, models, resolver, origins)
-    simulations = Simulations(database, notifier, changes, resolver, results, imports, options.dry_runs)
+    standstill = Standstill(database, options.roles)
+    simulation_options = SimulationOptions(standstill=standstill, most_dry_runs=options.dry_runs)
+    simulations = Simulations(database, notifier, changes, resolver, results, imports, simulation_options)
     specs = ScenarioSpecs(database, store, sources)
     tables = ResultTables(database, results, specs)
     store_health = StoreHealth(store)
@@ -246,6 +252,7 @@ def build(
         scenario_maps=ScenarioMaps(datasets),
         disk_floor=floor,
         store_health=store_health,
+        standstill=standstill,
         storage_use=StorageUse(database, floor),
         cache_use=CacheUse(cache, options.cache_nodes),
         queue=Queue(database, options.executor_configs),

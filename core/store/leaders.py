@@ -8,6 +8,7 @@ _TAKE = text(
     " holder=excluded.holder, until=excluded.until"
     " WHERE leaders.until<:now OR leaders.until>:longest OR leaders.holder=excluded.holder RETURNING epoch"
 )
+_UNTIL = text("SELECT until FROM leaders WHERE role=:role")
 #: PostgreSQL: the row is locked to the end of the transaction, so that a successor waits for what its predecessor has
 #: begun to write. A process that stops meanwhile loses its transaction, and with it the lock, after ``IDLE``.
 _HOLDS = {
@@ -27,6 +28,12 @@ def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> i
     values = {"role": role, "holder": holder, "until": now + seconds, "now": now, "longest": now + 2 * seconds}
     epoch = c.scalar(_TAKE, values)
     return int(epoch) if epoch is not None else None
+
+
+def lapsed(c: Connection, role: str, now: float) -> float | None:
+    """Return for how many seconds nobody has led; None while somebody does, or if nobody ever has."""
+    until = c.scalar(_UNTIL, {"role": role})
+    return now - until if until is not None and until < now else None
 
 
 def holds(c: Connection, role: str, epoch: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from core.store import leaders
 from core.store.database import Database
 from errors import Conflict
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
@@ -94,3 +95,18 @@ def test_a_pass_that_lasts_longer_than_a_term_costs_no_leadership(
         assert second.take() is None
         assert first.take() == epoch
     assert ends_at() > 0
+
+
+def test_a_platform_without_a_leading_dispatcher_says_so(database: Database) -> None:
+    from core.services.standstill import LAPSE, Standstill
+
+    def problem() -> str | None:
+        with database.read() as c:
+            return Standstill(database, lambda: None).problem(c)
+
+    assert problem() is None, "none has led so far: it is being started"
+    database.write(lambda c: leaders.take(c, "dispatch", "a", 10.0, database.now(c)))
+    assert problem() is None
+    ended = text("UPDATE leaders SET until = until - :lapse - 11")
+    database.write(lambda c: c.execute(ended, {"lapse": LAPSE}) and None)
+    assert "no dispatcher has led for" in str(problem())

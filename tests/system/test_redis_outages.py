@@ -100,3 +100,22 @@ def test_a_role_that_hangs_is_killed_and_started_again(start_platform: StartPlat
     until(lambda: platform.pids("valkey") not in ([before], []), message=platform.output)
     assert "valkey does not answer; it is killed" in platform.output()
     run_one(platform)
+
+
+def test_a_role_that_is_stopped_is_named_by_readyz_and_by_what_waits_for_it(start_platform: StartPlatform) -> None:
+    platform = start_platform()
+    id = platform.submit(dataset="noop", runtime="python", scenarios={"range": [0, 50_000]})["id"]
+    [runner_api] = platform.pids("runner-api")
+    os.kill(runner_api, signal.SIGSTOP)
+
+    def named() -> bool:
+        checks = platform.http.get("/readyz").json()["checks"]
+        return "runner-api does not answer (it takes results from runners)" in checks["roles"]
+
+    until(named)
+    assert platform.http.get("/readyz").status_code == 503
+    assert "it may not progress: the role runner-api does not answer" in platform.get(id)["reason"]
+    os.kill(runner_api, signal.SIGCONT)
+    until(lambda: platform.http.get("/readyz").status_code == 200)
+    assert not platform.get(id)["reason"]
+    platform.http.post(f"/v1/simulations/{id}/cancel")

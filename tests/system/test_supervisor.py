@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from server import role_health
 from server.logs import LogFile, terminal_text
 from server.supervisor import STOP_TIMEOUT
 from tests.ports import free_ports
@@ -131,10 +132,13 @@ def test_a_role_that_stops_answering_its_probe_is_killed_and_restarted(tmp_path:
     try:
         until(lambda: (tmp_path / "beat").exists())
         [first] = [int(line) for line in pids.read_text().split()]
+        assert role_health.problem(tmp_path / "run") is None
         os.kill(first, signal.SIGSTOP)
+        until(lambda: role_health.problem(tmp_path / "run") == "the role loops does not answer")
         until(lambda: len(pids.read_text().split()) == 2)
         assert "loops does not answer; it is killed" in (tmp_path / "output").read_text()
         assert not Path(f"/proc/{first}").exists()
+        until(lambda: role_health.problem(tmp_path / "run") is None)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     finally:

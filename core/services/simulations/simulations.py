@@ -4,7 +4,7 @@ import builtins
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.listing import Listing
 from core.domain.preparation import Preparation, doing, staging
+from core.domain.queue_reasons import with_standstill
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
@@ -29,6 +30,7 @@ from core.services.simulations.headlines import headline_of
 from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
+from core.services.standstill import Standstill
 from core.services.uploads.models import PROJECT, Models
 from core.services.uploads.models import pinned as pinned_model
 from core.store import comparisons, executors, run_logs
@@ -58,8 +60,16 @@ Within = Callable[[Connection, str, int], None]
 _EVERY = Listing()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimulationOptions:
+    """Options of the service. ``most_dry_runs``: most unfinished dry runs of all callers."""
+
+    standstill: Standstill
+    most_dry_runs: int = dry_runs.DRY_RUNS
+
+
 class Simulations:
-    """Service of the simulations API; ``most_dry_runs``: most unfinished dry runs of all callers."""
+    """Service of the simulations API."""
 
     def __init__(
         self,
@@ -69,7 +79,7 @@ class Simulations:
         resolver: Resolver,
         results: Results,
         imports: ModelImports,
-        most_dry_runs: int = dry_runs.DRY_RUNS,
+        options: "SimulationOptions",
     ) -> None:
         self.cancellations = Cancellations(database, notifier, results)
         self._database = database
@@ -78,7 +88,8 @@ class Simulations:
         self._changes = changes
         self._results = results
         self._imports = imports
-        self._most_dry_runs = most_dry_runs
+        self._standstill = options.standstill
+        self._most_dry_runs = options.most_dry_runs
 
     # -- submit
 
@@ -284,6 +295,8 @@ class Simulations:
         views = [
             self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows
         ]
+        if any(view.state not in FINAL for view in views) and (standstill := self._standstill.problem(c)) is not None:
+            views = [replace(view, reason=with_standstill(view.state, view.reason, standstill)) for view in views]
         return [
             replace(view, answer=answer(view, row, older.get(row.id))) for view, row in zip(views, rows, strict=True)
         ]
