@@ -229,9 +229,9 @@ def test_uploaded_files_are_spooled_to_the_configured_folder(
     used: list[Path] = []
     real = tempfile.TemporaryFile
 
-    def spy(mode: str, *, dir: Path) -> Any:
+    def spy(mode: str, *, buffering: int, dir: Path) -> Any:
         used.append(dir)
-        return real(mode, dir=dir)
+        return real(mode, buffering=buffering, dir=dir)
 
     monkeypatch.setattr("api.body.tempfile.TemporaryFile", spy)
     assert client.post("/v1/models", data={"file": (io.BytesIO(MODEL), "a.py")}).status_code == 201
