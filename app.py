@@ -179,10 +179,10 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     def notifier() -> str | None:
         return None if platform.notifier.alive() else "Redis (REDIS_URL) does not answer; every consumer polls instead"
 
-    def roles() -> str | None:
+    def dispatcher() -> str | None:
         try:
             with platform.database.read() as c:
-                return platform.standstill.problem(c)
+                return platform.standstill.leaderless(c)
         except Exception:  # the check of the database says so
             return None
 
@@ -190,7 +190,8 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
         "database": database,
         "notifier": notifier,
         "store": lambda: platform.store_health.problem(STORE_WAIT),
-        "roles": roles,
+        "roles": platform.standstill.roles,
+        "dispatcher": dispatcher,
     }
 
 

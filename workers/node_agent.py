@@ -192,7 +192,7 @@ class Agent:
 
         The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
         """
-        model = stored_model(launch["runtime"], launch["format"], launch["model_digest"])
+        model = stored_model(launch["runtime"], launch["format"], launch["model_digest"], launch["model_key"])
         fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
             return await asyncio.wait_for(fetched, self._fetch_timeout)

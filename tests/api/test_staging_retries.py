@@ -101,8 +101,7 @@ def test_an_installer_that_is_killed_is_tried_again_and_the_model_is_not_to_blam
     simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(killed))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which the program reads
-    platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
-    staging.stage(simulation.id)
+    stage(platform, staging, simulation.id)
     shutil.rmtree(programs)
     waiting = platform.simulations.get(simulation.id)
     assert waiting.state is State.QUEUED and waiting.reason and "uv, was killed by SIGKILL" in waiting.reason

@@ -440,21 +440,24 @@ DECLARATIONS: Mapping[str, tuple[Read, Attack]] = {
     ),
     "deep_marker": (of_requirements, Attack("a marker of 200 parentheses", HARMLESS, "", f"a; {deep(200)}")),
     "number": (of_pyproject, Attack("a number of 10,000 digits", REFUSED, "is not TOML", "x = " + "1" * 10_000)),
-    "dotted_key": (of_pyproject, Attack("a key of 300,000 parts", REFUSED, "32 parts", "a." * 300_000 + "a = 1")),
+    "dotted_key": (of_pyproject, Attack("a key of 300,000 parts", REFUSED, "150,000 dots", "a." * 300_000 + "a = 1")),
     "quoted_key": (of_pyproject, Attack("a key of quoted parts", REFUSED, "32 parts", '"a" . ' * 50_000 + "a = 1")),
     "dynamic": (of_pyproject, Attack("dynamic is a number", HARMLESS, "", "[project]\ndynamic = 1")),
     "tool": (of_pyproject, Attack("tool.uv is a number", REFUSED, "not a table", PROJECT + "[tool]\nuv = 1")),
     "python": (
         of_pyproject,
         Attack(
-            "100,000 specifiers of Python", REFUSED, "specifier", PROJECT + f"requires-python = '{'>1,' * 100_000}'"
+            "100,000 specifiers of Python",
+            REFUSED,
+            "100,000 values",
+            PROJECT + f"requires-python = '{'>1,' * 100_000}'",
         ),
     ),
     "new_line": (
         of_pyproject,
         Attack("a line in a string", REFUSED, "address", '[project]\ndependencies = ["a\\n--index-url http://x"]'),
     ),
-    "deep_toml": (of_lock, Attack("100,000 arrays within each other", REFUSED, "is not TOML", "x = " + "[" * 100_000)),
+    "deep_toml": (of_lock, Attack("50,000 arrays within each other", REFUSED, "is not TOML", "x = " + "[" * 50_000)),
     "lock_marker": (
         of_lock,
         Attack(

@@ -68,7 +68,7 @@ class World:
     def _admit_and_launch(self, dispatch: Dispatch, snapshot: Any) -> None:
         free = [FreeCapacity(CONFIG, CONFIG.workers - snapshot.in_use(CONFIG.name), True)]
         for id, executor in snapshot.queue.admit(free, snapshot.now):
-            if dispatch.admit(dispatch.simulation(id), executor, missing=None):
+            if dispatch.admit(dispatch.simulation(id), executor):
                 dispatch.launch(dispatch.simulation(id))
 
     # -- actors
@@ -121,7 +121,7 @@ class LaunchingWorld(World):
 
     def begin(self) -> None:
         super().begin()
-        self.former.admit(self.former.simulation("s2"), CONFIG.name, missing=None)
+        self.former.admit(self.former.simulation("s2"), CONFIG.name)
 
 
 @pytest.fixture

@@ -57,9 +57,13 @@ def test_what_waits_is_counted_by_state_executor_and_hold(database: Database) ->
 def test_leases_are_counted_by_executor(database: Database) -> None:
     def fill(c: Connection) -> None:
         add(c, "a", "running", leased=10)
-        launch = {"simulation_id": "a", "attempt": 1, "token_hash": "", "resources": "{}", "created_at": 1.0}
-        for id, executor, state in (("l1", "local", "live"), ("l2", "hpc", "live"), ("l3", "hpc", "over")):
-            c.execute(insert(launches).values(id=id, executor=executor, state=state, **launch))
+        launch = {"attempt": 1, "token_hash": "", "resources": "{}", "created_at": 1.0}
+        for id, of, executor, state in (
+            ("l1", "a", "local", "live"),
+            ("l2", "b", "hpc", "live"),
+            ("l3", "a", "hpc", "over"),
+        ):
+            c.execute(insert(launches).values(id=id, simulation_id=of, executor=executor, state=state, **launch))
         lease = {"stage_id": "a.0", "state": "leased", "launch_id": "l1"}
         c.execute(insert(ranges).values(start=0, stop=4, cursor=1, rate=2.5, **lease))
         c.execute(insert(ranges).values(start=4, stop=8, cursor=4, rate=None, **lease))

@@ -141,7 +141,7 @@ class Runner:
         id: str = client.post("/v1/simulations", json=document).json["id"]  # type: ignore[index]
         dispatch = worker.dispatch
         busy = next(simulation for simulation in unended(dispatch) if simulation.id == id)
-        assert dispatch.admit(busy, LOCAL.name, missing=None)
+        assert dispatch.admit(busy, LOCAL.name)
         launch = dispatch.launch(next(simulation for simulation in unended(dispatch) if simulation.id == id))
         assert launch is not None
         self._path, self._token = f"/v1/launches/{launch.id}", launch.token

@@ -11,12 +11,12 @@ from datasets.nodecache.model_files import ModelFiles, StoredModel
 from runtimes import catalogue, environments, model_compiler
 
 
-def stored_model(runtime: str, format: str, digest: str) -> StoredModel:
-    """Return a model as the node cache knows it."""
+def stored_model(runtime: str, format: str, digest: str, key: str | None = None) -> StoredModel:
+    """Return a model as the node cache knows it; ``key``: of its object, if it has another than that of its digest."""
     used = catalogue.runtime(runtime).formats[format]
     toolchain = "" if used.format.compile is None else model_compiler.toolchain_of(format, used.environment)
     return StoredModel(
-        key_of(digest), digest, archive=used.format.unpacked, placed=used.format.placed, toolchain=toolchain
+        key or key_of(digest), digest, archive=used.format.unpacked, placed=used.format.placed, toolchain=toolchain
     )
 
 
