@@ -340,7 +340,7 @@ class Staging:
         return self._model_environments.install(provenance, id, say)
 
     def _compile(self, id: str, provenance: Mapping[str, Any], model: StoredModel) -> None:
-        """Compile a model to code for this node, once for all simulations; a cancelled simulation ends it."""
+        """Compile a model to code for this node, once for all simulations; a deleted simulation ends it."""
         runtime, format = provenance["runtime"]["name"], provenance["model"]["format"]
         say = self._environment_reporter(id, provenance["model"]["name"])
         began = time.monotonic()
