@@ -30,6 +30,9 @@ from core.store.tables import events, idempotency, simulations, stages
 from errors import Conflict, IllegalTransition, UnknownSimulation
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
+_NEXT_EVENT_WHILE = text(
+    "UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i AND state=:state RETURNING event_seq"
+)
 _CLAIM = text(
     "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
@@ -343,6 +346,15 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) 
         raise UnknownSimulation()
     _insert_event(c, id, int(seq), type, body, now)
     return int(seq)
+
+
+def say_while(c: Connection, id: str, state: State, type: str, body: Mapping[str, Any], now: float) -> bool:
+    """Insert an event as ``say`` does, if the simulation is in a state; return whether it was."""
+    seq = c.scalar(_NEXT_EVENT_WHILE, {"i": id, "now": now, "state": state.value})
+    if seq is None:
+        return False
+    _insert_event(c, id, int(seq), type, body, now)
+    return True
 
 
 def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Sequence[str] = ()) -> Sequence[Row[Any]]:

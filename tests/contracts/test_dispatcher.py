@@ -295,6 +295,19 @@ def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_
     rig.end(first)
 
 
+def test_the_event_of_the_end_is_the_last_also_if_progress_is_summed_up_meanwhile(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    rig.play(rig.launch(id)[1], 39)
+    running = rig.dispatch.simulation(id)
+    rig.play(rig.launch(id)[1])
+    rig.end(id)
+    rig.dispatch.tick([], time.time())  # forgets what it has summed up
+    rig.dispatch.tick([running], time.time())  # by a snapshot that was read before the end
+    with rig.platform.database.read() as c:
+        last = simulations.events_after(c, id, 0)[-1]
+    assert (last.type, json.loads(last.body)["state"]) == ("state", "succeeded")
+
+
 def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_counts_once(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)

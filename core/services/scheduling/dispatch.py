@@ -470,11 +470,14 @@ class Dispatch:
         body = progress.describe(total, now - simulation.started_at if simulation.started_at else 0.0)
         body["answer"] = progress.answer(definition, simulation.provenance["play"]["tasks"])
 
-        def write(c: Connection) -> None:
+        def write(c: Connection) -> bool:
+            if not simulations.say_while(c, simulation.id, State.RUNNING, "progress", body, self._database.now(c)):
+                return False  # it has just ended, and the event of its end is the last
             simulations.set_progress(c, simulation.id, {**body, "score": progress.score()})
-            simulations.say(c, simulation.id, "progress", body, self._database.now(c))
+            return True
 
-        self._write(write, durable=False)
+        if not self._write(write, durable=False):
+            return
         self._notifier.publish(simulation.id)
         if (reason := too_many(simulation.spec, body["failed"])) is not None:
             self.give_up(simulation, State.FAILED, reason)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...forking.scenario_sockets import ScenarioSockets
+from ...forking.scenario_sockets import ScenarioSockets, last_words
 from ...python_process import ENVIRON, FLAGS, ending
 from ...visible_text import visible
 from ..base import SimulatorBroken
@@ -199,7 +199,7 @@ class EnvironmentProcesses:
             self.stop()
             raise self.fault(f"{missing} within {seconds:g} s")
         try:
-            message = json.loads(self._zygote.recv(_MESSAGE))
+            message = json.loads(last_words(self._zygote, _MESSAGE))
         except (OSError, ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
