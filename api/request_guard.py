@@ -80,6 +80,9 @@ def check_head(
     ):
         return Forbidden()
     if token and not page and environ.get("PATH_INFO") not in PROBES and not authenticated(environ, token):
+        scheme, _, sent = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        if scheme.lower() == "bearer" and sent.strip():
+            return Unauthorized("The token of this request is not that of this server (WINDTUNNEL_TOKEN).")
         return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
         return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")

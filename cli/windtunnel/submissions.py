@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     labels: Mapping[str, str] | None
     executor: str | None
     connection: str | None
+    log_to_run: bool | None
     idempotency_key: str | None
 
 

@@ -118,6 +118,9 @@ def test_every_request_except_probes_needs_the_token(application: Flask) -> None
     refused = client.get("/v1/simulations")
     problem(refused, 401, "unauthorized")
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    assert "requires its token" in refused.json["detail"]
+    wrong = client.get("/v1/simulations", headers={"Authorization": "Bearer wrong"})
+    assert "is not that of this server" in wrong.json["detail"], "a wrong token is not a missing one"
     for credentials in ("Bearer wrong", "Basic correct horse", "Bearer", "Bearer correct hors\xe9"):
         problem(client.get("/docs", headers={"Authorization": credentials}), 401, "unauthorized")
     assert client.get("/v1/simulations", headers={"Authorization": "Bearer correct horse"}).status_code == 200

@@ -54,6 +54,7 @@ class Simulations:
         labels: Mapping[str, str] | None = None,
         executor: str | None = None,
         connection: str | None = None,
+        log_to_run: bool | None = None,
         progress: Progress | None = None,
         idempotency_key: str | None = None,
         **members: Any,
@@ -62,7 +63,9 @@ class Simulations:
 
         ``model`` is a file, a folder, the name of a stored model, or a reference such as `s3://bucket/model.onnx`;
         None: the runtime's baseline model. A file is uploaded first, with ``progress`` called with the bytes sent and
-        the total. ``timeout`` is in seconds. The request is repeated under an idempotency key: there is one simulation.
+        the total. ``connection``: of the operator, by which a reference is read; ``log_to_run``: the results are logged
+        to the MLflow run of the model. ``timeout`` is in seconds. The request is repeated under an idempotency key:
+        there is one simulation.
         """
         body = submissions.document(
             dataset,
@@ -79,6 +82,7 @@ class Simulations:
             record=record,
             labels=dict(labels or {}),
             connection=connection,
+            log_to_run=log_to_run,
             placement={"executor": executor} if executor else None,
             **members,
         )

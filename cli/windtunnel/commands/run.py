@@ -49,6 +49,8 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, to find the simulation by.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers; by the platform if left out.")
 @click.option("--executor", shell_complete=executor_names, help="Executor; by the platform if left out.")
+@click.option("--connection", metavar="NAME", help="Connection that reads a referenced model, where several could.")
+@click.option("--log-to-run", is_flag=True, default=None, help="Log the results to the MLflow run of the model.")
 @click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Time limit, from the first task on.")
 @click.option("--max-failures", type=click.IntRange(0), metavar="N", help="Stop when more than N tasks have failed.")
 @click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
