@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from windtunnel.errors import Interrupted as Interrupted
     from windtunnel.errors import Refused as Refused
     from windtunnel.errors import WindtunnelError as WindtunnelError
+    from windtunnel.python_models import PythonBatchModel as PythonBatchModel
+    from windtunnel.python_models import PythonModel as PythonModel
+    from windtunnel.python_models import ResetInfo as ResetInfo
     from windtunnel.records import Check as Check
     from windtunnel.records import Dataset as Dataset
     from windtunnel.records import Event as Event
@@ -31,6 +34,7 @@ _MODULES = {
     "windtunnel._sync.client": ("Client",),
     "windtunnel._sync.results": ("Results",),
     "windtunnel.errors": ("BadConfiguration", "CannotConnect", "Interrupted", "Refused", "WindtunnelError"),
+    "windtunnel.python_models": ("PythonBatchModel", "PythonModel", "ResetInfo"),
     "windtunnel.records": ("Check", "Dataset", "Event", "Model", "ModelComparison", "Result", "Simulation"),
     "windtunnel.replays": ("Replay",),
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
 ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
 
+PAGE = "docs/python-models.md"
 #: Entries of an action that are packed one by one, and the types of such answers.
 FEW, SEQUENCES = 16, frozenset({list, tuple})
 
@@ -77,10 +78,10 @@ def load(assignment: Assignment) -> LoadedModel:
     model_class = getattr(module, "Model", None)
     if model_class is None:
         names = ", ".join(name for name, value in vars(module).items() if isinstance(value, type)) or "none"
-        raise Misfit(f"the file has no class `Model` (its classes: {names}); name your class `Model`")
+        raise Misfit(f"the file has no class `Model` (its classes: {names}); name your class `Model` ({PAGE})")
     instance = model_class()
     if not callable(getattr(instance, "act", None)):
-        raise Misfit("the class `Model` has no method `act(self, observation)`")
+        raise Misfit(f"the class `Model` has no method `act(self, observation)` ({PAGE})")
     return PythonModel(instance, assignment)
 
 
@@ -104,7 +105,7 @@ def _source(assignment: Assignment) -> bytes:
         return (assignment.files / ENTRY).read_bytes()
     except OSError:
         raise Misfit(
-            f"the archive has no `{ENTRY}` at its top; pack the files, not the folder that contains them"
+            f"the archive has no `{ENTRY}` at its top; pack the files, not the folder that contains them ({PAGE})"
         ) from None
 
 
