@@ -45,6 +45,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[deep]": "two preemptions, minutes; one is in every run",
         "test_each_task_counts_once_whichever_three_meet": "minutes; two that meet are in every run",
     },
+    "tests/contracts/test_failed_passes.py": {"[committed]": "15 s; transactions that are refused are in every run"},
     "tests/contracts/test_leader_interleavings.py": {"[deep]": "three preemptions; one is in every run"},
     "tests/contracts/test_claim_interleavings.py": {"[deep]": "all orders; those of one preemption are in every run"},
     "tests/contracts/test_upgrades.py": {

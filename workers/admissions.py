@@ -130,6 +130,7 @@ class Admissions:
                 self._dispatch.prepare(self._dispatch.simulation(item.id), item.executor, item.missing)
         if waiting := self._preparations.newly_waiting():
             self._dispatch.await_preparation(waiting)
+            self._preparations.recorded(waiting)
 
 
 def _reserving(launch: LiveLaunch, config: ExecutorConfig) -> ReservingLaunch:

@@ -199,17 +199,17 @@ class Dispatcher:
 
     def _clock_was_set(self, now: float, database_now: float) -> bool:
         """Take a step of the database's clock since the last pass out of what is stored; return whether it was set."""
-        before, self._clocks = self._clocks, (now, database_now)
-        if before is None:  # it may have been set while nobody led
+        step = 0.0
+        if self._clocks is None:  # it may have been set while nobody led
             self._dispatch.rewind_clock()
-            return False
-        since = now - before[0]
-        step = database_now - before[1] - since
-        if abs(step) <= CLOCK_STEP:
-            return False
-        logger.warning("the clock of the database (DATABASE_URL) was set by %+.0f s; pauses and terms follow it", step)
-        self._dispatch.shift_clock(step, since)
-        return True
+        else:
+            since = now - self._clocks[0]
+            step = database_now - self._clocks[1] - since
+            if abs(step) > CLOCK_STEP:
+                logger.warning("the clock of the database (DATABASE_URL) was set by %+.0f s; times follow it", step)
+                self._dispatch.shift_clock(step, since)
+        self._clocks = now, database_now  # last: what could not be written is tried again by the next pass
+        return abs(step) > CLOCK_STEP
 
     # -- launches
 

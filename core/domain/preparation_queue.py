@@ -1,7 +1,7 @@
 """Preparation queue: which of the queued simulations that need a preparation begin it now; values only, no I/O."""
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from core.domain.preparation import JOBS, Missing, Preparation
@@ -46,17 +46,21 @@ class PreparationQueue:
             self._lines[item.missing.job].remove(item)
 
     def begin(self, under_way: Mapping[Preparation, int], prepared: int) -> Iterator[Unprepared]:
-        """Remove and yield the simulations whose preparation begins now.
+        """Yield the simulations whose preparation begins now; each is removed when the caller asks for the next.
 
-        ``under_way``: the number of those being prepared, by kind of job. ``prepared``: of those that wait for workers.
+        So one whose beginning could not be written stays. ``under_way``: the number of those being prepared, by kind
+        of job. ``prepared``: of those that wait for workers.
         """
         for job, line in self._lines.items():
             room = min(len(line), max(0, ROOM - prepared - under_way.get(job, 0)))
             for item in line[:room]:
-                self.discard(item.id)
                 yield item
+                self.discard(item.id)
 
     def newly_waiting(self) -> list[str]:
-        """Return the simulations that wait here since the last call."""
-        waiting, self._new = sorted(self._new), set()
-        return waiting
+        """Return the simulations that wait here and of which this is not recorded yet."""
+        return sorted(self._new)
+
+    def recorded(self, ids: Iterable[str]) -> None:
+        """Take note that it is recorded of these simulations that they wait."""
+        self._new.difference_update(ids)

@@ -13,6 +13,7 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Stage
 from core.store.tables import dataset_versions, metadata, uploads
 from core.store.tables import simulations as rows
+from errors import StoreUnavailable
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 from tests.contracts.test_dispatcher import DispatcherRig
@@ -156,9 +157,10 @@ def test_a_step_ahead_ends_no_simulation_by_its_timeout_and_no_upload(
     rig.end(id)
 
 
+@pytest.mark.parametrize("refused", [False, True])
 @pytest.mark.parametrize("step", [-30.0, -800.0, HOUR])
 def test_a_pause_is_as_long_as_it_was_whatever_the_clock_does(
-    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch, step: float
+    rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch, step: float, refused: bool
 ) -> None:
     id = rig.submit()
     rig.dispatcher.step()
@@ -166,10 +168,18 @@ def test_a_pause_is_as_long_as_it_was_whatever_the_clock_does(
     rig.platform.database.write(lambda c: c.execute(paused, {"i": id, "at": time.time() + 500.0}) and None)
     rig.dispatcher.step()
     monkeypatch.setattr(rig.platform.database, "_clock", lambda: time.time() + step)
+    if refused:  # the first pass after the step writes nothing
+        with monkeypatch.context() as outage, pytest.raises(StoreUnavailable):
+            outage.setattr(rig.platform.database, "write", _refuse)
+            rig.dispatcher.step()
     rig.dispatcher.step()
     with rig.platform.database.read() as c:
         left = simulations.find(c, id).not_before - rig.platform.database.now(c)
     assert 400.0 < left <= 500.0
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise StoreUnavailable("the database does not answer")
 
 
 def test_a_dispatcher_notices_the_step_and_goes_on(rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,21 @@ def test_what_waits_is_said_once() -> None:
     queue = PreparationQueue()
     queue.put(unprepared("b", 2.0))
     queue.put(unprepared("a", 1.0))
-    assert queue.newly_waiting() == ["a", "b"] and queue.newly_waiting() == []
+    assert queue.newly_waiting() == queue.newly_waiting() == ["a", "b"]
+    queue.recorded(["a", "b"])
+    assert queue.newly_waiting() == []
     queue.discard("a")
     assert begun(queue) == ["b"]
+
+
+def test_one_whose_beginning_fails_stays_the_next() -> None:
+    queue = PreparationQueue()
+    for id, at in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+        queue.put(unprepared(id, at))
+    for item in queue.begin({}, 0):
+        if item.id == "b":
+            break  # as an error does
+    assert begun(queue) == ["b", "c"]
 
 
 items = st.builds(unprepared, st.sampled_from("abcdefgh"), st.floats(0, 9), st.sampled_from(JOBS))

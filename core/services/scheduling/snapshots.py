@@ -158,9 +158,9 @@ class SnapshotReader:
             # The log first: a row that changes after this query is read with the change or is in the next log.
             changes = scheduling_changes.entries(c)
             changed = {id for number, id in changes if number not in self._covered}
-            if moment >= self._verify_at:
+            verify = moment >= self._verify_at
+            if verify:
                 changed |= self._differing(c)
-                self._verify_at = moment + VERIFY_INTERVAL
             self._read_again(c, changed)
             now = self._database.now(c)
             snapshot = Snapshot(
@@ -171,6 +171,8 @@ class SnapshotReader:
                 launches=self._live_launches(c, now),
             )
         self._covered = {number for number, _ in changes}
+        if verify:
+            self._verify_at = moment + VERIFY_INTERVAL
         return snapshot
 
     def simulation(self, id: str) -> ActiveSimulation:
