@@ -294,6 +294,12 @@ class TooManyBodies(PlatformError):
     slug = "too-many-bodies"
 
 
+class TooManyGuesses(PlatformError):
+    """Too many requests with a wrong token have come from your address. Try again after `Retry-After` seconds."""
+
+    slug = "too-many-guesses"
+
+
 class TooManyWaits(PlatformError):
     """Too many runners are waiting for a launch. Try again shortly."""
 

@@ -18,13 +18,23 @@ from api import problem_responses, problems
 from api.examples import add_examples
 from api.path_parameters import describe_path_parameters
 from api.schemas.problems import ProblemSchema
-from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, TooLarge, Unauthorized
+from errors import (
+    BadRequest,
+    Forbidden,
+    Invalid,
+    Misdirected,
+    NotFound,
+    PlatformError,
+    TooLarge,
+    TooManyGuesses,
+    Unauthorized,
+)
 
 View = Callable[..., Any]
 ViewClass = TypeVar("ViewClass", bound=type[MethodView])
 
 #: Errors of the request guard: any operation may answer with them.
-GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected)
+GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected, TooManyGuesses)
 #: Content of a body: a marshmallow schema, an OpenAPI schema, or None for an empty body.
 Content = type[Schema] | Schema | Mapping[str, Any] | None
 #: Name of flask-smorest's response for invalid arguments.

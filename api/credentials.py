@@ -6,6 +6,7 @@ cookies does not learn the token, and a new token ends all sessions.
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
@@ -26,17 +27,36 @@ def authenticated(environ: Mapping[str, Any], token: str) -> bool:
     A browser sends its cookie with requests that it did not mean, so one that changes something must also come from a
     page of this server, which only browsers of the last years tell (Fetch Metadata), or which its Origin tells.
     """
-    scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return hmac.compare_digest(bearer.strip().encode(), token.encode())
-    session = cookie_of(environ.get("HTTP_COOKIE", ""))
-    if not hmac.compare_digest(session.encode(), session_of(token).encode()):
+    sent = credential_of(environ)
+    if not is_right(sent, token):
         return False
     return (
-        environ["REQUEST_METHOD"] in SAFE_METHODS
+        sent.bearer
+        or environ["REQUEST_METHOD"] in SAFE_METHODS
         or "HTTP_ORIGIN" in environ
         or environ.get("HTTP_SEC_FETCH_SITE") == "same-origin"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a request sends to show that it has the token: the token itself as ``bearer``, or a session for it."""
+
+    value: bytes
+    bearer: bool
+
+
+def credential_of(environ: Mapping[str, Any]) -> Credential:
+    """Return the credential of a request, with an empty value if it has none."""
+    scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return Credential(bearer.strip().encode(), bearer=True)
+    return Credential(cookie_of(environ.get("HTTP_COOKIE", "")).encode(), bearer=False)
+
+
+def is_right(sent: Credential, token: str) -> bool:
+    """Return whether a credential is the token, or follows from it."""
+    return hmac.compare_digest(sent.value, (token if sent.bearer else session_of(token)).encode())
 
 
 def cookie_of(header: str) -> str:

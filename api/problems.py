@@ -42,6 +42,7 @@ from errors import (
     TooLarge,
     TooManyBodies,
     TooManyDryRuns,
+    TooManyGuesses,
     TooManyStreams,
     TooManyUploads,
     TooManyWaits,
@@ -116,6 +117,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     Misdirected: ProblemType(HTTPStatus.MISDIRECTED_REQUEST),
     Invalid: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY),
     TooManyDryRuns: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
+    TooManyGuesses: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     ChecksumMismatch: ProblemType(460),  # defined by tus 1.0, not registered with IANA

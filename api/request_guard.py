@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from api.credentials import authenticated
+from api.credentials import authenticated, credential_of
 from api.problems import LengthRequired, encode
 from errors import BadRequest, Forbidden, Misdirected, PlatformError, TruncatedUpload, Unauthorized, UnsupportedMedia
 
@@ -80,8 +80,8 @@ def check_head(
     ):
         return Forbidden()
     if token and not page and environ.get("PATH_INFO") not in PROBES and not authenticated(environ, token):
-        scheme, _, sent = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-        if scheme.lower() == "bearer" and sent.strip():
+        sent = credential_of(environ)
+        if sent.bearer and sent.value:
             return Unauthorized("The token of this request is not that of this server (WINDTUNNEL_TOKEN).")
         return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":

@@ -73,8 +73,10 @@ def create_api(settings: Settings) -> "Gateway":
     import app
     from api import tus
     from api.request_guard import encode_refusal, head_check
-    from server.wsgi_gateway import Gateway
-    from web.paths import is_page
+    from core.domain.callers import networks
+    from server.token_check import TokenCheck
+    from server.wsgi_gateway import Gateway, HeadRules
+    from web.paths import SIGN_IN, is_page
 
     _prepare_server("api", settings)
     return Gateway(
@@ -82,8 +84,11 @@ def create_api(settings: Settings) -> "Gateway":
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
         limits=_body_limits(settings),
         answer=encode_refusal,
-        refuse=head_check(settings.names, settings.token, is_page),
-        is_upload=tus.is_upload,
+        rules=HeadRules(
+            delay=TokenCheck(settings.token, networks(settings.trusted_proxies), SIGN_IN),
+            refuse=head_check(settings.names, settings.token, is_page),
+            is_upload=tus.is_upload,
+        ),
     )
 
 

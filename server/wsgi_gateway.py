@@ -8,8 +8,9 @@ import asyncio
 import io
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from errors import PlatformError, TruncatedUpload
@@ -40,12 +41,25 @@ Answer = tuple[int, bytes, Mapping[str, str]]
 CLOSE = ("Connection", "close")
 
 
-class Gateway:
-    """RSGI application that serves a WSGI application.
+async def _no_delay(environ: Environ) -> PlatformError | None:
+    return None
 
-    ``refuse`` checks a request's head before its body is received; ``is_upload`` tells from the head whether the body
-    is that of a resumable upload, which may be slow. ``answer`` encodes an error.
+
+@dataclass(frozen=True, slots=True)
+class HeadRules:
+    """What the head of a request decides, before its body is received.
+
+    ``delay`` waits before the request is looked at, and may refuse it unseen; ``refuse`` checks the head; ``is_upload``
+    tells whether the body is that of a resumable upload, which may be slow.
     """
+
+    delay: Callable[[Environ], Awaitable[PlatformError | None]] = _no_delay
+    refuse: Callable[[Environ], PlatformError | None] = lambda environ: None
+    is_upload: Callable[[Environ], bool] = lambda environ: False
+
+
+class Gateway:
+    """RSGI application that serves a WSGI application. ``answer`` encodes an error."""
 
     def __init__(
         self,
@@ -54,14 +68,12 @@ class Gateway:
         threads: int,
         limits: BodyLimits,
         answer: Callable[[PlatformError], Answer],
-        refuse: Callable[[Environ], PlatformError | None] = lambda environ: None,
-        is_upload: Callable[[Environ], bool] = lambda environ: False,
+        rules: HeadRules = HeadRules(),
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._application = application
         self._answer = answer
-        self._refuse = refuse
-        self._is_upload = is_upload
+        self._rules = rules
         self._on_start = on_start
         self._bodies = UnfinishedBodies(limits)
         self._threads = RequestThreads(threads + 2 * limits.threads, "request")
@@ -80,10 +92,14 @@ class Gateway:
         environ = environ_of(scope) | self._common
         threads = self._probes.get(environ["PATH_INFO"], self._threads)
         length = environ.get("CONTENT_LENGTH")
+        refused = await self._rules.delay(environ)
         if (length is None or length == "0") and "HTTP_TRANSFER_ENCODING" not in environ:
+            if refused is not None:
+                self._send_error(protocol, environ["REQUEST_METHOD"], refused)
+                return
             environ["wsgi.input"] = io.BytesIO()
             await threads.run(self._serve, environ, protocol, scope.client)
-        elif error := self._refuse(environ):
+        elif error := refused or self._rules.refuse(environ):
             # Before the body is asked for: a client that expects `100 Continue` does not send it.
             self._send_error(protocol, environ["REQUEST_METHOD"], error)
             await self._stream(environ, protocol, scope.client, None)
@@ -91,7 +107,7 @@ class Gateway:
             environ["wsgi.input"] = io.BytesIO()
             await threads.run(self._serve, environ, protocol, scope.client)
             await self._stream(environ, protocol, scope.client, None)
-        elif self._is_upload(environ):
+        elif self._rules.is_upload(environ):
             await self._stream(environ, protocol, scope.client, Reader.UPLOAD)
         elif length is not None and int(length) <= FIRST_BYTES:
             await self._collect(environ, protocol, scope.client)

@@ -1,5 +1,8 @@
 """Paths of the web page, beside those of the API on the same server."""
 
+#: The form that takes the token.
+SIGN_IN = "/sign-in"
+
 #: First segments of the paths that the web page serves.
 SEGMENTS = frozenset(
     {

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import httpx
 import pytest
 import requests
 
+from core.domain.token_guesses import BURST, MOST_WAITING
 from tests.system.platform_process import PlatformProcess
 from tests.waiting import until
 
@@ -219,3 +221,32 @@ def test_an_absolute_target_is_judged_by_its_own_host(
 ) -> None:
     with sent(guarded.port, head("GET", target, Host=host)) as [connection]:
         assert answer_of(connection)[0] == status
+
+
+def answer_to(port: int, token: str, address: str, path: str = "/v1/simulations", method: str = "GET") -> int:
+    """Return the status of a request with a token from an address; 0 if it is not answered at once."""
+    transport = httpx.HTTPTransport(local_address=address)
+    with httpx.Client(transport=transport, trust_env=False, timeout=0.8) as client:
+        try:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            data = {"token": "a-guess"} if method == "POST" else None
+            return client.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, data=data).status_code
+        except httpx.ReadTimeout:
+            return 0
+
+
+def test_guesses_of_the_token_are_slowed_per_caller_and_lock_out_nobody(guarded: PlatformProcess) -> None:
+    guesser, user = "127.0.0.66", "127.0.0.77"
+    assert answer_to(guarded.port, TOKEN, user) == 200
+    assert [answer_to(guarded.port, "wrong-and-again", guesser) for _ in range(30)] == [401] * 30, "this is one guess"
+    with ThreadPoolExecutor(40) as pool:
+        statuses = list(pool.map(lambda n: answer_to(guarded.port, f"guess-{n}", guesser), range(120)))
+    assert statuses.count(401) <= BURST + 5 and statuses.count(0) <= 2 * MOST_WAITING, "in a few seconds"
+    assert statuses.count(429) >= 60, "those that do not wait are not looked at"
+    assert answer_to(guarded.port, TOKEN, guesser) in {0, 429}, "nor is the right one of that address looked at sooner"
+    assert answer_to(guarded.port, "", guesser, "/sign-in", "POST") in {0, 429}, "nor a form"
+    assert answer_to(guarded.port, "", guesser, "/sign-in") == answer_to(guarded.port, "", guesser, "/healthz") == 200
+    assert answer_to(guarded.port, TOKEN, user) == 200
+    assert answer_to(guarded.port, "wrong", user) == 401, "a slip of someone with the right token"
+    until(lambda: answer_to(guarded.port, TOKEN, guesser) == 200)
+    assert [answer_to(guarded.port, TOKEN, guesser) for _ in range(30)] == [200] * 30

@@ -4,7 +4,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web.api_client import Refused, api
-from web.paths import is_page
+from web.paths import SIGN_IN, is_page
 
 blueprint = Blueprint("session", __name__)
 
@@ -15,13 +15,13 @@ def target(address: str) -> str:
     return address if ours else url_for("simulations.index")
 
 
-@blueprint.get("/sign-in")
+@blueprint.get(SIGN_IN)
 def sign_in() -> str:
     """Ask for the token."""
     return render_template("sign-in.html", next=target(request.args.get("next", "/")), problem=None)
 
 
-@blueprint.post("/sign-in")
+@blueprint.post(SIGN_IN)
 def begin() -> Response | tuple[str, int]:
     """Begin a session if the token is right."""
     address = target(request.form.get("next", "/"))

@@ -1,0 +1,60 @@
+"""Token guesses: for how long the check of a caller's token is delayed, after wrong ones; values only, no I/O.
+
+A delay of wrong tokens alone would slow nobody down: a guesser takes an answer that does not come at once for "wrong",
+and goes on. So the check itself waits, whatever its outcome, unless the caller has had the right token before.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+#: Wrong tokens of a caller that are answered at once, and seconds after which one of them is forgotten.
+BURST, INTERVAL = 10, 1.0
+#: Longest delay in seconds, so that guesses of others at the same address lock nobody out.
+LONGEST = 10.0
+#: Most checks of a caller that wait. With LONGEST it bounds its guesses: two a second, however many it sends at once.
+MOST_WAITING = 20
+#: Most callers that are remembered, of those with wrong tokens and of those with the right one.
+MOST_CALLERS = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """When a caller's wrong tokens are forgotten, and the last of them, which tells nothing when it is sent again."""
+
+    empty_at: float
+    last: bytes | None = None
+
+
+class TokenGuesses:
+    """A leaky bucket of wrong tokens for each caller (core/domain/callers.py), and the callers that had the right one.
+
+    Times in seconds on a monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def delay(self, caller: str, token: bytes, now: float, *, right: bool) -> float:
+        """Return the seconds for which the check of a token is delayed; a wrong one makes the next wait longer."""
+        bucket = self._buckets.get(caller) or _Bucket(now)
+        if (right and caller in self._known) or (not right and token == bucket.last):
+            return 0.0
+        bucket.empty_at = max(now, bucket.empty_at)
+        if not right:
+            bucket.empty_at = min(bucket.empty_at + INTERVAL, now + BURST * INTERVAL + LONGEST)
+            self._buckets[caller] = bucket
+            self._buckets.move_to_end(caller)
+            if len(self._buckets) > MOST_CALLERS:
+                self._buckets.popitem(last=False)
+        return min(LONGEST, max(0.0, bucket.empty_at - now - BURST * INTERVAL))
+
+    def checked(self, caller: str, token: bytes, *, right: bool) -> None:
+        """Take note of the outcome of a check that has waited."""
+        if right:
+            self._known[caller] = None
+            self._known.move_to_end(caller)
+            if len(self._known) > MOST_CALLERS:
+                self._known.popitem(last=False)
+        elif (bucket := self._buckets.get(caller)) is not None:
+            bucket.last = token

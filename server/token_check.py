@@ -1,0 +1,49 @@
+"""Token check of the gateway: delays requests with a token of callers that guess, in the event loop."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from api.credentials import credential_of, is_right
+from core.domain.callers import Network, caller_of
+from core.domain.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
+from errors import PlatformError, TooManyGuesses
+
+
+class TokenCheck:
+    """Waits for as long as the check of a request's token is delayed; the request is checked and served afterwards.
+
+    ``form``: the path of the form by which a browser sends the token in a body. Its content is not known here, so each
+    attempt counts as a wrong token.
+    """
+
+    def __init__(self, token: str, proxies: Collection[Network] = (), form: str = "") -> None:
+        self._token = token
+        self._proxies = proxies
+        self._form = form
+        self._guesses = TokenGuesses()
+        self._waiting: Counter[str] = Counter()
+
+    async def __call__(self, environ: Mapping[str, Any]) -> PlatformError | None:
+        """Return the error that refuses the request unseen, because too many of its caller wait."""
+        sent = credential_of(environ)
+        by_form = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == self._form
+        if not self._token or not (sent.value or by_form):
+            return None
+        right = not by_form and is_right(sent, self._token)
+        now = asyncio.get_running_loop().time()
+        caller = caller_of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""), self._proxies)
+        if delay := self._guesses.delay(caller, b"" if by_form else sent.value, now, right=right):
+            if self._waiting[caller] >= MOST_WAITING:
+                return TooManyGuesses(retry_after=int(LONGEST))
+            self._waiting[caller] += 1
+            try:
+                await asyncio.sleep(delay)
+            finally:
+                self._waiting[caller] -= 1
+                if not self._waiting[caller]:
+                    del self._waiting[caller]
+        if not by_form:
+            self._guesses.checked(caller, sent.value, right=right)
+        return None
