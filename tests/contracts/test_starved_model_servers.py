@@ -56,12 +56,15 @@ def statuses(pair: EvaluatorPair, tasks: int = 2) -> list[str]:
 
 
 @contextmanager
-def outranked(pair: EvaluatorPair) -> Iterator[None]:
-    """Run the model server on one core, at the lowest priority, beside processes that compute all the time."""
-    process = pair.model_servers[0].process
+def outranked(pair: EvaluatorPair, *, evaluator: bool = False) -> Iterator[None]:
+    """Run the model server, or the evaluator, on one core, at the lowest priority, beside processes that compute."""
+    process = pair.evaluator.process if evaluator else pair.model_servers[0].process
     core = min(os.sched_getaffinity(0))
     process.pin(core)
-    os.setpriority(os.PRIO_PGRP, process.popen.pid, 19)  # type: ignore[attr-defined]
+    if evaluator:
+        os.sched_setscheduler(process.popen.pid, os.SCHED_IDLE, os.sched_param(0))  # type: ignore[attr-defined]
+    else:
+        os.setpriority(os.PRIO_PGRP, process.popen.pid, 19)  # type: ignore[attr-defined]
     program = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
     busy = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
     try:
@@ -149,4 +152,18 @@ def test_a_model_that_computes_too_long_misses_its_deadline_also_on_a_busy_core(
 def test_a_model_server_that_stopped_itself_misses_its_deadline() -> None:
     source = "import os\nclass Model:\n    def act(self, observation):\n        os.kill(os.getpid(), 19)\n"
     with evaluator_pair(worker_spec(), source, play_of(deadline=DEADLINE)) as pair:
+        assert statuses(pair, 1) == ["timed_out"]
+
+
+def test_an_evaluator_that_is_hardly_run_does_not_blame_the_model() -> None:
+    play = play_of(deadline=0.02)
+    with evaluator_pair(worker_spec(), model(compute=0.0, sleep=0.004), play) as pair, outranked(pair, evaluator=True):
+        assert set(statuses(pair, 30)) == {"ok"}
+
+
+def test_a_slow_model_is_blamed_also_beside_an_evaluator_that_is_hardly_run() -> None:
+    with (
+        evaluator_pair(worker_spec(), model(sleep=DEADLINE * 4), play_of(deadline=DEADLINE)) as pair,
+        outranked(pair, evaluator=True),
+    ):
         assert statuses(pair, 1) == ["timed_out"]

@@ -516,6 +516,34 @@ def test_an_answer_whose_wait_was_not_observed_is_judged_by_the_clock() -> None:
         DeadlineWatch(1.0, lambda: observed, time.monotonic() - 1.5).check()
 
 
+def test_time_in_which_the_machine_did_not_run_the_evaluator_is_no_fault_of_the_model() -> None:
+    observed = ServerTimes(threads={"1": (0.0, 0.0)})
+
+    def watch(own_delay: float, began: float) -> DeadlineWatch:
+        delays = iter([own_delay])
+        return DeadlineWatch(1.0, lambda: observed, time.monotonic() - began, lambda: next(delays, 0.0))
+
+    watch(0.8, began=1.5).check()
+    watch(0.8, began=1.5).settle()
+    for late in (watch(0.3, began=1.5), watch(100.0, began=75.0)):  # most of it was run; and there is an end
+        with pytest.raises(TimedOut):
+            late.settle()
+    excused = watch(100.0, began=1.5)
+    excused.check()
+    with pytest.raises(TimedOut):  # 1.4 of the 1.5 s are excused, once
+        until(excused.check, every=0.01)
+
+
+def test_a_runner_that_tells_late_what_a_model_server_got_is_no_fault_of_the_model() -> None:
+    def told_late() -> ServerTimes:
+        time.sleep(0.3)
+        return ServerTimes(threads={"1": (0.0, 0.0)})
+
+    watch = DeadlineWatch(0.1, told_late)
+    until(lambda: watch.check() is None and watch._first is not None)
+    watch.settle()
+
+
 def test_a_descriptor_that_a_model_server_passes_is_not_taken() -> None:
     with per_scenario() as (model_server, zygote), tempfile.TemporaryFile() as file:
         socket.send_fds(zygote, [framed(("sockot",))], [file.fileno()])

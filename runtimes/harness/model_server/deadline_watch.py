@@ -6,24 +6,34 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from .deadlines import LAST_LOOK, UNOBSERVED, Missed, ServerTimes, decide, longest, usable, usage
+from .deadlines import UNOBSERVED, Missed, ServerTimes, decide, longest, usable, usage
 from .model_faults import TimedOut
 
 #: Returns the counters of the model server, or None if they cannot be read here: then all time counts.
 ReadTimes = Callable[[], ServerTimes | None]
+#: Returns the seconds in which the watching thread itself was ready and not run, since the last call.
+OwnDelay = Callable[[], float]
 
 
 class DeadlineWatch:
     """The deadline of one answer, ``seconds`` from the monotonic time ``began``."""
 
-    def __init__(self, seconds: float, read_times: ReadTimes, began: float | None = None) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        read_times: ReadTimes,
+        began: float | None = None,
+        own_delay: OwnDelay = lambda: 0.0,
+    ) -> None:
         self._seconds = seconds
         self._read_times = read_times
+        self._own_delay = own_delay
         self._began = time.monotonic() if began is None else began
         self._first: ServerTimes | None = None
         self._seen: dict[str, tuple[float, float]] = {}  # of all threads, also of those that have ended
         self._observed_since = 0.0
         self._share = 1.0  # of its time, what the model server could use until the last look
+        self._blind = 0.0  # seconds in which the machine did not let this thread look, or take the answer
         self._next = self._began + UNOBSERVED * seconds  # the next look
 
     def wait(self, connection: socket.socket, event: int = select.POLLIN) -> None:
@@ -46,7 +56,7 @@ class DeadlineWatch:
         if wall > self._seconds:
             # Threads may have ended with the answer, and their time in run queues is unknown then.
             share = min(self._share, self._observed_share())
-            if isinstance(decide(self._seconds, wall, share * wall), Missed):
+            if isinstance(decide(self._seconds, wall, share * (wall - self._blind)), Missed):
                 raise self._timed_out()
 
     def _look(self) -> None:
@@ -54,22 +64,25 @@ class DeadlineWatch:
         now = time.monotonic()
         wall = now - self._began
         if wall < self._seconds:
-            last = self._began + LAST_LOOK * self._seconds
-            self._next = last if now < last else self._began + self._seconds
+            self._next = min(now + UNOBSERVED * self._seconds, self._began + self._seconds)
             return
-        decision = decide(self._seconds, wall, self._share * wall)
+        decision = decide(self._seconds, wall, self._share * (wall - self._blind))
         if isinstance(decision, Missed):
             raise self._timed_out(starved=decision.starved)
-        self._next = now + decision.seconds
+        self._next = now + min(decision.seconds, UNOBSERVED * self._seconds)
 
     def _observed_share(self) -> float:
         """Return the share of its time that the model server could use, as far as it was observed; 1 if unknown."""
+        asked = time.monotonic()
+        # This thread was to look after a part of the deadline: before that it cannot have been late.
+        self._blind += min(self._own_delay(), max(0.0, asked - self._began - UNOBSERVED * self._seconds - self._blind))
         times = self._read_times()
         if times is None:
             return 1.0
         self._seen.update(times.threads)
         if self._first is None:
             self._first, self._observed_since = times, time.monotonic()
+            self._blind += self._observed_since - asked  # its runner was late to tell
             return 1.0  # what was not observed counts as had, or a model could gain from hiding
         observed = time.monotonic() - self._observed_since
         return usable(1.0, observed, usage(self._first, replace(times, threads=self._seen)))

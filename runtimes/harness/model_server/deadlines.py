@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 #: Seconds for a model server's hello, load and reset; a reset has the deadline of `act` if that is longer.
 HELLO, LOAD, RESET = 120.0, 300.0, 10.0
-#: The share of a deadline after which the model server is observed: faster answers cost nothing.
+#: The share of a deadline after which the model server is observed, and again each time so much has passed: faster
+#: answers cost nothing, and of a thread that begins and ends between two looks no more time is missed than this.
 UNOBSERVED = 0.1
-#: The share at which it is looked at once more before the deadline, because threads may end with the answer.
-LAST_LOOK = 0.9
 #: Seconds beyond ten deadlines after which no answer is waited for, however little the machine ran the model server.
 LONGEST = 60.0
 #: The least share of a deadline to wait before the next look.

@@ -16,6 +16,7 @@ from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import UNOBSERVED
 from .model_faults import Crashed, Failed, Garbage, ModelFault, WrongAnswer
 from .model_protocol import LENGTH, MAX_ERROR_TEXT, ErrorReply
+from .run_delay import RunDelay
 
 #: The most payload bytes of any frame from a model server that is not an action.
 SMALL = 64 << 10
@@ -37,6 +38,7 @@ class ModelServerSocket:
         self.seq = FIRST
         unobserved = UNOBSERVED * deadline
         self._timeout = struct.pack("@ll", int(unobserved), int(unobserved % 1 * 1e6) or 1)
+        self._run_delay = RunDelay()
         self.use(connected)
 
     def use(self, connected: socket.socket) -> None:
@@ -49,7 +51,7 @@ class ModelServerSocket:
 
     def watch(self, seconds: float, began: float | None = None) -> DeadlineWatch:
         """Return the watch of a deadline, ``seconds`` from now or from ``began``."""
-        return DeadlineWatch(seconds, self._read_times, began)
+        return DeadlineWatch(seconds, self._read_times, began, self._run_delay.take)
 
     def draw(self) -> int:
         """Return the sequence number of a new request."""
@@ -101,6 +103,7 @@ class ModelServerSocket:
 
     def send(self, frame: bytes | bytearray) -> None:
         """Send a frame, within the deadline of an action."""
+        self._run_delay.take()  # what was before is no excuse for what follows
         sent = 0
         try:
             sent = self._send(frame)
