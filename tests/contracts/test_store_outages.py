@@ -122,6 +122,27 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
         assert simulations.find(c, id).staging_failures == 0
 
 
+def test_a_model_that_the_store_does_not_have_is_asked_for_again_a_few_times(
+    rig: DispatcherRig, tmp_path: Path
+) -> None:
+    platform, objects = rig.platform, FilesystemStore(tmp_path / "restored-later")
+    objects.put("any", [b"thing"])
+    came_back, gone = rig.submit(), rig.submit()
+    key = f"models/{platform.simulations.get(gone).model.digest.removeprefix('sha256:')}"
+    staging = staging_on(rig, objects, tmp_path / "other-node")
+    for attempt in range(1, ATTEMPTS):
+        for id in (came_back, gone):
+            stage(platform, staging, id)
+            waiting = platform.simulations.get(id)
+            assert (waiting.state, waiting.attempt) == (State.QUEUED, attempt + 1)
+    stage(platform, staging, gone)
+    ended = platform.simulations.get(gone)
+    assert ended.state is State.ERRORED and ended.reason and key in ended.reason
+    objects.put(key, platform.store.get(key))
+    stage(platform, staging, came_back)
+    assert is_prepared(platform, came_back)
+
+
 def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     rig: DispatcherRig, outage: Outage, tmp_path: Path
 ) -> None:

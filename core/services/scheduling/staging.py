@@ -37,6 +37,7 @@ from errors import (
     Conflict,
     LargerThanCache,
     NodeFull,
+    NotFound,
     OriginFailed,
     OriginRefused,
     PlatformError,
@@ -300,7 +301,7 @@ class Staging:
             self._cache.release(row.id)  # simulations that wait for room must not keep it from each other
         if isinstance(error, _OUTAGES) and not isinstance(error, LargerThanCache):
             self._wait(row, reason)
-        elif isinstance(error, environments.CannotPrepare | OriginRefused):
+        elif isinstance(error, environments.CannotPrepare) or type(error) is NotFound:  # a bucket may be restored
             self._retry(row.id, row.attempt, reason)
         else:
             self._give_up(row.id, reason)
