@@ -8,12 +8,23 @@ from collections.abc import Iterator, Mapping
 
 VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_documented_exports.py": {"*": "needs PyTorch, TensorFlow, JAX and others"},
+    "tests/system/test_documented_commands.py": {
+        "[docs/quickstart.md]": "half a minute, of which most is a comparison; README.md has the same in every run",
+    },
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},
     "tests/system/test_installed_package.py": {
         "test_the_server_is_fetched_by_uv": "downloads 130 MB of packages; the installed server is in every run",
         "test_pip_installs_client_and_server": "downloads as many; the installed server is in every run",
+    },
+    "tests/system/test_model_comparisons.py": {
+        "test_a_comparison_that_is_disturbed_by_kills_has_the_verdict_of_one_that_is_not": (
+            "two comparisons; that kills change no results is in every run, in test_chaos.py"
+        ),
+    },
+    "tests/system/test_examples.py": {
+        "test_the_comparison_decides_between_two_models": "a comparison; README.md has one in every run",
     },
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
