@@ -69,22 +69,6 @@ def run(
     If it is killed from outside, it is run again, a few times. ``report`` is called several times a second; if it
     raises, the program is ended. The program also ends with the thread that started it.
     """
-    for _ in range(confined_program.ATTEMPTS):
-        result = _run_once(command, folder=folder, readonly=readonly, environ=environ, limits=limits, report=report)
-        if result.ended or confined_program.killed(result.code) is None:
-            break
-    return result
-
-
-def _run_once(
-    command: Sequence[str],
-    *,
-    folder: Path,
-    readonly: Sequence[Path],
-    environ: Mapping[str, str],
-    limits: ConverterLimits,
-    report: Callable[[], None],
-) -> ConverterResult:
     as_root = limits.sandbox and os.geteuid() == 0
     if as_root:
         confined_program.give(USER, [folder], contents=True)
@@ -99,8 +83,21 @@ def _run_once(
         "uid": USER if as_root else None,
         "level": None if limits.sandbox else 1,
     }
-    started = time.monotonic()
-    process = confined_program.start(command, environ, confinement)
+    for _ in range(confined_program.ATTEMPTS):
+        started = time.monotonic()
+        result = _watch(confined_program.start(command, environ, confinement), started, folder, limits, report)
+        if result.ended or confined_program.killed(result.code) is None:
+            break
+    return result
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    started: float,
+    folder: Path,
+    limits: ConverterLimits,
+    report: Callable[[], None],
+) -> ConverterResult:
     assert process.stderr is not None
     lines: deque[str] = deque(maxlen=LINES)
     reader = threading.Thread(target=_read, args=(process.stderr, lines), name="converter-output", daemon=True)
