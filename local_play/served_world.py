@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtimes.harness.simulators.base import Interface
+from runtimes.harness.simulators.declared_interface import declared_interface
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class ServedWorld:
     @cached_property
     def interface(self) -> Interface:
         """Observation and action space of the dataset."""
-        return Interface.of(self.definition["interface"])
+        return declared_interface(self.definition)
 
     def cut_off(self, metrics: Mapping[str, Any]) -> bool:
         """Return whether a limit of time, not the world, has ended the scenario with these metrics."""

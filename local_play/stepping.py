@@ -20,6 +20,7 @@ from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice
 from local_play.served_world import ServedWorld
 from local_play.session_process import ScenarioFailed, SessionEnded, SessionProcess, StepRefused
 from runtimes.harness.session.session_messages import Observed
+from runtimes.harness.simulators.declared_interface import described_interface
 from windtunnel.submissions import parameters
 
 
@@ -38,7 +39,7 @@ def step_through(options: argparse.Namespace, settings: Settings) -> None:
     dataset = worlds.find(options.dataset, options.server, settings)
     params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
     world = worlds.served(dataset, params, settings, lambda message: messages.send("progress", {"message": message}))
-    interface = dataset.definition["interface"]
+    interface = described_interface(dataset.definition)
     messages.send(
         "world", {"dataset": world.name, "digest": world.digest, "scenarios": world.total, "interface": interface}
     )

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, create_model
 
 from openenv_server.actions import METADATA, VALUES
 from runtimes.harness.simulators.base import Interface, Space
+from runtimes.harness.simulators.structures import box
 
 
 class ScenarioState(State):  # type: ignore[misc]
@@ -77,6 +78,7 @@ def _list(space: Space) -> dict[str, Any]:
         "description": shape,
         "dtype": space.dtype,
         "shape": list(space.shape),
+        "gymnasium": (space.gymnasium or box(space.shape, space.dtype)).describe(),
         "prefixItems": entries,
         "items": False,
         "minItems": count,
@@ -98,6 +100,10 @@ def _entries(space: Space) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
+def _of_gymnasium(space: Space) -> str:
+    return f", {space.gymnasium} in Gymnasium" if space.gymnasium is not None else ""
+
+
 def readme(definition: Mapping[str, Any], interface: Interface, reward: str) -> str:
     """Return the description of a dataset as Markdown: observation, action, reward and metrics."""
     lines = [f"# {definition['title']}", "", str(definition["description"]), ""]
@@ -105,7 +111,7 @@ def readme(definition: Mapping[str, Any], interface: Interface, reward: str) -> 
         lines += [
             f"## {title}",
             "",
-            f"{space.dtype}{list(space.shape)}",
+            f"{space.dtype}{list(space.shape)}{_of_gymnasium(space)}",
             "",
             "| entry | name | unit | low | high |",
             "|---|---|---|---|---|",

@@ -69,8 +69,9 @@ class DatasetSchema(DatasetBriefSchema):
         allow_none=True,
         metadata={
             "description": (
-                "Observation and action: dtype, shape, and a name, unit and range for each entry; "
-                "null for a dataset of files only."
+                "Observation and action: dtype, shape, and a name, unit and range for each entry; `gymnasium`: the "
+                "space in Gymnasium's terms, such as Discrete, whose elements the array has flat. Null for a dataset "
+                "of files only."
             )
         },
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from windtunnel.errors import Refused as Refused
     from windtunnel.errors import WindtunnelError as WindtunnelError
     from windtunnel.python_models import PythonBatchModel as PythonBatchModel
+    from windtunnel.python_models import PythonGymnasiumModel as PythonGymnasiumModel
     from windtunnel.python_models import PythonModel as PythonModel
     from windtunnel.python_models import ResetInfo as ResetInfo
     from windtunnel.records import Check as Check
@@ -34,7 +35,7 @@ _MODULES = {
     "windtunnel._sync.client": ("Client",),
     "windtunnel._sync.results": ("Results",),
     "windtunnel.errors": ("BadConfiguration", "CannotConnect", "Interrupted", "Refused", "WindtunnelError"),
-    "windtunnel.python_models": ("PythonBatchModel", "PythonModel", "ResetInfo"),
+    "windtunnel.python_models": ("PythonBatchModel", "PythonGymnasiumModel", "PythonModel", "ResetInfo"),
     "windtunnel.records": ("Check", "Dataset", "Event", "Model", "ModelComparison", "Result", "Simulation"),
     "windtunnel.replays": ("Replay",),
 }

@@ -18,7 +18,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from windtunnel.errors import WindtunnelError
-from windtunnel.sessions import LocalSession, Refused, RemoteSession, Session, Space
+from windtunnel.gym_spaces import codec_of
+from windtunnel.sessions import LocalSession, Refused, RemoteSession, Session
 from windtunnel.submissions import Scenarios
 from windtunnel.submissions import scenarios as selection_of
 
@@ -47,6 +48,8 @@ DATASETS = (
     "pettingzoo_simple_tag",
     "pettingzoo_tictactoe",
 )
+#: Key of the legal actions in an observation, as in PettingZoo's classic games.
+MASK = "action_mask"
 #: Id for any other dataset, which is an argument then: `make("windtunnel/dataset", dataset="drives@2", server=URL)`.
 ANY = "dataset"
 
@@ -92,8 +95,10 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         self._finalizer = weakref.finalize(self, self._session.close)
         world = self._session.world
         self.dataset = world.dataset
-        self.observation_space, self.action_space = _box(world.observation), _box(world.action)
-        self._observation, self._action = world.observation, world.action
+        self._action = world.action
+        self._observations, self._actions = codec_of(world.observation), codec_of(world.action)
+        self.observation_space, self.action_space = self._observations.space, self._actions.space
+        self._legal: NDArray[np.int8] | None = None
         try:
             self._scenarios = _selected(scenarios, world.scenarios)
         except WindtunnelError:
@@ -103,9 +108,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         self._order: list[int] = []
         self._round = -1
 
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start a scenario; the information says which.
 
         Raise WindtunnelError if there is no such scenario, or the environment is closed.
@@ -116,7 +119,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
             self._drawn, self._order, self._round = True, [], -1
         scenario, repeat = self._chosen(dict(options or {}))
         observed = self._session.reset(scenario, repeat, self._seed)
-        return self._observed(observed.values), dict(observed.about)
+        return self._observed(observed.values, dict(observed.about))
 
     def _chosen(self, options: dict[str, Any]) -> tuple[int, int]:
         """Return the scenario and the repetition to play."""
@@ -134,14 +137,15 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
             self._order = order[::-1]
         return self._order.pop(), self._round
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
 
         An end by a limit of time is `truncated`, every other `terminated`. Raise Refused for an action that the dataset
-        does not have: the scenario goes on. Raise WindtunnelError if the environment is closed.
+        does not have: the scenario goes on. Raise WindtunnelError if the environment is closed. Floats are taken for a
+        choice, too, as from a model: the simulator rounds them.
         """
         self._check_open()
-        values = np.asarray(action, np.float64).reshape(-1)
+        values = self._actions.flat(action)
         if not np.isfinite(values).all():
             index = int(np.argmin(np.isfinite(values)))
             name = f" ({self._action.names[index]})" if index < len(self._action.names) else ""
@@ -151,10 +155,23 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         if observed.metrics is not None:
             information["metrics"] = dict(observed.metrics)
         reward, cut_off = float(observed.reward or 0.0), observed.truncated
-        return self._observed(observed.values), reward, observed.over and not cut_off, cut_off, information
+        element, information = self._observed(observed.values, information)
+        return element, reward, observed.over and not cut_off, cut_off, information
 
-    def _observed(self, values: Any) -> NDArray[Any]:
-        return np.array(values, self._observation.dtype).reshape(self._observation.shape)
+    def _observed(self, values: Any, information: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return the observation, and the information with the mask of legal actions, if the world has one."""
+        element = self._observations.element(values)
+        self._legal = element.get(MASK) if isinstance(element, dict) else None
+        return element, information if self._legal is None else information | {MASK: self._legal}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return which actions of a Discrete are legal, as sb3-contrib's MaskablePPO asks; all, if the world says none.
+
+        Raise WindtunnelError if the actions are no Discrete.
+        """
+        if not isinstance(self.action_space, spaces.Discrete):
+            raise WindtunnelError(f"The actions are {self.action_space}, of which none is illegal.")
+        return np.ones(int(self.action_space.n), np.bool_) if self._legal is None else self._legal.astype(np.bool_)
 
     def _check_open(self) -> None:
         if not self._finalizer.alive:
@@ -163,14 +180,6 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
     def close(self) -> None:
         """End the session, and the process or the connection with it; may be called twice."""
         self._finalizer()
-
-
-def _box(space: Space) -> spaces.Box:
-    low = [-np.inf if bound is None else bound for bound in space.low]
-    high = [np.inf if bound is None else bound for bound in space.high]
-    dtype = np.dtype(space.dtype)
-    shape = space.shape
-    return spaces.Box(np.array(low, dtype).reshape(shape), np.array(high, dtype).reshape(shape), shape, dtype.type)
 
 
 def _selected(selection: Scenarios | None, total: int) -> range | list[int]:

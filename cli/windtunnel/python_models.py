@@ -11,7 +11,7 @@ A model's process has no packages but those that the model declares, so a model 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class ModelSpace(Protocol):
     """An observation or an action: type and shape of its array, and for each entry, in C order, what it is.
 
-    ``low`` and ``high`` are infinite where an entry has no bound.
+    ``low`` and ``high`` are infinite where an entry has no bound. ``gymnasium``: what the space is in Gymnasium; as a
+    text `Discrete(2)`, for one with two values.
     """
 
     dtype: str
@@ -29,6 +30,7 @@ class ModelSpace(Protocol):
     units: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    gymnasium: Any
 
 
 class ResetInfo(TypedDict):
@@ -52,6 +54,18 @@ class PythonModel(Protocol):
         An action has a number for each entry of its space: an array, a list, a tuple, or one number for one entry.
         """
         ...
+
+
+class PythonGymnasiumModel(Protocol):
+    """A model that gets and returns elements of Gymnasium's spaces: an int for a Discrete, a dict for a Dict."""
+
+    spaces: Literal["gymnasium"]
+
+    def reset(self, info: ResetInfo) -> None:
+        """Begin a scenario, as of a PythonModel."""
+
+    def act(self, observation: Any) -> Any:
+        """Return an element of the action space for an element of the observation space."""
 
 
 class PythonBatchModel(PythonModel, Protocol):

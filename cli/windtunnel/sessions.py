@@ -26,7 +26,10 @@ class ScenarioLost(WindtunnelError):
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
-    """Observation or action space: names, units and bounds of its entries, in C order; None: without a bound."""
+    """Observation or action space: names, units and bounds of its entries, in C order; None: without a bound.
+
+    ``gymnasium``: what the space is in Gymnasium; None: a Box of these entries.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -34,6 +37,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[str, ...] = ()
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
+    gymnasium: dict[str, Any] | None = None
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +238,7 @@ def _space(schema: Mapping[str, Any]) -> Space:
         names=tuple(entry["title"] for entry in entries),
         low=tuple(entry.get("minimum") for entry in entries),
         high=tuple(entry.get("maximum") for entry in entries),
+        gymnasium=schema.get("gymnasium"),
     )
 
 

@@ -87,6 +87,13 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
         "units": ["", ""],
         "low": [0.0, 0.0],
         "high": [2.0, 2.0],
+        "gymnasium": {
+            "type": "Dict",
+            "spaces": [
+                {"key": "move", "space": {"type": "Discrete", "n": 3, "start": 0}},
+                {"key": "stride", "space": {"type": "Box", "shape": [], "dtype": "float32"}},
+            ],
+        },
     }
     files = {entry["path"] for entry in platform.datasets.files("corridor")[0]}
     made = {f"converted/{name}" for name in ("environment.json", "requirements.lock", "scenarios.ndjson")}

@@ -1,6 +1,8 @@
 """Evaluator with the Gymnasium simulator, in its environment and in this machine's best sandbox."""
 
 import json
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from functools import cache
@@ -137,10 +139,6 @@ def set_up(definition: dict[str, Any], folder: Path, dataset: str = "cartpole") 
         ({"env": "os:CartPole-v1"}, "an environment's id has no colon"),
         ({"env": "NoSuchThing-v0"}, "NameNotFound"),
         ({"env": "MountainCar-v0"}, "declares observations float32[4], the environment has float32[2]"),
-        (
-            {"env": "Blackjack-v1", "interface": None},
-            "the observation space is a Tuple; only Box and Discrete are supported",
-        ),
     ],
 )
 def test_a_dataset_with_a_wrong_definition_cannot_be_set_up(changes: dict[str, Any], text: str, tmp_path: Path) -> None:
@@ -158,6 +156,92 @@ def test_a_dataset_without_an_interface_has_the_interface_of_its_environment(tmp
     definition = dict(datasets()["cartpole"].definition)
     definition |= {"env": "MountainCarContinuous-v0", "interface": None}
     assert isinstance(set_up(definition, tmp_path), framed_socket.Ready)
+
+
+CHOOSING = b"""
+class Model:
+    spaces = "gymnasium"
+    def act(self, observation):
+        total, dealer, ace = observation
+        return int(total < 15 + ace)
+"""
+
+
+def test_a_world_of_a_tuple_is_played_by_a_model_that_gets_a_tuple(tmp_path: Path) -> None:
+    definition = dict(datasets()["cartpole"].definition) | {"env": "Blackjack-v1", "interface": None}
+    tmp_path.chmod(0o755)
+    (tmp_path / "dataset.json").write_text(json.dumps(definition))
+    play = play_of("cartpole", isolation="scenario") | {"definition": definition}
+    with evaluator_pair(replace(spec_of("cartpole"), dataset=str(tmp_path)), CHOOSING, play) as pair:
+        results = pair.run(0, 10)
+    assert [result["status"] for result in results] == ["ok"] * 10, results
+    assert len({result["metrics"]["return"] for result in results}) > 1
+
+
+INTEGER = "class Model:\n    {spaces}\n    def act(self, o):\n        return {answer}\n"
+RIGHT = "int(o[2] + 0.5 * o[3] > 0)"
+
+
+def push(answer: str, spaces: str = "pass") -> list[dict[str, Any]]:
+    """Play scenarios of cartpole with a model that returns an expression."""
+    model = INTEGER.format(answer=answer, spaces=spaces).encode()
+    with evaluator_pair(spec_of("cartpole"), model, play_of("cartpole", isolation="scenario")) as pair:
+        return [result | {"timing": None} for result in pair.run(0, 2)]
+
+
+def test_an_int_an_array_and_a_float_that_is_rounded_are_the_same_action() -> None:
+    results = push(RIGHT)
+    assert outcomes(results) == ["balanced"] * 2
+    for answer in (f"[float({RIGHT})]", f"0.3 + 0.6 * {RIGHT}", f"3.0 * {RIGHT} - 1.0"):
+        played = push(answer)
+        for one, other in zip(results, played, strict=True):
+            clipped = other["metrics"].pop("clipped_actions")
+            assert clipped == (500 if answer.startswith("3.0") else 0)
+            assert one["metrics"] == other["metrics"] | {"clipped_actions": 0}
+    assert push(RIGHT, "spaces = 'gymnasium'") == results
+
+
+@pytest.mark.parametrize(
+    ("answer", "spaces"), [("2", "pass"), ("2", "spaces = 'gymnasium'"), ("0.7", "spaces = 'gymnasium'")]
+)
+def test_an_action_that_the_world_does_not_have_is_invalid_and_says_what_was_expected(answer: str, spaces: str) -> None:
+    result = push(answer, spaces)[0]
+    assert result["status"] == "invalid"
+    assert "Discrete(2)" in result["error"] and "a whole number from 0 to 1" in result["error"], result["error"]
+
+
+def test_the_declared_spaces_of_every_world_are_those_of_its_environment(tmp_path: Path) -> None:
+    program = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from runtimes.harness.simulators import declared_interface as declared, gymnasium, mujoco, pettingzoo\n"
+        "modules = {'gymnasium': gymnasium, 'mujoco': mujoco, 'pettingzoo': pettingzoo}\n"
+        "for definition in json.load(sys.stdin):\n"
+        "    module = modules[definition['simulator']]\n"
+        "    module.preload(definition)\n"
+        "    actual, said = module.create(Path(), definition).interface, declared.declared_interface(definition)\n"
+        "    for part in ('observation', 'action'):\n"
+        "        spaces = [getattr(each, part).gymnasium for each in (said, actual)]\n"
+        "        same = declared.structures.equal(*spaces) or all(space.type == 'Box' for space in spaces)\n"
+        "        assert same, (definition['name'], *map(str, spaces))\n"
+        "    print(definition['name'])\n"
+    )
+    asked: dict[str, list[Any]] = {}
+    for dataset in datasets().values():
+        if "env" in dataset.definition:
+            asked.setdefault(dataset.simulator, []).append(dataset.definition)
+    for simulator, definitions in asked.items():
+        path = f"{Path.cwd()}:{site(catalogue.simulators()[simulator])}"
+        checked = subprocess.run(
+            [sys.executable, "-S", "-W", "ignore", "-c", program],
+            input=json.dumps(definitions),
+            env={"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,  # MuJoCo logs to a file
+        )
+        assert checked.returncode == 0, checked.stderr
+        assert checked.stdout.split() == [definition["name"] for definition in definitions]
 
 
 @pytest.mark.parametrize(("sleep", "most"), [("0", 20), ("0.4", 3)])

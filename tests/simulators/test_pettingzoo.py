@@ -110,6 +110,29 @@ def test_a_users_scenarios_choose_the_agent_and_the_policy_of_the_others(tmp_pat
     assert reply.replay["frames"][0]["drawing"]["at"].keys() == {"first-0-0", "first-0-1"}
 
 
+#: The same moves, once from the array and once from PettingZoo's own dictionary.
+FIRST_LEGAL = b"""
+class Model:
+    def act(self, observation):
+        return [float(next(i for i in range(7) if observation[84 + i]))]
+"""
+FIRST_LEGAL_OF_A_DICT = b"""
+class Model:
+    spaces = "gymnasium"
+    def act(self, observation):
+        board, mask = observation["observation"], observation["action_mask"]
+        assert board.shape == (6, 7, 2) and board.dtype == mask.dtype == "int8"
+        return mask.argmax()
+"""
+
+
+def test_a_model_that_asks_for_the_dictionary_of_pettingzoo_has_the_results_of_one_that_gets_the_array() -> None:
+    tasks = [0, 1, 2, 3]
+    results = played("pettingzoo_connect_four", FIRST_LEGAL, tasks)
+    assert [result["status"] for result in results] == ["ok"] * 4
+    assert played("pettingzoo_connect_four", FIRST_LEGAL_OF_A_DICT, tasks) == results
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

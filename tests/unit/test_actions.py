@@ -1,6 +1,7 @@
 """Actions of a model: numbers of one type as the bytes of another, or the value that has none."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from runtimes.harness.models.base import NoAction, action_bytes
 from runtimes.harness.models.python import float_packer
+from runtimes.harness.simulators import structures
 from runtimes.harness.simulators.base import Space
+from runtimes.harness.simulators.structures import Structure
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -69,6 +72,33 @@ def test_one_number_is_an_action_of_one_element_in_any_shape(answer: Any) -> Non
 def test_the_first_of_several_values_that_do_not_fit_is_named() -> None:
     with pytest.raises(NoAction, match=r"answered 300 \(int64\), which is not a value of the space's uint8"):
         action_bytes([[3, 300], [-1, 4]], 2, space("uint8", 2))
+
+
+def choosing(structure: Structure) -> Space:
+    return replace(space("float32", structure.size), gymnasium=structure)
+
+
+@pytest.mark.parametrize("answer", [2, -1, [2], np.int64(2), np.array([[2]], np.uint8)])
+def test_a_whole_number_that_is_no_value_of_a_choice_is_refused_with_its_values(answer: Any) -> None:
+    value = np.asarray(answer).item()
+    with pytest.raises(
+        NoAction, match=rf"answered {value} \(u?int\d+\); the action is Discrete\(2\): a .* from 0 to 1"
+    ):
+        action_bytes(answer, 1, choosing(structures.discrete(2)))
+
+
+def test_of_several_choices_and_rows_the_one_that_is_refused_is_named() -> None:
+    taken = choosing(structures.multi_discrete([2, 3]))
+    assert action_bytes([[1, 2], [0, 0]], 2, taken) == np.array([1, 2, 0, 0], np.float32).tobytes()
+    with pytest.raises(NoAction, match=r"answered 3 \(int64\) for entry 1; .* a whole number from 0 to 2"):
+        action_bytes([[1, 2], [0, 3]], 2, taken)
+    mixed = structures.dictionary({"force": structures.box(()), "gear": structures.discrete(2, 1)})
+    assert action_bytes([900, 2], 1, choosing(mixed)) == np.array([900, 2], np.float32).tobytes()
+
+
+@pytest.mark.parametrize("answer", [[0.7], [-3.5], np.array([9.0], np.float32), 0.5])
+def test_floats_for_a_choice_are_left_to_the_simulator(answer: Any) -> None:
+    assert action_bytes(answer, 1, choosing(structures.discrete(2))) == np.float32(np.asarray(answer)).tobytes()
 
 
 @pytest.mark.parametrize("answer", ["left", [1.0, "left"], [[1, 2], [3]], {"action": 1}, object()])

@@ -68,7 +68,19 @@ def _space(dataset: outputs.Document, name: str) -> str:
     if "shape" not in space:
         return ", ".join(f"{key}={value}" for key, value in space.items() if isinstance(value, str | int))
     names = f": {', '.join(space['names'])}" if space.get("names") else ""
-    return f"{space.get('dtype', '')}{space['shape']}{names}"
+    named = _gymnasium(space.get("gymnasium") or {"type": "Box"})
+    return f"{space.get('dtype', '')}{space['shape']}{f', {named}' if named != 'Box' else ''}{names}"
+
+
+def _gymnasium(described: outputs.Document) -> str:
+    """Return what a space is in Gymnasium, in short."""
+    if described["type"] == "Dict":
+        parts = (f"{part['key']}: {_gymnasium(part['space'])}" for part in described["spaces"])
+        return f"Dict({', '.join(parts)})"
+    if described["type"] == "Tuple":
+        return f"Tuple({', '.join(map(_gymnasium, described['spaces']))})"
+    counts = described.get("n", described.get("nvec", ""))
+    return f"{described['type']}({counts})" if counts else str(described["type"])
 
 
 @click.group(cls=NounGroup)

@@ -9,11 +9,13 @@ from datasets.catalogue import Dataset, datasets
 from datasets.catalogue.never_values import described_metrics
 from datasets.versions import openenv_environment
 from datasets.versions.manifest import ManifestEntry
+from runtimes.harness.simulators.declared_interface import described_interface
 
 
 def full(dataset: Dataset) -> dict[str, Any]:
     """Return the full description of a built-in dataset."""
     definition = dict(dataset.definition) | {"metrics": described_metrics(dataset.definition)}
+    definition["interface"] = described_interface(dataset.definition)
     return definition | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
 
 
@@ -84,9 +86,10 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
             described["openenv"] = environment
             definition |= openenv_environment.definition(environment)
         described["metrics"] = described_metrics(definition)
-        for name in ("interface", "params", "score", "failure", "group_by"):
+        for name in ("params", "score", "failure", "group_by"):
             if name in definition:
                 described[name] = definition[name]
+        described["interface"] = described_interface(definition)
     if maps := content.get("maps"):
         described["maps"] = maps
         described["generate"] = content.get("generate")

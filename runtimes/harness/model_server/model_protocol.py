@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from ..simulators.base import Space
+from ..simulators.structures import box
 
 LENGTH = struct.Struct("<I")
 PROTOCOL = 1
@@ -130,6 +131,7 @@ def describe(space: Space) -> dict[str, Any]:
         "units": list(space.units),
         "low": [_bound(value) for value in space.low],
         "high": [_bound(value) for value in space.high],
+        "gymnasium": (space.gymnasium or box(space.shape, space.dtype)).describe(),
     }
 
 

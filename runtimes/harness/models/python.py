@@ -8,6 +8,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
+from ..simulators.structures import DoesNotFit, box, element_of, flattened
 from .base import (
     Assignment,
     Certainty,
@@ -30,6 +31,8 @@ ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
 PAGE = "docs/python-models.md"
 #: Entries of an action that are packed one by one, and the types of such answers.
 FEW, SEQUENCES = 16, frozenset({list, tuple})
+#: The most characters of a description of a space.
+LONGEST = 2000
 
 _compiled: dict[bytes, CodeType] = {}
 
@@ -82,7 +85,12 @@ def load(assignment: Assignment) -> LoadedModel:
     instance = model_class()
     if not callable(getattr(instance, "act", None)):
         raise Misfit(f"the class `Model` has no method `act(self, observation)` ({PAGE})")
-    return PythonModel(instance, assignment)
+    spaces = getattr(model_class, "spaces", ARRAY)
+    if not isinstance(spaces, str):  # an attribute of the model's own
+        spaces = ARRAY
+    if spaces not in LOADED:
+        raise Misfit(f"`Model.spaces` is {spaces!r:.60}; it is {' or '.join(map(repr, LOADED))}, or left out ({PAGE})")
+    return LOADED[spaces](instance, assignment)
 
 
 def _import(assignment: Assignment) -> ModuleType:
@@ -160,6 +168,50 @@ class PythonModel:
             return b"".join(action_bytes(self._act(observation.copy()), 1, self._space) for observation in observations)
         except NoAction as error:
             raise NoAction(f"{error}, for one observation of {count}") from None
+
+
+class GymnasiumModel:
+    """Calls an instance of the user's class with elements of the observation space, as Gymnasium's agents get them.
+
+    Its answers are elements of the action space: an int for a Discrete, an array for a MultiDiscrete, a dict for Dict.
+    """
+
+    def __init__(self, instance: Any, assignment: Assignment) -> None:
+        self._act = instance.act
+        self._act_batch = getattr(instance, "act_batch", None)
+        self._array_model = PythonModel(instance, assignment)
+        observation, self._space = assignment.interface.observation, assignment.interface.action
+        self._observed = observation.gymnasium or box(observation.shape, observation.dtype)
+        self._applied = self._space.gymnasium or box(self._space.shape, self._space.dtype)
+        self.info: Mapping[str, str | int | float | bool | None] = {
+            **self._array_model.info,
+            "observation": str(self._observed)[:LONGEST],
+            "action": str(self._applied)[:LONGEST],
+        }
+
+    def reset(self, seed: int) -> None:
+        self._array_model.reset(seed)
+
+    def act(self, observations: "NDArray[Any]") -> bytes:
+        elements = [element_of(self._observed, observation.reshape(-1)) for observation in observations]
+        if len(elements) > 1 and self._act_batch is not None:
+            answers = self._act_batch(elements)
+            if not isinstance(answers, Sequence) or len(answers) != len(elements):
+                raise NoAction(f"the model answered {type(answers).__name__}, not a list of {len(elements)} actions")
+        else:
+            answers = [self._act(element) for element in elements]
+        return b"".join(map(self._packed, answers))
+
+    def _packed(self, answer: Any) -> bytes:
+        try:
+            return action_bytes(flattened(self._applied, answer), 1, self._space)
+        except DoesNotFit as error:
+            raise NoAction(f"the model answered {error}") from None
+
+
+#: What a class asks for by its attribute `spaces`: arrays of numbers, or elements of the spaces of Gymnasium.
+ARRAY = "array"
+LOADED: Mapping[str, type[PythonModel] | type[GymnasiumModel]] = {ARRAY: PythonModel, "gymnasium": GymnasiumModel}
 
 
 def float_packer(space: Space) -> Callable[[Sequence[Any]], bytes | None] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
+from ..simulators.structures import Parts, Structure, element_of, equal
 from .base import (
     Assignment,
     Certainty,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Members of every agent's zip (stable_baselines3/common/save_util.py).
 DATA, POLICY, VERSION = "data", "policy.pth", "_stable_baselines3_version"
+#: What a dataset does with observations, and the key of the legal actions in a Dict of observations.
+OBSERVES, MASK = "observes", "action_mask"
 #: Functions of the training, which are pickled as bytecode of one version of Python, and what replaces them.
 TRAINING = ("lr_schedule", "clip_range", "clip_range_vf", "exploration_schedule", "learning_rate")
 
@@ -72,12 +75,15 @@ class AgentModel:
 
         data, policy = _policy(assignment.source)
         interface = assignment.interface
-        _check(data["observation_space"], interface.observation, "observes")
+        _check(data["observation_space"], interface.observation, OBSERVES)
         _check(data["action_space"], interface.action, "takes")
         self._torch = torch
         self._policy = policy
         self._space = interface.action
-        self._shape = tuple(data["observation_space"].shape)
+        self._observed = interface.observation.gymnasium
+        self._by_key = isinstance(self._observed, Parts) and data["observation_space"].shape is None
+        self._shape = () if self._by_key else tuple(data["observation_space"].shape)
+        self._masks = "action_masks" in inspect.signature(policy.predict).parameters and _has_mask(self._observed)
         self._state: Any = None
         self._starts = True
         self.info: Mapping[str, str | int | float | bool | None] = {
@@ -97,13 +103,26 @@ class AgentModel:
         starts = np.full(count, self._starts)
         with self._torch.inference_mode():
             answer, self._state = self._policy.predict(
-                observations.reshape(count, *self._shape).copy(),
+                self._elements(observations) if self._by_key else observations.reshape(count, *self._shape).copy(),
                 state=self._state,
                 episode_start=starts,
                 deterministic=True,
+                **({"action_masks": self._elements(observations)[MASK]} if self._masks else {}),
             )
         self._starts = False
         return action_bytes(answer, count, self._space)
+
+    def _elements(self, observations: "NDArray[Any]") -> dict[str, Any]:
+        """Return observations of a Dict space as an array for each key, with a leading axis."""
+        import numpy as np
+
+        assert isinstance(self._observed, Parts)
+        elements = [element_of(self._observed, observation.reshape(-1)) for observation in observations]
+        return {key: np.stack([element[key] for element in elements]) for key in self._observed.keys}
+
+
+def _has_mask(observed: Structure | None) -> bool:
+    return isinstance(observed, Parts) and MASK in observed.keys
 
 
 def _policy(source: bytes) -> tuple[Mapping[str, Any], Any]:
@@ -147,16 +166,21 @@ def _constant(progress: float) -> float:
 
 
 def _check(trained: Any, space: Space, verb: str) -> None:
-    """Check that an agent's space has the numbers of the dataset's; raise Misfit with both.
+    """Check that an agent's space has the numbers of the dataset's, or is its Dict; raise Misfit with both.
 
     A choice of n values is the numbers from its start on: of an integer or a float space with the same bounds.
     """
     from gymnasium import spaces
 
+    if isinstance(trained, spaces.Dict) and verb == OBSERVES and isinstance(space.gymnasium, Parts):
+        from ..simulators.gymnasium_spaces import structure_of_space
+
+        if equal(structure_of_space(trained), space.gymnasium):
+            return
+        raise Misfit(f"the agent was trained with {trained}; the dataset {verb} {space.gymnasium}")
     if not isinstance(trained, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise Misfit(
-            f"the agent was trained with {trained}; a dataset has one array of numbers, not a dictionary or a tuple"
-        )
+        has = space.gymnasium or format_type(space.dtype, space.shape)
+        raise Misfit(f"the agent was trained with {trained}; the dataset {verb} {has}")
     fits = math.prod(trained.shape) == math.prod(space.shape)
     if isinstance(trained, spaces.Discrete):
         fits = fits and (space.low[0], space.high[0]) == (trained.start, trained.start + trained.n - 1)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .structures import Structure, structure_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -36,7 +38,10 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """An observation or action space: one name, unit and range per entry of the array, in C order."""
+    """An observation or action space: one name, unit and range per entry of the array, in C order.
+
+    ``gymnasium``: the space in Gymnasium's terms, whose elements the array has flat; None: the array itself, a Box.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -44,6 +49,7 @@ class Space:
     units: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    gymnasium: Structure | None = None
 
     @property
     def size(self) -> int:
@@ -65,6 +71,7 @@ class Space:
             units=tuple(values["units"]),
             low=tuple(values["low"]),
             high=tuple(values["high"]),
+            gymnasium=structure_of(values["gymnasium"]) if values.get("gymnasium") else None,
         )
 
 

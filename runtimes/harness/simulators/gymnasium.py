@@ -17,7 +17,7 @@ from .aggregations import AGGREGATIONS
 from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 from .drawings import drawing_of
 from .drawings.shapes import Drawing
-from .gymnasium_spaces import ActionApplier, check, space_of
+from .gymnasium_spaces import ActionApplier, joined, observed_array, space_of
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
@@ -53,8 +53,8 @@ class GymnasiumSimulator:
             observation=space_of(self._environment.observation_space, "observation"),
             action=space_of(self._environment.action_space, "action"),
         )
-        self.interface = Interface.of(definition["interface"]) if definition.get("interface") else actual
-        check(self.interface, actual)
+        declared = Interface.of(definition["interface"]) if definition.get("interface") else None
+        self.interface = joined(declared, actual)
         self._applied = ActionApplier(self.interface, self._environment.action_space)
         self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
         self._aggregations: Mapping[str, Any] = definition.get("info", {})
@@ -99,8 +99,7 @@ class GymnasiumSimulator:
         return self._observation, bool(terminated or truncated)
 
     def _converted(self, observation: Any) -> NDArray[Any]:
-        space = self.interface.observation
-        return np.asarray(observation, space.dtype).reshape(space.shape)
+        return observed_array(observation, self.interface.observation)
 
     def outcome(self, fault: str | None) -> dict[str, Metric]:
         metrics: dict[str, Metric] = {

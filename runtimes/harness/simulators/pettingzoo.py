@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from .base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
 from .drawings import drawing_of
 from .drawings.shapes import Drawing
-from .gymnasium_spaces import ActionApplier, check, space_of
+from .gymnasium_spaces import ActionApplier, joined, observed_array, space_of, structure_of_space
+from .structures import dictionary
 
 #: Environments that a dataset may name: importing a module runs its code.
 MODULES: Mapping[str, str] = {
@@ -155,13 +156,12 @@ class PettingZooSimulator:
         self._agent, self._policy = definition["agent"], definition["others"]
         self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
         self._game = bool(definition.get("game"))
-        self.interface = Interface.of(definition["interface"])
         environment = self._make(self._agent, Others(self._policy, 0)).environment
         actual = Interface(
             observation=_observed(environment.observation_space(self._agent)),
             action=space_of(environment.action_space(self._agent), "action"),
         )
-        check(self.interface, actual)
+        self.interface = joined(Interface.of(definition["interface"]), actual)
         self._space = environment.action_space(self._agent)
         environment.close()
         self._applied = ActionApplier(self.interface, self._space)
@@ -207,11 +207,7 @@ class PettingZooSimulator:
 
     def _observe(self, observation: Any) -> NDArray[Any]:
         self._legal = _mask(observation)
-        parts = observation.values() if isinstance(observation, Mapping) else ()
-        if parts:
-            observation = np.concatenate([observation[name].reshape(-1) for name in ("observation", "action_mask")])
-        space = self.interface.observation
-        self._observation: NDArray[Any] = np.asarray(observation, space.dtype).reshape(space.shape)
+        self._observation: NDArray[Any] = observed_array(observation, self.interface.observation)
         return self._observation
 
     def outcome(self, fault: str | None) -> dict[str, Metric]:
@@ -249,8 +245,15 @@ def _observed(space: Any) -> Space:
     """Convert an observation space; of a Dict, the flat `observation` and then the `action_mask`, as float32."""
     if not isinstance(space, spaces.Dict):
         return space_of(space, "observation")
-    count = sum(int(np.prod(space[name].shape)) for name in ("observation", "action_mask"))
-    names = tuple(f"observation_{index}" for index in range(count))
+    parts = {name: structure_of_space(space[name]) for name in ("observation", "action_mask")}  # not Gymnasium's order
+    structure = dictionary(parts)
+    count = structure.size
     return Space(
-        dtype="float32", shape=(count,), names=names, units=("",) * count, low=(0.0,) * count, high=(1.0,) * count
+        dtype="float32",
+        shape=(count,),
+        names=tuple(f"observation_{index}" for index in range(count)),
+        units=("",) * count,
+        low=(0.0,) * count,
+        high=(1.0,) * count,
+        gymnasium=structure,
     )

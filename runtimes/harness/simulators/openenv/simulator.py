@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..aggregations import AGGREGATIONS
-from ..base import SEED, Interface, Metric, Scenario, signals_frame, signals_scene
+from ..base import SEED, Metric, Scenario, signals_frame, signals_scene
+from ..declared_interface import declared_interface
 from .json_mapping import ABSENT, ActionMapping, DoesNotFit, ObservationMapping, path_steps, value_at
 from .openenv_protocol import BadAnswer, Closed, HttpTransport, TooLate, Transport, WebSocketTransport
 from .process_client import EnvironmentFault, EnvironmentProcesses
@@ -56,7 +57,7 @@ class OpenEnvSimulator:
 
     def __init__(self, dataset: Path, definition: Mapping[str, Any], processes: EnvironmentProcesses) -> None:
         declared = definition["openenv"]
-        self.interface = Interface.of(definition["interface"])
+        self.interface = declared_interface(definition)
         self._processes = processes
         self._seconds = float(declared["timeout"])
         self._steps = int(declared["steps"])

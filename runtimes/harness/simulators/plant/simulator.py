@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...fmi.description import ports, type_of
 from ...fmi.instances import Binary, Port, Wiring
 from ..base import Interface, Metric, Scenario, signals_frame, signals_scene
+from ..declared_interface import declared_interface
 from .plant_process import Beginning, PlantEnded, PlantFailed, Plants
 from .signals import TIME, Combination, End, Scores
 
@@ -24,7 +25,7 @@ class PlantSimulator:
     def __init__(self, dataset: Path, definition: Mapping[str, Any], plants: Plants) -> None:
         self._plant = plant = definition["plant"]
         self._plants, self._folder = plants, dataset / FOLDER
-        self.interface = Interface.of(definition["interface"])
+        self.interface = declared_interface(definition)
         self._step, self._steps, self._patience = plant["step"], plant["steps"], plant["patience"]
         read, inputs = _variables(plant["read"]), _variables(plant["inputs"])
         self._binary = Binary(plant["fmi"], plant["guid"], plant["identifier"])
