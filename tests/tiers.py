@@ -41,6 +41,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/system/test_gym.py": {
         "test_stable_baselines3_trains_on_an_environment": "needs PyTorch and Stable-Baselines3, 900 MB",
+        "test_a_dqn_that_is_trained_and_exported_scores_what_training_showed": "needs PyTorch and Stable-Baselines3",
+        "test_an_agent_that_masks_illegal_moves_trains_on_connect_four_and_plays_legally": "needs PyTorch",
+        "test_an_agent_of_pettingzoo_plays_and_learns_connect_four": "needs PettingZoo; half a minute of games",
     },
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},

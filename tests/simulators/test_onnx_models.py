@@ -180,6 +180,43 @@ def test_the_index_of_the_best_action_is_taken_for_a_discrete_space(
     assert {value for answer in answers for value in answer.reshape(-1).tolist()} == {0, 1}
 
 
+def best_of(shape: str) -> bytes:
+    """Return a graph that answers the index of the largest number observed, an int64 of this shape."""
+    import onnx as library
+
+    node, value = library.helper.make_node, library.helper.make_tensor_value_info
+    flat = [node("Reshape", ["observation", "all"], ["flat"]), node("ArgMax", ["flat"], ["action"], axis=0, keepdims=0)]
+    nodes = {
+        "[]": flat,
+        "[1]": [flat[0], node("ArgMax", ["flat"], ["action"], axis=0, keepdims=1)],
+        "[n]": [node("ArgMax", ["observation"], ["action"], axis=1, keepdims=0)],
+        "[n,1]": [node("ArgMax", ["observation"], ["action"], axis=1, keepdims=1)],
+    }[shape]
+    declared: list[Any] = [] if shape == "[]" else [part if part == "n" else 1 for part in shape[1:-1].split(",")]
+    graph = library.helper.make_graph(
+        nodes,
+        "best",
+        [value("observation", library.TensorProto.FLOAT, ["n", 4])],
+        [value("action", library.TensorProto.INT64, declared)],
+        [library.helper.make_tensor("all", library.TensorProto.INT64, [1], [-1])],
+    )
+    opsets = [library.helper.make_opsetid("", 21)]
+    return bytes(library.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+
+
+@pytest.mark.parametrize("shape", ["[]", "[1]", "[n]", "[n,1]"])
+def test_an_index_of_any_shape_is_taken_and_one_that_the_choice_does_not_have_is_named(shape: str) -> None:
+    """The index of the largest of four numbers is 0 to 3; cartpole has two actions."""
+    with evaluator_pair(onnx_spec("cartpole"), best_of(shape), play_of("cartpole")) as pair:
+        results = pair.run(0, 12)
+    played = {result["status"] for result in results}
+    assert played <= {"ok", "invalid"} and "invalid" in played
+    assert max(result["metrics"]["length"] for result in results) > 1, "no index is taken"
+    for result in results:
+        if result["status"] == "invalid":
+            assert "(int64); the action is Discrete(2): a whole number from 0 to 1" in result["error"], result
+
+
 @pytest.mark.parametrize(("dtype", "value"), [("uint8", 300), ("uint8", -1), ("int16", 40_000), ("float32", 2**25)])
 def test_an_integer_that_the_space_does_not_have_is_invalid_and_named(
     request: pytest.FixtureRequest, dtype: str, value: int

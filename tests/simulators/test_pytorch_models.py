@@ -35,16 +35,18 @@ def saved(name: str, folder: Path) -> Path:
     return path
 
 
-def spec(format: str) -> Any:
+def spec(format: str, dataset: str = "cartpole") -> Any:
     isolation = formats()[format].isolation
     return spec_of(
-        "cartpole", format=format, isolation=isolation, model_server_site=site(), model_server_libraries=LIBRARIES
+        dataset, format=format, isolation=isolation, model_server_site=site(), model_server_libraries=LIBRARIES
     )
 
 
-def run(format: str, model: bytes, *parts: tuple[int, int]) -> dict[int, Any]:
-    play = play_of("cartpole", isolation=formats()[format].isolation)
-    with evaluator_pair(spec(format), model, play) as pair:
+def run(
+    format: str, model: bytes, *parts: tuple[int, int], dataset: str = "cartpole", **options: Any
+) -> dict[int, Any]:
+    play = play_of(dataset, isolation=formats()[format].isolation, **options)
+    with evaluator_pair(spec(format, dataset), model, play) as pair:
         return {result["task"]: result | {"timing": None} for part in parts for result in pair.run(*part)}
 
 

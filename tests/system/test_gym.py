@@ -17,6 +17,8 @@ from gymnasium.utils.env_checker import check_env
 import windtunnel.gym
 from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS, tool
+from tests.document_commands import ROOT, blocks
+from tests.simulators import test_pytorch_models as pytorch
 from tests.system.platform_process import PlatformProcess, share_environments
 from tests.system.test_openenv_server import POLICIES, OpenEnvServer
 from tests.waiting import until
@@ -258,16 +260,166 @@ def test_the_id_of_a_module_needs_no_import() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_stable_baselines3_trains_on_an_environment(tmp_path: Path) -> None:
+#: Spaces of Gymnasium that are not just arrays of numbers.
+CHOICES = {
+    "cartpole": ("Discrete(2)", None),
+    "highway": ("Discrete(5)", None),
+    "pettingzoo_connect_four": ("Discrete(7)", (6, 7, 2)),
+    "pettingzoo_tictactoe": ("Discrete(9)", (3, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("dataset", CHOICES)
+@pytest.mark.filterwarnings(*RECOMMENDED)
+def test_what_is_discrete_or_a_dict_in_gymnasium_is_so_here(make: Make, dataset: str) -> None:
+    environment = make(dataset, scenarios="0-3").unwrapped
+    action, board = CHOICES[dataset]
+    assert repr(environment.action_space) == action
+    if board is not None:
+        parts = environment.observation_space.spaces
+        assert {key: part.shape for key, part in parts.items()} == {
+            "observation": board,
+            "action_mask": (environment.action_space.n,),
+        }
+        assert {str(part.dtype) for part in parts.values()} == {"int8"}
+        observation, information = environment.reset()
+        assert np.array_equal(information["action_mask"], observation["action_mask"])
+        assert environment.action_masks().all()
+    check_env(environment)
+    last = int(environment.action_space.n) - 1
+    for refused in (last + 1, -1, np.int64(last + 1), [last + 1]):
+        with pytest.raises(Refused, match=rf"which is not an element of Discrete\({last + 1}\)"):
+            environment.step(refused)
+    environment.reset()
+    environment.step(last)
+
+
+def test_the_moves_of_a_dictionary_are_those_of_the_array_that_a_simulation_plays(
+    platform: PlatformProcess, make: Make
+) -> None:
+    model = b"class Model:\n    spaces = 'gymnasium'\n    def act(self, o): return o['action_mask'].argmax()\n"
+    chosen: dict[str, Any] = {"dataset": "pettingzoo_connect_four", "seed": 4, "scenarios": {"tasks": [5]}}
+    [result] = platform.results(platform.run(model=model, **chosen)["id"])
+    played = play(make("pettingzoo_connect_four", seed=4), model.decode(), 5)
+    assert played["metrics"] == result["metrics"] and played["scenario_seed"] == result["scenario"]["seed"]
+
+
+def test_the_api_and_the_client_say_what_a_space_is(platform: PlatformProcess) -> None:
+    interface = platform.http.get("/v1/datasets/pettingzoo_connect_four").json()["interface"]
+    assert interface["action"]["gymnasium"] == {"type": "Discrete", "n": 7, "start": 0}
+    board, mask = interface["observation"]["gymnasium"]["spaces"]
+    assert (board["key"], mask["key"]) == ("observation", "action_mask")
+    assert board["space"] == {"type": "Box", "shape": [6, 7, 2], "dtype": "int8"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "windtunnel", "datasets", "get", "cartpole"],
+        env={**os.environ, "WINDTUNNEL_URL": platform.url, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "float32[1], Discrete(2): push" in shown.stdout
+
+
+def pytorch_site() -> Path:
     python = Path(tool("environment", "pytorch"))
-    site = next((python.parents[1] / "lib").glob("python3*/site-packages"))
-    program = tmp_path / "train.py"
-    program.write_text(
-        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+    return next((python.parents[1] / "lib").glob("python3*/site-packages"))
+
+
+def run_program(source: str, folder: Path, site: Path) -> str:
+    """Run a program that has the packages of a site as well; return what it prints."""
+    program = folder / "program.py"
+    program.write_text(f"import sys; sys.path.insert(0, {str(site)!r})\n{source}")
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", program],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+    return ended.stdout
+
+
+def documented(text: str) -> str:
+    [block] = [block for block in blocks((ROOT / "docs/local.md").read_text()) if text in block.text]
+    return block.text
+
+
+def test_stable_baselines3_trains_on_an_environment(tmp_path: Path) -> None:
+    source = (
         "import gymnasium, windtunnel.gym\nfrom stable_baselines3 import PPO\n"
         "environment = gymnasium.make('windtunnel/cartpole')\n"
         "model = PPO('MlpPolicy', environment, n_steps=256, batch_size=64, seed=0, device='cpu').learn(1024)\n"
-        f"model.save({str(tmp_path / 'policy.zip')!r})\nenvironment.close()\n"
+        "model.save('policy.zip')\nenvironment.close()\n"
     )
-    subprocess.run([sys.executable, "-W", "ignore", program], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    run_program(source, tmp_path, pytorch_site())
     assert (tmp_path / "policy.zip").stat().st_size > 10_000
+
+
+def test_a_dqn_that_is_trained_and_exported_scores_what_training_showed(tmp_path: Path) -> None:
+    script = documented("import DQN")
+    assert "learn(50_000)" in script
+    script = script.replace("learn(50_000)", "learn(6_000)")
+    script += "\nprint(shown)\nagent.save('policy.zip')\n"
+    shown = float(run_program(script, tmp_path, pytorch_site()).splitlines()[-1])
+    assert shown > 12, "it has learnt nothing"
+    agent = (tmp_path / "policy.zip").read_bytes()
+    results = pytorch.run("stable_baselines3", agent, (80, 100), seed=1)
+    assert np.mean([result["metrics"]["return"] for result in results.values()]) == pytest.approx(shown)
+
+
+def test_an_agent_that_masks_illegal_moves_trains_on_connect_four_and_plays_legally(tmp_path: Path) -> None:
+    source = (
+        "import gymnasium, windtunnel.gym\nfrom sb3_contrib import MaskablePPO\n"
+        "environment = gymnasium.make('windtunnel/pettingzoo_connect_four', scenarios='0-49')\n"
+        "model = MaskablePPO('MultiInputPolicy', environment, n_steps=256, seed=0, device='cpu').learn(1024)\n"
+        "model.save('policy.zip')\n"
+    )
+    run_program(source, tmp_path, pytorch_site())
+    agent = (tmp_path / "policy.zip").read_bytes()
+    results = pytorch.run("stable_baselines3", agent, (50, 60), dataset="pettingzoo_connect_four")
+    assert {result["status"] for result in results.values()} == {"ok"}
+    assert {result["metrics"]["outcome"] for result in results.values()} <= {"win", "loss", "draw"}
+
+
+#: Monte Carlo control over the first move, by PettingZoo's own loop.
+LEARNING = """
+import numpy as np
+from pettingzoo.test import api_test
+from windtunnel.pettingzoo import env
+
+game = env("pettingzoo_connect_four", seed=1)
+reset = game.reset
+game.reset = lambda seed=None, options=None: reset(seed=seed)  # the options of this check are none of ours
+api_test(game, num_cycles=50)
+game.reset = reset
+
+random, totals, counts, outcomes = np.random.default_rng(1), np.zeros(7), np.ones(7), []
+for episode in range(120):
+    game.reset()
+    opening = None
+    for agent in game.agent_iter():
+        observation, reward, terminated, truncated, info = game.last()
+        if terminated or truncated:
+            action = None
+            totals[opening] += reward
+            counts[opening] += 1
+            outcomes.append(info["metrics"]["outcome"])
+        else:
+            legal = np.flatnonzero(observation["action_mask"])
+            best = opening if opening in legal else legal[0]  # the same column again wins soon
+            if opening is None:
+                opening = best = int(np.argmax(totals / counts + random.random(7) * (episode < 60)))
+            action = int(best)
+        game.step(action)
+print(np.mean([outcome == "win" for outcome in outcomes[60:]]), set(outcomes))
+"""
+
+
+def test_an_agent_of_pettingzoo_plays_and_learns_connect_four(tmp_path: Path) -> None:
+    simulator = catalogue.simulators()["pettingzoo"]
+    site = environments.prepare(simulator, ENVIRONMENTS, lambda message, fraction: None)
+    printed = run_program(LEARNING, tmp_path, site).splitlines()[-1]
+    assert float(printed.split()[0]) > 0.6 and "illegal_action" not in printed, printed
+    outcomes = run_program(documented("windtunnel.pettingzoo import env"), tmp_path, site).split()
+    assert outcomes[0] == "0" and outcomes[1] in {"win", "loss", "draw"}
