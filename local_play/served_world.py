@@ -46,6 +46,11 @@ class ServedWorld:
         return definition
 
     @property
+    def seeds(self) -> str:
+        """Digest of the version whose seeds the scenarios have."""
+        return str(self.definition.get("seeds", self.digest))
+
+    @property
     def name(self) -> str:
         """Name of the dataset."""
         return str(self.definition["name"])

@@ -58,7 +58,7 @@ class SessionProcess:
             module="session",
             options={
                 "dataset": world.folder,
-                "setup": {"digest": world.digest, "total": world.total, "params": dict(world.params)},
+                "setup": {"digest": world.seeds, "total": world.total, "params": dict(world.params)},
             },
             confined=world.sandbox is not None,
             memory=MEMORY,

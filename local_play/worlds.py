@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.near_names import near_names, suggestion
+from core.services.datasets.catalogue import find_dataset
 from core.settings import Settings
 from datasets.catalogue import Dataset, datasets
+from errors import UnknownDataset
 from local_play.registered_dataset import CannotFetch, fetch
 from local_play.served_world import ServedWorld
 from runtimes import catalogue, environments, harness
@@ -25,10 +27,7 @@ def find(name: str, server: str | None, settings: Settings) -> Dataset:
 
     Raise CannotServe if it cannot be served.
     """
-    dataset = _fetched(name, server, settings) if server is not None else datasets().get(name)
-    if dataset is None:
-        hint = suggestion(near_names(name, datasets()), f"There are: {', '.join(datasets())}.")
-        raise CannotServe(f"There is no built-in dataset {name!r}. {hint} For a registered one, add --server URL.")
+    dataset = _fetched(name, server, settings) if server is not None else _built_in(name)
     if dataset.definition.get("gang"):
         raise CannotServe(
             f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
@@ -39,6 +38,17 @@ def find(name: str, server: str | None, settings: Settings) -> Dataset:
             " scenarios of built-in worlds."
         )
     return dataset
+
+
+def _built_in(reference: str) -> Dataset:
+    name = reference.partition("@")[0]
+    if name not in datasets():
+        hint = suggestion(near_names(name, datasets()), f"There are: {', '.join(datasets())}.")
+        raise CannotServe(f"There is no built-in dataset {name!r}. {hint} For a registered one, add --server URL.")
+    try:
+        return find_dataset(reference)
+    except UnknownDataset as error:
+        raise CannotServe(str(error.detail)) from None
 
 
 def _fetched(reference: str, server: str, settings: Settings) -> Dataset:

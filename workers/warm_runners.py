@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Launch
-from datasets.catalogue import datasets
+from datasets.catalogue import versions
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
 from runtimes.harness.python_process import ending
@@ -67,9 +67,10 @@ def worker_spec_for(
     kind: WarmKind, folders: PreparedFolders, sandbox: int | None, *, model_folder: str = ""
 ) -> WorkerSpec | None:
     """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready."""
-    dataset = datasets().get(kind.dataset)
+    by_version = {dataset.version: dataset for dataset in versions().get(kind.dataset, ())}
+    dataset = by_version.get(kind.version)
     runtime = catalogue.runtimes().get(kind.runtime)
-    if dataset is None or dataset.version != kind.version or runtime is None or kind.format not in runtime.formats:
+    if dataset is None or runtime is None or kind.format not in runtime.formats:
         return None
     format = runtime.formats[kind.format]
     model_server = (

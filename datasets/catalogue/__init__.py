@@ -28,6 +28,11 @@ class Dataset:
     definition: Mapping[str, Any]
 
     @property
+    def seeds(self) -> str:
+        """Digest of the version whose seeds the tasks have: its own, unless it measures another one's anew."""
+        return str(self.definition.get("seeds", self.digest))
+
+    @property
     def simulator(self) -> str:
         """Name of the simulator that runs the dataset's scenarios."""
         return str(self.definition["simulator"])
@@ -59,17 +64,28 @@ class Dataset:
 
 
 @functools.cache
-def datasets() -> Mapping[str, Dataset]:
-    """Return every built-in dataset by name."""
-    by_name = {}
+def versions() -> Mapping[str, tuple[Dataset, ...]]:
+    """Return all versions of every built-in dataset by name, the oldest first."""
+    found = []
     for path in sorted(FOLDER.glob("*/dataset.json")):
         raw = path.read_bytes()
         definition = json.loads(raw)
-        by_name[definition["name"]] = Dataset(
-            name=definition["name"],
-            version=definition["version"],
-            digest="sha256:" + hashlib.sha256(raw).hexdigest(),
-            folder=path.parent,
-            definition=definition,
+        found.append(
+            Dataset(
+                name=definition["name"],
+                version=definition["version"],
+                digest="sha256:" + hashlib.sha256(raw).hexdigest(),
+                folder=path.parent,
+                definition=definition,
+            )
         )
-    return by_name
+    by_name: dict[str, tuple[Dataset, ...]] = {}
+    for dataset in sorted(found, key=lambda dataset: int(dataset.version)):
+        by_name[dataset.name] = (*by_name.get(dataset.name, ()), dataset)
+    return dict(sorted(by_name.items()))
+
+
+@functools.cache
+def datasets() -> Mapping[str, Dataset]:
+    """Return what the bare name of every built-in dataset means: its first version, so that no release changes it."""
+    return {name: by_version[0] for name, by_version in versions().items()}

@@ -14,7 +14,7 @@ from typing import Any
 
 #: By simulator and metric. `min_pet` also stands for a time that is longer.
 _BY_SIMULATOR: Mapping[str, Mapping[str, float]] = {
-    "sumo": {"min_ttc": 100.0, "min_headway": 100.0, "min_pet": 5.0},
+    "sumo": {"min_ttc": 100.0, "min_ttc_any": 100.0, "min_headway": 100.0, "min_pet": 5.0},
 }
 
 

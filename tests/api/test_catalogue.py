@@ -50,6 +50,20 @@ def test_datasets_are_listed_in_brief_and_described_in_full(client: FlaskClient)
         assert client.get(f"/v1/datasets/{brief['name']}@{brief['version']}").json == full
 
 
+def test_a_built_in_dataset_has_its_versions_and_its_bare_name_is_the_first(client: FlaskClient) -> None:
+    listed = client.get("/v1/datasets/car_street/versions").json["items"]
+    assert [entry["version"] for entry in listed] == ["2", "1"]
+    described = {ref: client.get(f"/v1/datasets/{ref}").json for ref in ("car_street", "car_street@2")}
+    assert client.get("/v1/datasets/car_street@1").json == described["car_street"]
+    assert client.get("/v1/datasets/car_street@latest").json == described["car_street@2"]
+    names = [{metric["name"]: metric for metric in each["metrics"]} for each in described.values()]
+    assert names[1].keys() - names[0].keys() == {"min_ttc_any"} and names[1]["min_ttc_any"]["never"] == 100.0
+    assert described["car_street@2"]["seeds"] == described["car_street"]["digest"]
+    assert [item["name"] for item in client.get("/v1/datasets").json["items"]].count("car_street") == 1
+    refused = problem(client.get("/v1/datasets/car_street@3"), 404, "unknown-dataset")
+    assert refused["detail"] == "The dataset car_street has no version '3'; it has 1, 2."
+
+
 @pytest.mark.parametrize("ref", ["nop", "noop@99"])
 def test_an_unknown_dataset_is_a_404(client: FlaskClient, ref: str) -> None:
     problem(client.get(f"/v1/datasets/{ref}"), 404, "unknown-dataset")

@@ -36,7 +36,7 @@ def play(submit: Submit, worker: LeasingWorker, platform: Platform) -> Play:
     """Function that simulates scenarios of car_street with chosen results, to the end; return the simulation's id."""
 
     def run(result: Callable[[int], Mapping[str, Any]], tasks: int = TASKS, **fields: Any) -> str:
-        id: str = submit(dataset="car_street", scenarios={"range": [0, tasks]}, **fields).json["id"]
+        id: str = submit(**{"dataset": "car_street", "scenarios": {"range": [0, tasks]}, **fields}).json["id"]
         launch = worker.launch(id)
         while True:
             lease = worker.lease(launch)
@@ -58,6 +58,17 @@ def compared(client: FlaskClient, first: str, second: str, **query: Any) -> dict
     assert response.status_code == 200, response.data
     document: dict[str, Any] = response.json
     return document
+
+
+def test_simulations_of_two_versions_are_not_compared_and_it_says_which_they_are(
+    client: FlaskClient, play: Play
+) -> None:
+    first = play(lambda task: scored(task, 50), 4)
+    second = play(lambda task: scored(task, 50), 4, dataset="car_street@2")
+    plans = [client.get(f"/v1/simulations/{id}").json["dataset"]["version"] for id in (first, second)]
+    assert plans == ["1", "2"]
+    refused = problem(client.get(f"/v1/simulations/{first}/comparison?to={second}"), 422, "invalid")
+    assert "but car_street@1 and car_street@2: run one of them again" in refused["detail"]
 
 
 def test_a_model_that_is_better_everywhere_is_better(client: FlaskClient, play: Play) -> None:

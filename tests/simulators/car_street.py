@@ -33,6 +33,16 @@ def site() -> Path:
 
 
 @cache
+def second_version() -> Any:
+    """Return a simulator of version 2, which shares SUMO with the other."""
+    simulator()
+    from runtimes.harness.simulators.sumo.simulator import SumoSimulator
+
+    folder = DATASET.with_name("car_street_2")
+    return SumoSimulator(folder, json.loads((folder / "dataset.json").read_text()))
+
+
+@cache
 def simulator() -> Any:
     """Return this process's only simulator."""
     # Appended after the server's own packages, because only libsumo is needed of SUMO's environment.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from runtimes.compiled_code import find_compiler
 from runtimes.harness.simulators.base import Scenario, SimulatorBroken
-from tests.simulators.car_street import DATASET, SPECS, simulator, spec, sumo
+from tests.simulators.car_street import DATASET, SPECS, second_version, simulator, spec, sumo
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="the compiled step needs a C++ compiler")
 
@@ -50,6 +50,16 @@ def assert_equal(scenario: Scenario, actions: int) -> None:
     assert not differing, f"scenario {scenario.index}, first at step {differing[0]}"
 
 
+@cache
+def second_reference() -> Any:
+    """Return a simulator of version 2 that steps in plain Python."""
+    simulator()
+    from runtimes.harness.simulators.sumo.simulator import SumoSimulator
+
+    folder = DATASET.with_name("car_street_2")
+    return SumoSimulator(folder, json.loads((folder / "dataset.json").read_text()), compiled=False)
+
+
 scenarios = st.builds(
     lambda index, seed, guard: Scenario(index=index, seed=seed, spec=SPECS[index], params={"lane_guard": guard}),
     st.integers(0, len(SPECS) - 1),
@@ -68,6 +78,22 @@ def test_the_simulator_of_the_tests_uses_the_compiled_step() -> None:
 @given(scenario=scenarios, actions=st.integers(0, 2**32))
 def test_any_drive_is_equal_with_the_compiled_step_and_with_plain_python(scenario: Scenario, actions: int) -> None:
     assert_equal(scenario, actions)
+
+
+def test_times_to_pedestrians_are_equal_with_the_compiled_step_and_with_plain_python() -> None:
+    crossings = [line for line in SPECS if line["street"] == "crosswalk"]
+    random, met = Random(7), 0
+    for _ in range(24):
+        line = crossings[random.randrange(len(crossings))]
+        scenario = Scenario(index=line["index"], seed=random.getrandbits(63), spec=line, params={})
+        actions = random.getrandbits(32)
+        expected = drive(second_reference(), scenario, Random(actions))
+        assert drive(second_version(), scenario, Random(actions)) == expected
+        first = json.loads(drive(simulator(), scenario, Random(actions))[-1])[0]
+        second = json.loads(expected[-1])[0]
+        met += second.pop("min_ttc_any") < first["min_ttc"]
+        assert second == first, "the other metrics of version 2 are those of version 1"
+    assert met > 3
 
 
 def test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python() -> None:

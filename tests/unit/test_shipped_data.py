@@ -12,19 +12,20 @@ import pytest
 import yaml
 
 from core.services.uploads.shipped_models import shipped
-from datasets.catalogue import Dataset, datasets
+from datasets.catalogue import Dataset, datasets, versions
+from datasets.catalogue.car_street import second_version
 from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface
 from runtimes.images import image_names
 from scripts.lock import BOOTSTRAP, bootstrap, requirements
 
-DATASETS = sorted(datasets().values(), key=lambda dataset: dataset.name)
+DATASETS = [dataset for by_version in versions().values() for dataset in by_version]
 LOCKS = sorted(Path("runtimes").glob("*/*.lock"))
 METRIC = {"name", "title", "unit", "formula", "source", "better", "worst", "low", "high"}
 PARAMETER = {"type", "default", "description"}
 
 
-@pytest.fixture(params=DATASETS, ids=lambda dataset: dataset.name)
+@pytest.fixture(params=DATASETS, ids=lambda dataset: f"{dataset.name}@{dataset.version}")
 def dataset(request: pytest.FixtureRequest) -> Dataset:
     dataset: Dataset = request.param
     return dataset
@@ -150,3 +151,29 @@ def test_every_package_of_the_project_names_its_licence() -> None:
     assert "Apache License" in Path("LICENSE").read_text()
     for image in image_names.images().values():
         assert "LICENSE" in image_names.files(image.sources), image.name
+
+
+#: Digests that are part of the seeds of all results so far.
+PUBLISHED = {
+    "car_street": "7b136e1feadf2fa44f6ad46396d791cf9bff8045efe2476e5b9c1761f294aec3",
+    "cartpole": "88c9e7f55615d1a6c6ee59a179fa94ddd102b29a08f4db087ef236efd8a96f27",
+    "highway": "80c28623eb91574fee1414cf5e3c5ea3668d4d02e425e01ef304522b45978e14",
+    "pettingzoo_connect_four": "36d93e46bde4b2dca0726e9bf988cf0b0be968ead6ccab59c9ef77a09d6f7e1d",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_bare_name_means_the_version_that_it_always_meant(name: str) -> None:
+    meant = datasets()[name]
+    assert (meant.version, meant.digest) == ("1", f"sha256:{PUBLISHED[name]}") and meant.seeds == meant.digest
+    assert meant is versions()[name][0]
+
+
+def test_the_second_version_of_car_street_is_what_its_module_writes(tmp_path: Path) -> None:
+    first, second = versions()["car_street"]
+    second_version.generate(tmp_path)
+    names = ["dataset.json", *(entry["path"] for entry in second.definition["files"])]
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (second.folder / name).read_bytes(), name
+    assert {str(path.relative_to(second.folder)) for path in second.folder.rglob("*") if path.is_file()} == set(names)
+    assert second.seeds == first.digest and second.definition["files"] == first.definition["files"]

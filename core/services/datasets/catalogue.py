@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.near_names import near_names, suggestion
-from datasets.catalogue import Dataset, datasets
+from datasets.catalogue import Dataset, datasets, versions
 from datasets.versions.scenarios import extend
 from errors import UnknownDataset
 from runtimes import catalogue, environments, limits
@@ -87,7 +87,10 @@ class Catalogue:
 
 
 def find_dataset(ref: str, version: str | None = None) -> Dataset:
-    """Return the built-in dataset ``name`` or ``name@version``. Raise UnknownDataset with similar names."""
+    """Return the built-in dataset ``name`` or ``name@version``. Raise UnknownDataset with similar names.
+
+    A bare name is the first version, `name@latest` the newest one.
+    """
     name, _, pinned = ref.partition("@")
     version = version or pinned or None
     known: Mapping[str, Dataset] = datasets()
@@ -95,10 +98,14 @@ def find_dataset(ref: str, version: str | None = None) -> Dataset:
         near = near_names(name, known)
         hint = suggestion(near, f"There are: {', '.join(sorted(known))}.")
         raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
-    dataset = known[name]
-    if version not in {None, "latest", dataset.version}:
-        raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {dataset.version}.")
-    return dataset
+    if version is None:
+        return known[name]
+    existing = {dataset.version: dataset for dataset in versions()[name]}
+    if version == "latest":
+        return versions()[name][-1]
+    if version not in existing:
+        raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {', '.join(existing)}.")
+    return existing[version]
 
 
 def played(dataset: Mapping[str, Any]) -> Dataset:

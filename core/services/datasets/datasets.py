@@ -23,7 +23,7 @@ from core.services.uploads.uploads import Uploads
 from core.store import comparisons
 from core.store import datasets as store
 from core.store.database import Connection, Database
-from datasets.catalogue import Dataset, datasets
+from datasets.catalogue import Dataset, datasets, versions
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import file_names, manifest_object
 from datasets.versions.manifest import ManifestEntry, lines
@@ -123,7 +123,7 @@ class Datasets:
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of a dataset's versions, newest first."""
         if name in datasets():
-            return [descriptions.brief(datasets()[name])], None
+            return [descriptions.brief(dataset) for dataset in reversed(versions()[name])], None
         with self._database.read() as c:
             rows = store.page(c, PROJECT, name, after, limit + 1)
             tags = store.tags.of_versions(c, [row.id for row in rows])

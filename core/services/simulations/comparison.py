@@ -131,7 +131,11 @@ class Comparison:
 def _common_definition(first: Simulation, second: Simulation) -> Mapping[str, Any]:
     """Return the definition of the dataset that both simulations used; raise Invalid if it is not the same one."""
     if first.dataset.digest != second.dataset.digest:
-        raise Invalid("The two simulations did not use the same version of the same dataset.")
+        used = [f"{each.dataset.name}@{each.dataset.version}" for each in (first, second)]
+        raise Invalid(
+            f"The two simulations did not use the same version of the same dataset, but {used[0]} and {used[1]}:"
+            " run one of them again on that of the other."
+        )
     return played(first.provenance["dataset"]).definition
 
 

@@ -188,7 +188,7 @@ class Resolver:
         return {
             **({"model_seeds": submission.model_seeds} if submission.model_seeds is not None else {}),
             "seed": submission.seed,
-            "dataset": dataset.digest,
+            "dataset": dataset.seeds,
             "total_scenarios": dataset.tasks if dataset.tasks is not None else max_scenarios,
             "select": select,
             "sweep": sweep,

@@ -349,6 +349,21 @@ METRICS: tuple[MetricDefinition, ...] = (
     ),
 )
 
+#: Of version 2, after `min_ttc`.
+MIN_TTC_ANY = MetricDefinition(
+    name="min_ttc_any",
+    title="Least time to collision, pedestrians too",
+    unit="s",
+    formula=(
+        "min of min_ttc and of the time until the ego and a pedestrian on a crossing or a lane for cars touch,"
+        " if both keep speed and direction, where v_ego > 0.1 m/s; 100 if never"
+    ),
+    source="Hayward 1972",
+    better="higher",
+    worst=0.0,
+    bounds=(0.0, 100.0),
+)
+
 PARAMS: dict[str, dict[str, Any]] = {
     "lane_guard": {
         "type": "bool",

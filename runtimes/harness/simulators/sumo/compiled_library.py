@@ -24,8 +24,8 @@ class State(ctypes.Structure):
             (name, ctypes.c_double)
             for name in (
                 *("position", "speed", "accel", "limit", "stop_line", "route_length", "odometer", "time_limit"),
-                *("driven", "min_ttc", "max_drac", "min_headway", "min_pet", "speeding", "max_speeding"),
-                *("jerk_squares", "max_decel", "co2", "last_accel"),
+                *("driven", "min_ttc", "max_drac", "min_headway", "min_pet", "min_ttc_pedestrian"),
+                *("speeding", "max_speeding", "jerk_squares", "max_decel", "co2", "last_accel"),
             )
         ),
         *(
@@ -33,6 +33,7 @@ class State(ctypes.Structure):
             for name in (
                 *("steps", "ttc_exposed", "unsafe", "red_lights", "comfortable", "lane_changes", "clipped"),
                 *("moves", "lane", "path", "light", "entered_on", "changing", "outcome", "actor_arrived"),
+                "pedestrians",
             )
         ),
     ]

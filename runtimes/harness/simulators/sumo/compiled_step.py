@@ -146,6 +146,7 @@ class CompiledStep:
         if not self._episode:
             street.check(compiled.step_status())
         self._state: Any = compiled.episode_state(self._episode).contents
+        self._state.pedestrians = constants.pedestrians
         self._call, self._drive = compiled.episode_step, compiled.episode_drive
         self.observation = self._buffer.copy()
 

@@ -35,6 +35,7 @@ class Drive:
     max_drac: float = 0.0
     min_headway: float = inf
     min_pet: float = inf
+    min_ttc_pedestrian: float = inf
     unsafe: int = 0
     red_lights: int = 0
     speeding: float = 0.0
@@ -110,6 +111,15 @@ def penalty(ending: Ending, red_lights: int) -> float:
         + PENALTY_RED * red_lights
         + (PENALTY_UNFINISHED if ending.outcome in ("timeout", "stranded") else 0.0)
     )
+
+
+#: The metric of version 2 that knows pedestrians.
+MIN_TTC_ANY = "min_ttc_any"
+
+
+def least_time_to_any(drive: Drive) -> dict[str, Metric]:
+    """Return the least time to collision with the leader or a pedestrian."""
+    return {MIN_TTC_ANY: min(drive.min_ttc, drive.min_ttc_pedestrian, TTC_CAP)}
 
 
 #: Outcomes of the traffic simulation; any other outcome is a fault of the model, with a score of 0.

@@ -14,6 +14,7 @@ from .engine import EGO, sumo
 from .event import ACTOR
 from .observation import EgoObserver, EgoState
 from .street import JunctionPath, Lane
+from .time_to_collision import least_time_to_pedestrian
 
 #: Bounds of the action's acceleration in m/s2.
 ACCEL_LOW, ACCEL_HIGH = -9.0, 3.0
@@ -27,7 +28,8 @@ SPEED_TOLERANCE = 1e-3
 class StepConstants:
     """Constants of a scenario: the ego's route with its length in metres, the time limit in seconds.
 
-    ``routes`` and ``min_gap`` (metres) of the other vehicles by name.
+    ``routes`` and ``min_gap`` (metres) of the other vehicles by name. ``pedestrians``: their times to collision are
+    measured.
     """
 
     route: tuple[str, ...]
@@ -35,6 +37,7 @@ class StepConstants:
     time_limit: float
     routes: Mapping[str, tuple[str, ...]]
     min_gap: Mapping[str, float]
+    pedestrians: bool = False
 
 
 class PythonStep:
@@ -124,6 +127,9 @@ class PythonStep:
             if present:
                 self.drive.follow(self.speed, gap, relative)
             self.drive.min_pet = self._conflict_detector.min_pet
+            if self._constants.pedestrians:
+                least = least_time_to_pedestrian(self.street, self.speed)
+                self.drive.min_ttc_pedestrian = min(self.drive.min_ttc_pedestrian, least)
             if self.steps * DT >= self._constants.time_limit - 1e-9:
                 self.outcome = "timeout"
         return self.observation

@@ -14,7 +14,7 @@ from . import replay_frames
 from .compiled_library import ENDED, EVENT, GOES_ON, STEP_FAILED, library
 from .compiled_step import CompiledStep, CompiledStreet
 from .conflicts import EGO_LENGTH, ConflictMap
-from .drive_metrics import Drive, Ending, metrics
+from .drive_metrics import MIN_TTC_ANY, Drive, Ending, least_time_to_any, metrics
 from .engine import EGO, load, options, sumo
 from .event import ACTOR, EventPlan, ScriptedEvent
 from .events import event
@@ -47,6 +47,7 @@ class SumoSimulator:
         """``compiled``: use the compiled step where it is built; results do not depend on it."""
         self.interface = Interface.of(definition["interface"])
         self._folder = dataset
+        self._pedestrians = any(metric["name"] == MIN_TTC_ANY for metric in definition.get("metrics", ()))
         self._compiled = library() if compiled else None
         self._streets: dict[str, tuple[ConflictMap, CompiledStreet | None]] = {}
         self._command_actors = EVENT(self._step_event)
@@ -120,6 +121,7 @@ class SumoSimulator:
             time_limit=float(spec["time_limit"]),
             routes=traffic.routes,
             min_gap=traffic.min_gap,
+            pedestrians=self._pedestrians,
         )
         self._step: PythonStep | CompiledStep = (
             PythonStep(conflict_map, constants) if compiled_street is None else CompiledStep(compiled_street, constants)
@@ -240,7 +242,7 @@ class SumoSimulator:
         """Return the metrics; the status of a model's fault replaces the simulation's outcome."""
         outcome = fault or self._step.outcome or "unfinished"
         crash = self._crash
-        return metrics(
+        measured = metrics(
             self.drive,
             Ending(
                 outcome=outcome,
@@ -252,7 +254,10 @@ class SumoSimulator:
                 impact_speed=self._impact,
                 kind=self._collision_kind,
             ),
-        ) | {"event_met": int(self._event.triggered)}
+        )
+        if self._pedestrians:
+            measured |= least_time_to_any(self.drive)
+        return measured | {"event_met": int(self._event.triggered)}
 
     def scene(self) -> dict[str, Any]:
         """Return the street's static shapes for a replay, and the names and units of observations and actions."""

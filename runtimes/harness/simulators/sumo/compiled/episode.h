@@ -1,5 +1,5 @@
-// One step of car_street: the compiled form of python_step.py, conflicts.py, post_encroachment.py, observation.py and
-// drive_metrics.py, which stay the reference.
+// One step of car_street: the compiled form of python_step.py, conflicts.py, post_encroachment.py, observation.py,
+// drive_metrics.py and time_to_collision.py, which stay the reference.
 //
 // Each function has the name and the order of operations of the Python function that it mirrors, so that results are equal
 // to the bit; tests/simulators compares them.
@@ -15,6 +15,7 @@ const double ACCEL_LOW = -9.0, ACCEL_HIGH = 3.0, SPEED_TOLERANCE = 1e-3;
 const int CHANGE_STEPS = 30;
 const double RANGE = 100.0, MAX_SPEED = 50.0, ROUTE_LANE_LEFT = 300.0, ROUTE_LEFT = 2000.0, STOP_LINE = 100.0;
 const double COMFORT_DECEL = -4.05, COMFORT_ACCEL = 2.40, COMFORT_JERK = 4.13;
+const double HALF_WIDTH = 0.9, HALF_PEDESTRIAN = 0.25, STANDING = 0.1;
 const double RSS_RHO = 0.5, RSS_ACCEL = 3.0, RSS_BRAKE = 4.0, RSS_BRAKE_LEAD = 8.0;
 
 double bounded(double value, double low, double high) { return value < low ? low : value > high ? high : value; }
@@ -23,13 +24,14 @@ double bounded(double value, double low, double high) { return value < low ? low
 struct State {
     double position, speed, accel, limit, stop_line, route_length, odometer, time_limit;
     // Accumulated measurements: class Drive.
-    double driven, min_ttc, max_drac, min_headway, min_pet, speeding, max_speeding, jerk_squares, max_decel, co2;
-    double last_accel;
+    double driven, min_ttc, max_drac, min_headway, min_pet, min_ttc_pedestrian;
+    double speeding, max_speeding, jerk_squares, max_decel, co2, last_accel;
     int steps, ttc_exposed, unsafe, red_lights, comfortable, lane_changes, clipped;
     int moves;     // steps of the scenario, also those that were not measured
     int lane, path, light, entered_on, changing;
     int outcome;   // 0: none yet; else an index into OUTCOMES of compiled_step.py
     int actor_arrived;
+    int pedestrians;  // their times to collision are measured
 };
 enum Outcome { RUNNING = 0, ARRIVED = 1, COLLISION = 2, STRANDED = 3, TIMEOUT = 4 };
 
@@ -125,6 +127,7 @@ struct Episode {
         if (state.outcome != RUNNING) return true;
         observe(out);
         if (lead_present) follow(state.speed, lead_gap, lead_relative);
+        if (state.pedestrians) state.min_ttc_pedestrian = std::min(state.min_ttc_pedestrian, least_time_to_pedestrian());
         if (state.moves * DT >= state.time_limit - 1e-9) state.outcome = TIMEOUT;
         return state.outcome != RUNNING;
     }
@@ -204,6 +207,46 @@ struct Episode {
         }
         if (speed > 1.0 && gap / speed < state.min_headway) state.min_headway = gap / speed;
         if (gap < rss_distance(speed, speed + relative)) state.unsafe += 1;
+    }
+
+    // -- time_to_collision.py ------------------------------------------------------------------------------------
+    static std::pair<double, double> within(double position, double speed, double low, double high) {
+        if (speed == 0.0)
+            return low <= position && position <= high ? std::make_pair(-INF, INF) : std::make_pair(INF, -INF);
+        const double one = (low - position) / speed, other = (high - position) / speed;
+        return one < other ? std::make_pair(one, other) : std::make_pair(other, one);
+    }
+
+    static double time_to_contact(double ahead, double left, double along, double across) {
+        const auto inside = within(ahead, along, -EGO_LENGTH - HALF_PEDESTRIAN, HALF_PEDESTRIAN);
+        const auto beside = within(left, across, -HALF_WIDTH - HALF_PEDESTRIAN, HALF_WIDTH + HALF_PEDESTRIAN);
+        const double begin = std::max(inside.first, beside.first), end = std::min(inside.second, beside.second);
+        return begin <= end && end >= 0.0 ? std::max(0.0, begin) : INF;
+    }
+
+    bool on_carriageway(const string& lane) const {
+        if (street.lane_by_id.count(lane)) return true;
+        const size_t last = lane.rfind('_');
+        if (lane.empty() || lane[0] != ':' || last == string::npos || last == 0) return false;
+        const size_t kind = lane.rfind('_', last - 1);
+        return kind != string::npos && kind + 1 < last && lane[kind + 1] == 'c';
+    }
+
+    double least_time_to_pedestrian() const {
+        double least = INF;
+        if (state.speed <= STANDING) return least;
+        const auto position = Vehicle::getPosition(EGO, false);
+        const double angle = Vehicle::getAngle(EGO) * RADIANS, east = std::sin(angle), north = std::cos(angle);
+        for (const string& name : libsumo::Person::getIDList()) {
+            if (!on_carriageway(libsumo::Person::getLaneID(name))) continue;
+            const auto person = libsumo::Person::getPosition(name, false);
+            const double walking = libsumo::Person::getSpeed(name), direction = libsumo::Person::getAngle(name) * RADIANS;
+            const double dx = person.x - position.x, dy = person.y - position.y;
+            const double vx = walking * std::sin(direction), vy = walking * std::cos(direction);
+            least = std::min(least, time_to_contact(dx * east + dy * north, dy * east - dx * north,
+                                                    vx * east + vy * north - state.speed, vy * east - vx * north));
+        }
+        return least;
     }
 
     // -- observation.py ------------------------------------------------------------------------------------------

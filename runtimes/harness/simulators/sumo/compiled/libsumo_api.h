@@ -53,6 +53,8 @@ struct Vehicle {
     static double getLateralLanePosition(const Name&);
     static double getDistance(const Name&);
     static double getLength(const Name&);
+    static double getAngle(const Name&);
+    static TraCIPosition getPosition(const Name&, bool with_height);
     static double getCO2Emission(const Name&);
     static double getDrivingDistance(const Name&, const std::string& edge, double position, int lane);
     static int getRouteIndex(const Name&);
@@ -71,6 +73,8 @@ struct Person {
     static double getSpeed(const Name&);
     static double getAngle(const Name&);
     static std::string getNextEdge(const Name&);
+    static std::string getLaneID(const Name&);
+    static std::vector<std::string> getIDList();
 };
 struct Lane {
     static std::vector<std::string> getLastStepVehicleIDs(const Name&);

@@ -75,7 +75,7 @@ Episode* episode_new(Street* street, const char* text, double route_length, doub
         State& state = episode->state;
         state.route_length = route_length;
         state.time_limit = time_limit;
-        state.min_ttc = state.min_headway = state.min_pet = INF;
+        state.min_ttc = state.min_headway = state.min_pet = state.min_ttc_pedestrian = INF;
         state.lane = state.path = -1;
         state.speed = Vehicle::getSpeed(EGO);
         state.odometer = Vehicle::getDistance(EGO);
