@@ -29,7 +29,7 @@ class Dataset:
 
     @property
     def seeds(self) -> str:
-        """Digest of the version whose seeds the tasks have: its own, unless it measures another one's anew."""
+        """Digest of the version whose seeds the tasks have: its own, unless it has the tasks of another."""
         return str(self.definition.get("seeds", self.digest))
 
     @property

@@ -18,7 +18,7 @@ SECOND = FIRST.parent / "car_street_2"
 def definition() -> dict[str, Any]:
     """Return the definition; `seeds` is the digest of the version whose seeds the tasks have."""
     raw = (FIRST / "dataset.json").read_bytes()
-    first = json.loads(raw)
+    first: dict[str, Any] = json.loads(raw)
     metrics = list(first["metrics"])
     place = next(place for place, metric in enumerate(metrics) if metric["name"] == "min_ttc") + 1
     return first | {
