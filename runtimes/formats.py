@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from core.domain.top_folder import is_clutter, top_folder
 from errors import UnknownFormat
 from runtimes import archives, file_kinds
 from runtimes.file_kinds import FileKind
@@ -85,7 +86,11 @@ def sample_of(path: Path, filename: str | None = None, members: tuple[str, ...] 
         head = file.read(HEAD)
     if head.startswith(ZIP):
         members = tuple(archives.names(path))
-    return Sample(head=head, size=path.stat().st_size, filename=filename or "", members=members)
+    folder = ""
+    if members is not None:
+        members = tuple(name for name in members if not is_clutter(name))
+        folder = top_folder(members)
+    return Sample(head=head, size=path.stat().st_size, filename=filename or "", members=members, folder=folder)
 
 
 def decide(sample: Sample, formats: Mapping[str, ModelFormat]) -> str:

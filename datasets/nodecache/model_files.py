@@ -13,7 +13,7 @@ from datasets.versions.archives.decompression import detect_format
 from datasets.versions.archives.extraction import extract, source_of
 
 #: Names what makes the files of an archive's folder, of a placed file's, and of one with its code; changed with it.
-_EXTRACTION, _PLACING, _COMPILING = "windtunnel model files 1", "windtunnel placed file 1", "windtunnel compiled file 1"
+_EXTRACTION, _PLACING, _COMPILING = "windtunnel model files 2", "windtunnel placed file 1", "windtunnel compiled file 1"
 #: Bytes reserved for a compressed tar's files, as a multiple of its own: a tar does not tell.
 _EXPANSION = 4
 

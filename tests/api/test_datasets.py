@@ -265,6 +265,29 @@ def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any
     problem(client.get(f"/v1/datasets/{version['id']}/files"), 409, "not-ready")
 
 
+@pytest.mark.parametrize("pack", [tar, zipped])
+def test_the_one_folder_of_an_archive_is_entered_if_it_has_a_description(
+    register: Register, client: FlaskClient, pack: Callable[[dict[str, bytes]], bytes]
+) -> None:
+    clutter = {"mine/.DS_Store": b"x", "__MACOSX/mine/._lines.ndjson": b"x", "mine/b/._c": b"x"}
+    plain = register("plain", pack(EXTENSION_FILES))
+    compressed = register(
+        "compressed", pack({f"mine/{path}": body for path, body in EXTENSION_FILES.items()} | clutter)
+    )
+    assert compressed["state"] == "ready" and compressed["tasks"] == plain["tasks"] > 0
+    assert compressed["digest"] == plain["digest"]
+
+
+def test_folders_of_plain_files_keep_their_names(register: Register, client: FlaskClient) -> None:
+    for name, files in (
+        ("one", {"drives/a.csv": b"", "drives/.DS_Store": b""}),
+        ("two", {"a/x": b"", "b/dataset.json": b""}),
+    ):
+        version = register(name, zipped(files))
+        listed = [file["path"] for file in client.get(f"/v1/datasets/{version['id']}/files").json["items"]]
+        assert listed == [path for path in files if "DS_Store" not in path]
+
+
 @pytest.mark.parametrize(
     ("body", "fragment"),
     [

@@ -94,6 +94,30 @@ def test_an_archive_is_unpacked_once_into_a_folder_that_is_read_only_and_executa
     assert {path.stat().st_mode & 0o777 for path in folder.rglob("*")} == {0o555}
 
 
+def in_a_folder(pack: Pack) -> Pack:
+    """Pack as a file manager does that packs a folder, and adds files of its own."""
+
+    def packed(files: dict[str, bytes]) -> bytes:
+        clutter = {"model/.DS_Store": b"x", "model/._model.py": b"x", "__MACOSX/model/._model.py": b"x"}
+        return pack({f"model/{name}": content for name, content in files.items()} | clutter)
+
+    return packed
+
+
+@PACKS
+@pytest.mark.parametrize("files", [FILES, {"model": b"of the same name", "model.py": b""}])
+def test_the_one_folder_of_an_archive_is_entered(node: Node, pack: Pack, files: dict[str, bytes]) -> None:
+    folder = node.models.path(node.stored(in_a_folder(pack)(files)), holder="first")
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == files
+
+
+@PACKS
+def test_a_folder_beside_a_file_is_not_entered(node: Node, pack: Pack) -> None:
+    folder = node.models.path(node.stored(pack({"model/model.py": b"", "readme": b""})), holder="first")
+    assert {path.name for path in folder.iterdir()} == {"model", "readme"}
+
+
 def test_concurrent_launches_unpack_an_archive_once(node: Node) -> None:
     model = node.stored(zip_of(FILES))
     folders: list[Path] = []

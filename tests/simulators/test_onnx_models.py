@@ -87,7 +87,10 @@ def test_an_archive_has_a_graph_and_its_weights_in_another_file() -> None:
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"policy/policy.onnx": b"x"}, "the archive has no .onnx file at its top; pack the files, not the folder"),
+        (
+            {"policy/policy.onnx": b"x", "notes": b"x"},
+            "the archive has no .onnx file at its top; pack the folder that it lies in",
+        ),
         ({"a.onnx": b"x", "b.onnx": b"y"}, "2 graphs at its top (a.onnx, b.onnx); name the one to run `model.onnx`"),
         ({"policy.onnx": b""}, "the archive's `policy.onnx` is empty"),
         ({"policy.onnx": model("weights_elsewhere")}, "does not load the model: "),

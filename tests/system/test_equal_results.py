@@ -3,7 +3,9 @@
 The tests of each format also run the same tasks in other orders.
 """
 
+import io
 import random
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,15 @@ SCENARIOS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "cartpole": (60, {"latency_steps": 5}),
     "noop": (120, {"sleep_ms": 25}),
 }
+#: The name that a model of one file has in an archive of its format.
+ENTRIES: Mapping[str, str] = {
+    "native": "model.so",
+    "onnx": "policy.onnx",
+    "program": "program",
+    "python": "model.py",
+}
+#: Formats whose models are zips: archives that are unpacked, and files that a library reads itself.
+ZIPS = ("fmu", "keras", "savedmodel", "stable_baselines3", "torch_export", "torchscript")
 #: Seconds for the first simulation of a format, which may install PyTorch.
 FIRST = 900.0
 
@@ -77,3 +88,41 @@ def test_equal_requests_have_equal_results_on_any_number_of_workers_and_after_a_
     for role in ("evaluator", "runner"):
         platform.kill(role, random.Random(name))
     assert digest(killed) == expected, "after kills of an evaluator and of a runner"
+
+
+def in_a_folder(files: Mapping[str, bytes]) -> bytes:
+    """Pack a folder as macOS does, with what it adds."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(f"my policy/{name}")
+            entry.external_attr = 0o755 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        archive.writestr("my policy/.DS_Store", b"Bud1")
+        archive.writestr("__MACOSX/my policy/._fork", b"fork")
+    return buffer.getvalue()
+
+
+def unpacked(content: bytes) -> Mapping[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+
+
+@pytest.mark.parametrize("name", sorted((*ENTRIES, *ZIPS)))
+def test_a_model_in_the_one_folder_of_a_zip_has_the_same_results(
+    name: str, mortal_platform: PlatformProcess, tmp_path: Path
+) -> None:
+    made = next(made for key, made in MODELS.items() if key.split()[0] == name)
+    prepared(name)
+    content = made.make(tmp_path)
+    folder = in_a_folder({ENTRIES[name]: content} if name in ENTRIES else unpacked(content))
+    digests = set()
+    for model, filename in ((content, made.filename), (folder, "my policy.zip")):
+        simulation = mortal_platform.submit(
+            dataset=made.dataset, model=model, filename=filename, scenarios={"range": [0, 4]}, record="none"
+        )
+        assert simulation["model"]["format"] == name
+        ended = mortal_platform.wait_for_end(simulation["id"], FIRST)
+        assert ended["state"] == "succeeded" and ended["tasks"]["failed"] == 0, ended["reason"]
+        digests.add(mortal_platform.summary(simulation["id"])["results_digest"])
+    assert len(digests) == 1

@@ -1,9 +1,13 @@
 """Declared dependencies: names, versions, extras and markers pass; everything else is refused by its line."""
 
+import zipfile
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.services.uploads.declared_dependencies import declared
 from errors import BadRequirements
 from runtimes.dependencies.declaration import Declaration, of_pyproject, of_requirements, of_script
 from runtimes.dependencies.lock import checked, pins
@@ -272,3 +276,23 @@ def test_a_package_that_the_operator_does_not_allow_is_refused_by_its_name() -> 
     assert checked(LOCK, declaration, ["num*", "Six"]) == LOCK
     with pytest.raises(BadRequirements, match="The package six is not allowed"):
         checked(LOCK, declaration, ["numpy"])
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"requirements.txt": "a"}, "a"),
+        ({"policy/requirements.txt": "a", "__MACOSX/policy/._requirements.txt": "b"}, "a"),
+        ({"policy/requirements.txt": "a", "requirements.txt": "b"}, "b"),
+        ({"policy/requirements.txt": "a", "other/model.py": ""}, None),
+        ({"policy/deeper/requirements.txt": "a"}, None),
+    ],
+)
+def test_the_declaration_is_at_the_top_or_in_the_one_folder(
+    files: dict[str, str], found: str | None, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    declaration = declared(tmp_path / "model.zip", "python", largest=1 << 20)
+    assert (declaration and declaration.requirements) == (found and (found,))

@@ -120,11 +120,49 @@ def test_a_zip_with_a_graph_at_its_top_is_of_format_onnx(tmp_path: Path) -> None
     assert detected_format(tmp_path, zip_of("model.py", "policy.onnx")) == "python"
 
 
+#: Names that make a zip a model of a format, and that are at the top of the archive, or in its only folder.
+ARCHIVES = {
+    "python": ("model.py", "weights.npz"),
+    "onnx": ("policy.onnx", "policy.onnx.data"),
+    "native": ("model.so", "table.bin"),
+    "program": ("program.json", "bin/policy"),
+    "fmu": ("modelDescription.xml", "binaries/x86_64-linux/model.so"),
+    "savedmodel": ("saved_model.pb", "variables/variables.index"),
+    "keras": ("config.json", "metadata.json", "model.weights.h5"),
+    "scikit_learn": ("schema.json", "1.npy"),
+    "stable_baselines3": ("data", "policy.pth", "pytorch_variables.pth"),
+    "torchscript": ("archive/data.pkl", "archive/code/a.py", "archive/constants.pkl"),
+}
+
+
+@pytest.mark.parametrize("format", ARCHIVES)
+def test_the_one_folder_of_a_zip_is_entered_as_macos_packs_it(format: str, tmp_path: Path) -> None:
+    names = ARCHIVES[format]
+    plain = zip_of(*names)
+    folder = "" if format == "torchscript" else "my policy/"
+    compressed = zip_of(
+        *([folder] if folder else ()),
+        *(folder + name for name in names),
+        f"{folder}.DS_Store",
+        f"__MACOSX/{folder}._{names[0].rpartition('/')[2]}",
+    )
+    for content in (plain, compressed):
+        assert detected_format(tmp_path, content, "policy.zip") == format
+
+
+def test_a_folder_beside_other_files_is_not_entered(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormat):
+        detected_format(tmp_path, zip_of("mine/policy.onnx", "readme"))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (zip_of("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
-        (zip_of("exported/policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
+        (zip_of("mine/model.py", "weights.npz"), "`mine/model.py` lies in a folder of the archive, beside other files"),
+        (
+            zip_of("exported/policy.onnx", "readme"),
+            "python has `model.py` at its top; savedmodel has a `saved_model.pb`",
+        ),
         (b"\x01\x02\x03\x04" + bytes(100), "cannot be determined from its bytes"),
     ],
 )

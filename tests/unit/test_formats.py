@@ -151,6 +151,7 @@ def test_a_file_of_no_format_has_the_default_format_unless_that_format_refuses_i
     assert formats.detect(path, default="onnx") == "onnx"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("mine/model.py", "")
+        archive.writestr("readme", "")
     with pytest.raises(UnknownFormat, match="lies in a folder"):
         formats.detect(path, default="python")
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from core.domain.full_disks import is_disk_full
+from core.domain.top_folder import is_clutter
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_maps import with_derived
@@ -43,6 +44,7 @@ from datasets.versions.external_sort import Sorter
 from datasets.versions.manifest import ManifestEntry, decode, encode, lines
 from datasets.versions.manifest_object import ManifestSummary
 from datasets.versions.packs import SourceFile, pack
+from datasets.versions.scenarios import DESCRIPTION
 from errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
 
 logger = logging.getLogger(__name__)
@@ -181,7 +183,7 @@ class _Attempt:
         source = json.loads(row.source)
         self._uploads = uploads_of(source)
         self._job._scratch.mkdir(parents=True, exist_ok=True)
-        with self._sorted(self._entries(row, source)) as entries:
+        with self._sorted(self._entries(row, source), enters="upload" in source) as entries:
             manifest, written = self._written(entries)
         if written.files == 0:
             raise Invalid("The source contains no files.")
@@ -219,7 +221,7 @@ class _Attempt:
 
     def _files_of(self, source: dict[str, Any]) -> Iterator[SourceFile]:
         if "upload" in source:
-            yield from files_of(self._content(source["upload"]))
+            yield from (file for file in files_of(self._content(source["upload"])) if not is_clutter(file.path))
             return
         for file in source["uploads"]:
             content = self._content(file["upload"])
@@ -421,18 +423,27 @@ class _Attempt:
         return manifest, manifest_object.write(self._objects, manifest, entries)
 
     @contextmanager
-    def _sorted(self, entries: Iterator[ManifestEntry]) -> Iterator[Iterator[ManifestEntry]]:
-        """Sort entries by path. Raise BadName for names that conflict on a file system."""
+    def _sorted(self, entries: Iterator[ManifestEntry], *, enters: bool = False) -> Iterator[Iterator[ManifestEntry]]:
+        """Sort entries by path. Raise BadName for names that conflict on a file system.
+
+        ``enters``: if all are in one folder that has a dataset.json, their paths begin there.
+        """
+        folder, described = None, False
         scratch = self._job._scratch
         memory = self._job._limits.sort_memory
         with Sorter(scratch, held=memory) as by_path, Sorter(scratch, held=memory) as by_folded:
             for entry in entries:
+                top = "".join(entry.path.partition("/")[:2]) if "/" in entry.path else ""
+                folder = top if folder in {None, top} else ""
+                described = described or entry.path == top + DESCRIPTION
                 by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))
                 by_folded.add(file_names.folded(entry.path), entry.path.encode())
             neighbours = file_names.ConflictChecker()
             for key, path in by_folded:
                 neighbours.add(key, path.decode())
-            yield (decode(line) for _, line in by_path)
+            left_out = folder if folder and enters and described else ""
+            sorted_entries = (decode(line) for _, line in by_path)
+            yield (replace(entry, path=entry.path.removeprefix(left_out)) for entry in sorted_entries)
 
     def _add_reference(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from core.domain.top_folder import is_clutter, top_folder
 from datasets.versions.archives import files_of
 from datasets.versions.archives.decompression import detect_format
 from datasets.versions.archives.extraction import SETTING, source_of
@@ -55,20 +56,30 @@ def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
 
 
 def _texts(archive: Path, largest: int) -> dict[str, str]:
-    """Return the texts of the files at the top of an archive that may declare something, by name."""
-    texts = {}
+    """Return the texts of the files at the top of an archive, or of its one folder, that may declare something."""
+    read: dict[str, bytearray] = {}
+    firsts: dict[str, str] = {}  # the first file of each folder at the top
     for member in files_of(source_of(archive), largest=largest, limit=SETTING):
-        if member.path not in _LARGEST:
+        if is_clutter(member.path):
             continue
-        limit, data = _LARGEST[member.path], bytearray()
+        top, slash, below = member.path.partition("/")
+        firsts.setdefault(top, member.path)
+        name = below if slash and len(firsts) == 1 else member.path
+        if name not in _LARGEST:
+            continue
+        data = read[member.path] = bytearray()
         for chunk in member.chunks:
             data += chunk
-            if len(data) > limit:
+            if len(data) > _LARGEST[name]:
                 break
-        if len(data) > limit and member.path != MODULE:  # the metadata of a module stand at its top
-            raise BadRequirements(f"{member.path} has more than {limit:,} bytes.")
-        try:
-            texts[member.path] = data.decode("utf-8-sig", errors="replace" if member.path == MODULE else "strict")
-        except UnicodeDecodeError:
-            raise BadRequirements(f"{member.path} is not UTF-8.") from None
-    return texts
+    folder = top_folder(firsts.values())
+    return {name: _text(name, read[folder + name]) for name in _LARGEST if folder + name in read}
+
+
+def _text(name: str, data: bytearray) -> str:
+    if len(data) > (limit := _LARGEST[name]) and name != MODULE:  # the metadata of a module stand at its top
+        raise BadRequirements(f"{name} has more than {limit:,} bytes.")
+    try:
+        return data.decode("utf-8-sig", errors="replace" if name == MODULE else "strict")
+    except UnicodeDecodeError:
+        raise BadRequirements(f"{name} is not UTF-8.") from None

@@ -1,11 +1,13 @@
 """Extraction: the files of a model's archive or an FMU, written below a folder; the archive is untrusted."""
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from core.domain.printable import printable
+from core.domain.top_folder import is_clutter
 from datasets.versions.archives import files_of, tar, zip
 from datasets.versions.archives.decompression import CHUNK, ByteSource, decompressed, detect_format
 from errors import BadArchive, TooLarge
@@ -62,13 +64,14 @@ def extract(
 ) -> None:
     """Write the wanted files of a zip or tar below an empty folder: regular files, readable and executable by all.
 
-    ``largest``: bytes of all files together; ``limit`` names it. Raises BadArchive, BadName or TooLarge at a member
-    that is not allowed; what was written until then is left.
+    If they are all in one folder, it is entered: its files are at the top. ``largest``: bytes of all files together;
+    ``limit`` names it. Raises BadArchive, BadName or TooLarge at a member that is not allowed; what was written until
+    then is left.
     """
     left, count = largest, 0
     folders: set[Path] = set()
     for member in files_of(source_of(archive)):
-        if not wanted(member.path):
+        if is_clutter(member.path) or not wanted(member.path):
             continue
         path = folder / member.path
         count += 1
@@ -90,3 +93,16 @@ def extract(
                     raise TooLarge(f"The archive unpacks to more than {largest:,} bytes ({limit}).")
                 file.write(chunk)
         os.chmod(path, 0o555)  # whatever the umask
+    _enter(folder)
+
+
+def _enter(folder: Path) -> None:
+    """Move the files of the one folder in a folder up into it (core/domain/top_folder.py)."""
+    with os.scandir(folder) as listed:
+        entries = list(islice(listed, 2))
+    if len(entries) == 1 and entries[0].is_dir(follow_symlinks=False):
+        emptied = folder / secrets.token_hex(8)  # a file in it may have its name
+        os.rename(entries[0], emptied)
+        for entry in os.listdir(emptied):
+            os.rename(emptied / entry, folder / entry)
+        emptied.rmdir()

@@ -19,7 +19,8 @@ import numpy as np
 from ..forking import zygote
 from ..forking.scratch import Scratch
 from ..forking.zygote import exit_at_once
-from ..models.base import Assignment, LoadedModel, Misfit, NoAction, format_named
+from ..models.base import Assignment, LoadedModel, Misfit, ModelFormat, NoAction, format_named
+from ..models.wrapped_zip import unwrapped
 from ..simulators.base import Interface
 from . import model_protocol
 from .bare_zygote import read_model
@@ -54,7 +55,7 @@ def serve(start: Start) -> None:
     source = None
     if path is None or not os.path.isdir(path):
         source = read_model(connection.rights.pop() if connection.rights else os.open(str(path), os.O_RDONLY))
-    server = ModelServer(connection, format, _assignment(request, source, start), request.seq)
+    server = ModelServer(connection, format, _assignment(request, source, start, format), request.seq)
     clearing = Scratch(start.scratch) if start.scratch is not None else None
     if fork:
         server.prepare()
@@ -86,14 +87,16 @@ def serve_loaded(start: Start, frame: bytes, source: bytes | None, connected: so
     if source is None and not os.path.isdir(path := request.request["model"]):
         source = read_model(os.open(path, os.O_RDONLY))
     connection = EvaluatorConnection(connected)
-    ModelServer(connection, format, _assignment(request, source, start), request.seq).serve_scenario(connected, first)
+    ModelServer(connection, format, _assignment(request, source, start, format), request.seq).serve_scenario(
+        connected, first
+    )
 
 
-def _assignment(request: Load, source: bytes | None, start: Start) -> Assignment:
+def _assignment(request: Load, source: bytes | None, start: Start, format: ModelFormat) -> Assignment:
     """Return the assignment of a `load`; ``source``: the model's bytes, None if it is the folder that `load` names."""
     described = request.request
     return Assignment(
-        source=source or b"",
+        source=unwrapped(source, format) if source else b"",
         files=Path(described["model"]) if source is None else None,
         interface=Interface.of(
             {"observation": _space(described["observation"]), "action": _space(described["action"])}

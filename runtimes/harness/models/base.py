@@ -7,7 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -100,17 +100,26 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """What formats are recognised by: the first bytes of a file, the names in it if it is an archive, name and size."""
+    """What formats are recognised by: the first bytes of a file, the names in it if it is an archive, name and size.
+
+    ``folder``: the one folder that all files of the archive are in, with its slash; empty if there is none.
+    """
 
     head: bytes
     size: int
     filename: str = ""  # empty: unknown
     members: tuple[str, ...] | None = None  # None: neither a zip nor a tar
+    folder: str = ""
 
     @property
     def suffix(self) -> str:
         """The suffix of the file's name in lower case, such as ``.onnx``; empty if there is none."""
         return PurePath(self.filename).suffix.lower()
+
+    def entered(self) -> "Sample":
+        """Return the same archive as it is once its one folder is entered."""
+        below = tuple(name.removeprefix(self.folder) for name in self.members or () if name != self.folder)
+        return replace(self, members=below, folder="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +197,14 @@ class ModelFormat:
     baselines: Mapping[str, str] = field(default_factory=dict)
 
     def judge(self, sample: Sample) -> Recognition | None:
-        """Return the surest claim to a file: by its content or, unless it is a zip, by its suffix."""
+        """Return the surest claim to a file: by its content or, unless it is a zip, by its suffix.
+
+        An archive whose files are all in one folder is also seen from within it.
+        """
+        claims = [self._claim(sample), *([self._claim(sample.entered())] if sample.folder else ())]
+        return max(filter(None, claims), key=lambda claim: (claim.certainty, not claim.refusal), default=None)
+
+    def _claim(self, sample: Sample) -> Recognition | None:
         claim = self.recognise(sample)
         if claim is not None and claim.certainty >= Certainty.NAME:
             return claim

@@ -36,9 +36,7 @@ def preload() -> None:
 def load(assignment: Assignment) -> LoadedModel:
     """Read the description, pair its variables with the spaces, and make an instance for each row of a batch."""
     if assignment.files is None or not (assignment.files / DESCRIPTION).is_file():
-        raise Misfit(
-            f"the archive has no `{DESCRIPTION}` at its top; pack the files, not the folder that contains them"
-        )
+        raise Misfit(f"the archive has no `{DESCRIPTION}` at its top; pack the folder that it lies in")
     try:
         return FmuModel(described(assignment.files), assignment.files, assignment)
     except (BadFmu, StepFailed) as error:

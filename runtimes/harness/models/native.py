@@ -58,7 +58,7 @@ def recognise(sample: Sample) -> Recognition | None:
 def load(assignment: Assignment) -> LoadedModel:
     """Load the library, check its functions, and create a model for each row of a batch."""
     if assignment.files is None or not (path := assignment.files / LIBRARY).is_file():
-        raise Misfit(f"the archive has no `{LIBRARY}` at its top; pack the files, not the folder that contains them")
+        raise Misfit(f"the archive has no `{LIBRARY}` at its top; pack the folder that it lies in")
     return NativeModel(_functions(path), assignment)
 
 

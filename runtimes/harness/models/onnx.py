@@ -105,7 +105,7 @@ def _graph_of(folder: Path) -> Path:
             raise Misfit(f"the archive has {len(graphs)} graphs at its top ({names}); name the one to run `{GRAPH}`")
         graphs = named
     if not graphs:
-        raise Misfit("the archive has no .onnx file at its top; pack the files, not the folder that contains them")
+        raise Misfit("the archive has no .onnx file at its top; pack the folder that it lies in")
     return graphs[0]
 
 

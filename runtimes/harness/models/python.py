@@ -46,7 +46,7 @@ def recognise(sample: Sample) -> Recognition | None:
     deeper = next((name for name in sample.members if name.endswith(f"/{ENTRY}")), None)
     if deeper is None:
         return None
-    reason = f"`{deeper}` lies in a folder of the zip: zip the contents of the folder, not the folder."
+    reason = f"`{deeper}` lies in a folder of the archive, beside other files: pack that folder alone."
     return Recognition(Certainty.GUESS, refusal=reason)
 
 
@@ -112,9 +112,7 @@ def _source(assignment: Assignment) -> bytes:
     try:
         return (assignment.files / ENTRY).read_bytes()
     except OSError:
-        raise Misfit(
-            f"the archive has no `{ENTRY}` at its top; pack the files, not the folder that contains them ({PAGE})"
-        ) from None
+        raise Misfit(f"the archive has no `{ENTRY}` at its top; pack the folder that it lies in ({PAGE})") from None
 
 
 def _code(source: bytes) -> CodeType:
