@@ -201,6 +201,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
 
     def __init__(self, app: Flask, converters: Mapping[type[BaseConverter], Mapping[str, Any]]) -> None:
         super().__init__(app)
+        self.ma_plugin.converter.add_attribute_function(_or_text)
         for converter, schema in converters.items():
             self.register_converter(converter, lambda _, schema=schema: dict(schema))
 
@@ -262,6 +263,19 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         describe_path_parameters(document["paths"])
         declare_number_widths(document)
         return document
+
+
+def _or_text(converter: Any, field: Any, ret: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return the schema of a field that is an object, or a text (`TEXT`): a component of its class's name."""
+    text = getattr(field, "TEXT", None)
+    if text is None:
+        return {}
+    name = type(field).__name__
+    components = converter.spec.components
+    if name not in components.schemas:
+        alternatives = [ret["anyOf"][0], dict(text)]
+        components.schema(name, {"description": cleandoc(type(field).__doc__ or ""), "anyOf": alternatives})
+    return {"anyOf": [{"$ref": f"#/components/schemas/{name}"}, *ret["anyOf"][1:]]}
 
 
 #: Formats of numbers without a format: generators would use 32 bits for integers, and Go's also for other numbers.

@@ -19,7 +19,7 @@ from api.context import caller, context, services
 from api.negotiation import choose
 from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import SimulationSchema
-from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission
+from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission, ScenarioSelection
 from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
@@ -91,6 +91,8 @@ def _value_of(name: str, text: str) -> Any:
     field = _SCHEMA.fields.get(name)
     if field is None or isinstance(field, fields.String):
         return text
+    if isinstance(field, ScenarioSelection) and not text.startswith(("{", "[", '"', "null", "None")):
+        return text
     try:
         # generated clients send the literals of Python
         return parse_json({"True": "true", "False": "false", "None": "null"}.get(text, text).encode())
@@ -155,6 +157,7 @@ def first_answer(simulation: Simulation) -> Simulation:
         metrics={},
         score=None,
         answer=None,
+        results_digest=None,
         approximate=True,
         reason=None,
         executor=None,

@@ -12,6 +12,7 @@ import msgspec
 
 from core.domain.near_names import near_names, suggestion
 from core.domain.records import Model, Submission
+from core.domain.scenario_text import selection_of
 from core.services.uploads import shipped_models
 from core.settings import Settings
 from datasets.catalogue import datasets
@@ -62,7 +63,7 @@ def _submission(options: argparse.Namespace) -> dict[str, Any]:
     if refused := sorted(ELSEWHERE & document.keys()):
         raise Invalid(f"`{refused[0]}` has no effect on one machine: leave it out, or simulate on a platform.")
     if options.scenarios is not None:
-        document["scenarios"] = submissions.scenarios(options.scenarios)
+        document["scenarios"] = selection_of(options.scenarios)
     if options.param:
         document["params"] = {**document.get("params", {}), **submissions.parameters(options.param)}
     given = {name: getattr(options, name) for name in ("seed", "runtime", "workers")}

@@ -68,7 +68,14 @@ class FormatSchema(Open):
     title = fields.String(required=True, metadata={"description": "Title, such as `TensorFlow Lite`."})
     description = fields.String(required=True, metadata={"description": "What a model of this format has to have."})
     suffixes = fields.List(
-        fields.String(), required=True, metadata={"description": "Suffixes of file names, such as `.onnx`."}
+        fields.String(),
+        required=True,
+        metadata={"description": "Suffixes of file names that tell the format, such as `.onnx`."},
+    )
+    accepted_suffixes = fields.List(
+        fields.String(),
+        required=True,
+        metadata={"description": "All suffixes that its files may have, such as `.onnx` and `.zip`; empty: any."},
     )
     max_size = fields.Integer(
         required=True,

@@ -268,6 +268,16 @@ class SimulationSchema(Open):
         allow_none=True,
         metadata={"description": "What it says about its model so far. Null without a result."},
     )
+    results_digest = fields.String(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": (
+                "SHA-256 of the results without their timing, equal for equal simulations: `sha256:` and "
+                "hexadecimal digits. Null until the end, and in lists of what an earlier version has ended."
+            )
+        },
+    )
     reason = fields.String(
         required=True,
         allow_none=True,

@@ -1,5 +1,6 @@
 """Schemas of submissions: what a simulation is requested with, and the result of a check before it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
@@ -20,7 +21,9 @@ from api.schemas.fields import (
     Text,
     Whole,
 )
+from core.domain import scenario_text
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
+from errors import Invalid
 
 MOST_TASKS = 10_000_000
 #: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.
@@ -49,6 +52,29 @@ class ScenariosSchema(Strict):
             raise ValidationError(
                 'Exactly one of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s} is required.'
             )
+
+
+class ScenarioSelection(fields.Nested):
+    """Selection of scenarios: an object, or a text as people write it."""
+
+    #: What the text is, besides the object; both are the alternatives of a schema of the class's name.
+    TEXT: Mapping[str, Any] = {
+        "type": "string",
+        "maxLength": scenario_text.LONGEST,
+        "pattern": scenario_text.PATTERN,
+        "description": "Numbers and ranges with their last number, such as `0-99` or `3,5,20-29`.",
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(ScenariosSchema, **kwargs)
+
+    def _deserialize(self, value: Any, *arguments: Any, **kwargs: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                return scenario_text.selection_of(value)
+            except Invalid as error:
+                raise ValidationError(str(error)) from None
+        return super()._deserialize(value, *arguments, **kwargs)
 
 
 class PlacementSchema(Strict):
@@ -196,8 +222,7 @@ class SubmissionSchema(Strict):
             "operator allows that."
         }
     )
-    scenarios = fields.Nested(
-        ScenariosSchema,
+    scenarios = ScenarioSelection(
         allow_none=True,
         metadata={"description": "Selection of scenarios; all scenarios if left out or null."},
     )
@@ -293,7 +318,7 @@ class SubmissionForm(SubmissionSchema):
             "or digest."
         }
     )
-    scenarios = json_text('A `Scenarios` as JSON, such as `{"range": [0, 10]}`; all scenarios if left out or null.')
+    scenarios = json_text('`0-9,20`, or a `Scenarios` as JSON, such as `{"range": [0, 10]}`; all if left out or null.')
     params = json_text("Parameters of the dataset, by name, as JSON. Null: as if left out.")
     sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated. Null: as if left out.")
     labels = json_text(

@@ -93,8 +93,6 @@ def explained(error: Exception) -> str:
         text, replaced = re.subn(r"`GET /v1/\w+` lists them\.", step, text)
         if not replaced and text.startswith("There is no"):
             text = f"{text} {step}"
-    if error.type == "unknown-model":
-        text += " A model file is named by its path, and there is none at this one."
     return f"{text}\nSee {error.about}" if error.about else text
 
 

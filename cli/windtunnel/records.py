@@ -175,6 +175,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     metrics: dict[str, Statistics] = {}
     score: Score | None = None
     answer: Answer | None = None
+    results_digest: str | None = None
     reason: str | None = None
     position: int | None = None
     eta: float | None = None
@@ -314,8 +315,8 @@ class Runtime(Record, frozen=True, kw_only=True):
 
     @property
     def suffixes(self) -> list[str]:
-        """Suffixes of the files of its formats."""
-        return sorted({suffix for format in self.formats for suffix in format.get("suffixes", [])})
+        """Suffixes that files of its formats may have, those of archives too."""
+        return sorted({suffix for format in self.formats for suffix in format.get("accepted_suffixes", [])})
 
 
 class Executor(Record, frozen=True, kw_only=True):

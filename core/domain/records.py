@@ -90,7 +90,8 @@ class Tasks:
 class Simulation:
     """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
 
-    ``score``: metric, mean and series (core/domain/score_series.py); None: no score so far.
+    ``results_digest``: of the results without their timing; None until the end, and in lists of what an earlier version
+    ended. ``score``: metric, mean and series (core/domain/score_series.py); None: no score so far.
     ``submitted_by``: the caller (core/domain/callers.py); None: not recorded.
     """
 
@@ -119,6 +120,7 @@ class Simulation:
     submitted_by: str | None = None
     score: Mapping[str, Any] | None = None
     answer: Mapping[str, Any] | None = None  # core/domain/simulation_answer.py; None without a result
+    results_digest: str | None = None
     dry_run: bool = False
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from core.domain.records import Submission
 from core.domain.states import State
@@ -44,6 +44,24 @@ def test_a_submission_is_answered_with_the_simulation(client: FlaskClient, submi
     assert described["position"] == 1 and described["labels"] == {"branch": "main"} and described["spec"]["seed"] == 7
 
 
+def test_a_simulation_has_the_digest_of_its_results_once_it_has_ended(
+    client: FlaskClient, submit: Submit, finished: str, platform: Platform
+) -> None:
+    assert submit().json["results_digest"] is None
+    address = f"/v1/simulations/{finished}"
+    digest = client.get(f"{address}/summary").json["results_digest"]
+    assert digest.startswith("sha256:") and client.get(address).json["results_digest"] == digest
+    listed = {item["id"]: item["results_digest"] for item in client.get("/v1/simulations").json["items"]}
+    assert listed[finished] == digest
+    # that of an earlier version, whose headline has none
+    row = tables.simulations.c.id == finished
+    with platform.database.read() as c:
+        summary = json.loads(c.scalar(select(tables.simulations.c.summary).where(row)))
+    headline = json.dumps({"tasks": summary["tasks"], "metrics": summary["metrics"]})
+    platform.database.write(lambda c: c.execute(update(tables.simulations).where(row).values(headline=headline)))
+    assert client.get(address).json["results_digest"] == digest
+
+
 def test_every_link_of_a_simulation_exists(client: FlaskClient, finished: str) -> None:
     for name, link in client.get(f"/v1/simulations/{finished}").json["links"].items():
         assert client.get(link).status_code == 200, name
@@ -59,6 +77,30 @@ def test_a_form_may_contain_the_model(client: FlaskClient) -> None:
     assert response.json["tasks"]["total"] == 10 and response.json["model"]["name"] == "my"
     assert response.json["runtime"]["name"] == "python"  # determined from the binary
     assert client.get("/v1/models/my").json["digest"] == response.json["model"]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("text", "selected"),
+    [("0-3", {"range": [0, 4]}), ("3", {"tasks": [3]}), ("0-1, 7", {"tasks": [0, 1, 7]})],
+)
+def test_scenarios_may_be_written_as_people_do_in_json_and_in_a_form(
+    client: FlaskClient, model: str, text: str, selected: dict[str, Any]
+) -> None:
+    fields = {"model": model, "dataset": "noop", "scenarios": text}
+    form = {"data": fields, "content_type": "multipart/form-data"}
+    for response in (client.post("/v1/simulations", json=fields), client.post("/v1/simulations", **form)):
+        assert response.status_code == 201, response.data
+        assert response.json["spec"]["scenarios"] == selected
+
+
+@pytest.mark.parametrize("text", ["first", "3-1", "0-99999999", "", "0,0", "1" * 40])
+def test_scenarios_that_cannot_be_meant_are_refused_alike_in_json_and_in_a_form(
+    client: FlaskClient, model: str, text: str
+) -> None:
+    fields = {"model": model, "dataset": "noop", "scenarios": text}
+    form = {"data": fields, "content_type": "multipart/form-data"}
+    for answer in (client.post("/v1/simulations", json=fields), client.post("/v1/simulations", **form)):
+        assert answer.status_code == 422 and "scenario" in answer.json["detail"].lower(), answer.json
 
 
 def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) -> None:

@@ -287,7 +287,7 @@ def test_contexts_are_added_used_and_removed_without_showing_a_token(
         ((str(MODELS / "raises_always.py"), "noop", "--scenarios", "0-2"), 1, "on purpose"),
         ((str(MODELS / "raises_in_constructor.py"), "noop", "--scenarios", "0"), 1, "windtunnel logs"),
         ((ECHO, "nop"), 2, "Did you mean noop? `windtunnel datasets` lists them."),
-        (("no_such_model", "noop"), 2, "`windtunnel models` lists them. A model file is named by its path"),
+        (("no_such_model", "noop"), 2, "If a file was meant: there is none of this name in"),
         (("./missing.py", "noop"), 2, "There is no file ./missing.py."),
         ((ECHO, "noop", "--scenarios", "9-1"), 2, "write numbers and ranges"),
         ((ECHO, "noop", "--label", "x"), 2, "write NAME=VALUE"),

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ def talk(platform: PlatformProcess, tmp_path: Path) -> Callable[..., None]:
         asyncio.run(asyncio.wait_for(session(), 200))
 
     return run
+
+
+def test_the_server_says_its_version(talk: Callable[..., None]) -> None:
+    async def talking(client: Client) -> None:
+        assert client.server_info.version == metadata.version("windtunnel")
+
+    talk(talking)
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Any:

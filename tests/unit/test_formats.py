@@ -136,6 +136,15 @@ def test_a_format_that_refuses_the_content_wins_over_a_matching_suffix() -> None
         decide(Sample(head=b"\x89HDF", size=100, filename="a.keras"), model_formats)
 
 
+def test_every_format_says_which_files_it_accepts_also_those_that_its_content_tells() -> None:
+    accepted = {name: format.accepted_suffixes for name, format in formats.formats().items()}
+    assert {".joblib", ".skops", ".pkl"} <= {*accepted["scikit_learn"]}
+    assert ".txt" in accepted["lightgbm"] and ".json" in accepted["xgboost"] and ".zip" in accepted["stable_baselines3"]
+    for name, format in formats.formats().items():
+        assert accepted[name], name
+        assert (".zip" in accepted[name]) == (format.unpacked or name == "stable_baselines3"), name
+
+
 def test_the_error_about_an_unknown_file_lists_formats_and_suffixes(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"\x01\x02\x03\x04" + bytes(100))

@@ -1,6 +1,7 @@
 """HTTP transport of the client: retries with back-off, problem documents as errors, streams that resume."""
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -285,6 +286,11 @@ def refused(response: httpx.Response) -> Refused:
             f"{problem.get('detail') or 'A token is required.'} Give it as WINDTUNNEL_TOKEN, or store it:"
             " `windtunnel context add NAME URL --token`."
         )
+    if response.request.method == "POST" and str(problem.get("type", "")).endswith("/unknown-model"):
+        problem["detail"] = (
+            f"{problem.get('detail', '')} If a file was meant: there is none of this name in {os.getcwd()}; name it by"
+            " its path."
+        ).lstrip()
     url = response.request.url
     return Refused(response.status_code, problem, f"{url.scheme}://{url.netloc.decode()}")
 

@@ -1,7 +1,7 @@
 """`windtunnel runtimes`: list runtimes and the formats of models that they load."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,19 +12,26 @@ from windtunnel.commands.options import output_option, runtime_names, with_clien
 if TYPE_CHECKING:
     from windtunnel import Client
 
+
+def files(formats: Sequence[dict[str, Any]]) -> str:
+    """Return the suffixes of the files of formats, archives last and all tars in a word."""
+    suffixes = dict.fromkeys(suffix for format in formats for suffix in format["accepted_suffixes"])
+    shown = [suffix for suffix in suffixes if not suffix.startswith((".zip", ".tar"))]
+    shown += [".zip"] if ".zip" in suffixes else []
+    shown += [".tar*"] if ".tar" in suffixes else []
+    return ", ".join(shown) or "any"
+
+
 COLUMNS: Sequence[outputs.Column] = (
     ("name", lambda runtime: runtime["name"]),
     ("formats", lambda runtime: ", ".join(format["name"] for format in runtime["formats"])),
-    (
-        "files",
-        lambda runtime: ", ".join(sorted({suffix for format in runtime["formats"] for suffix in format["suffixes"]})),
-    ),
+    ("files", lambda runtime: files(runtime["formats"])),
     ("title", lambda runtime: runtime["title"]),
 )
 DETAILS: Sequence[outputs.Column] = (*COLUMNS, ("description", lambda runtime: runtime["description"]))
 FORMATS: Sequence[outputs.Column] = (
     ("format", lambda format: format["name"]),
-    ("files", lambda format: ", ".join(format["suffixes"])),
+    ("files", lambda format: files([format])),
     ("environment", lambda format: format["environment"]),
     ("ready", lambda format: "yes" if format["ready"] else "at first use"),
     ("title", lambda format: format["title"]),

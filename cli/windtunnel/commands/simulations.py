@@ -177,6 +177,7 @@ DETAILS: Sequence[outputs.Column] = (
     ("submitted", _time("created_at")),
     ("started", _time("started_at")),
     ("ended", _time("ended_at")),
+    ("results digest", lambda document: document["results_digest"]),
     ("retry of", lambda document: document["retry_of"]),
 )
 METRICS: Sequence[outputs.Column] = (

@@ -6,6 +6,7 @@ use: the context of a language model is small, and the whole is one more call aw
 
 import functools
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def server(client: AsyncClient, *, changes: bool, folder: Path) -> MCPServer[Any
     made = Server(
         "windtunnel",
         title="Windtunnel",
+        version=metadata.version("windtunnel"),
         instructions=INSTRUCTIONS + (CHANGES if changes else READ_ONLY),
         log_level="WARNING",
     )

@@ -51,6 +51,7 @@ class Catalogue:
             "title": entry.format.title,
             "description": entry.format.description,
             "suffixes": list(entry.format.suffixes),
+            "accepted_suffixes": list(entry.format.accepted_suffixes),
             "max_size": entry.format.max_size,
             "environment": entry.environment.name,
             "ready": self.ready(entry.environment),

@@ -13,16 +13,23 @@ import msgspec
 class Headline(msgspec.Struct):
     """Counts of the tasks, statistics of the metrics, and what older summaries lack.
 
-    That are the series of the score, and the failures by outcome (core/domain/simulation_answer.py: `FailureTally`).
+    That are the series of the score, the failures by outcome (core/domain/simulation_answer.py: `FailureTally`), and in
+    headlines of earlier versions the digest of the results.
     """
 
     tasks: dict[str, int]
     metrics: dict[str, Any]
     score_series: dict[str, Any] | None = None
     failures: dict[str, int] | None = None
+    results_digest: str | None = None
+
+
+class _ResultsDigest(msgspec.Struct):
+    results_digest: str | None = None
 
 
 _decoder = msgspec.json.Decoder(Headline)
+_digest_decoder = msgspec.json.Decoder(_ResultsDigest)
 
 
 def summary_columns(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -32,12 +39,18 @@ def summary_columns(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def headline_of(row: Any) -> Headline | None:
-    """Return the headline of a simulation's row; None if it has no summary."""
+    """Return the headline of a simulation's row; None if it has no summary.
+
+    A digest that it lacks is read from the summary, where the row has that too.
+    """
     source = row.headline or row.summary
     if not source:
         return None
     try:
-        return _decoder.decode(source)
+        headline = _decoder.decode(source)
+        if headline.results_digest is None and row.headline and row.summary:
+            headline.results_digest = _digest_decoder.decode(row.summary).results_digest
+        return headline
     except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
         document = json.loads(source)
-        return Headline(document["tasks"], document["metrics"])
+        return Headline(document["tasks"], document["metrics"], results_digest=document.get("results_digest"))

@@ -351,6 +351,7 @@ class Simulations:
             metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
             approximate=summary is None,
             score=summary.score_series if summary is not None else progress.get("score"),
+            results_digest=summary.results_digest if summary is not None else None,
             reason=reason,
             position=position,
             next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Name of the code that `ModelFormat.compile` has made, beside the placed file.
 CODE = "compiled-code"
+#: Suffixes of archives, which are recognised by their content.
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 #: The most bytes of files that a loader writes to the temporary folder of a confined model, which has 64 MB.
 MAX_UNPACKED = 48 << 20
 
@@ -175,6 +177,8 @@ class ModelFormat:
     start: Callable[[Assignment], StartedModel] | None = None
     #: Suffixes of file names, in lower case, such as ``.onnx``.
     suffixes: tuple[str, ...] = ()
+    #: Further suffixes that its files often have, which do not tell the format: its content does.
+    ambiguous_suffixes: tuple[str, ...] = ()
     #: Recognises a file by more than its suffix.
     recognise: Callable[[Sample], Recognition | None] = recognise_nothing
     #: What a zip of this format has in it, for the error about a zip of no format; empty: the format is not a zip.
@@ -195,6 +199,11 @@ class ModelFormat:
     max_size: int | None = None
     #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.
     baselines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def accepted_suffixes(self) -> tuple[str, ...]:
+        """Suffixes that files of the format may have, for people; those of archives too."""
+        return (*self.suffixes, *self.ambiguous_suffixes, *(ARCHIVES if self.unpacked else ()))
 
     def judge(self, sample: Sample) -> Recognition | None:
         """Return the surest claim to a file: by its content or, unless it is a zip, by its suffix.

@@ -203,6 +203,7 @@ FORMAT = ModelFormat(
     environment="python",
     requirements=("stable-baselines3>=2.3,<3", "sb3-contrib>=2.3,<3"),
     isolation="scenario",  # the file has pickled objects, which are code
+    ambiguous_suffixes=(".zip",),
     recognise=recognise,
     zip_contents=f"`{DATA}` and `{POLICY}` (`save` of an algorithm)",
     preload=preload,

@@ -17,6 +17,7 @@ import windtunnel.api.SubmissionsApi;
 import windtunnel.model.DryRun;
 import windtunnel.model.Problem;
 import windtunnel.model.Result;
+import windtunnel.model.ScenarioSelection;
 import windtunnel.model.Scenarios;
 import windtunnel.model.Simulation;
 import windtunnel.model.Submission;
@@ -54,7 +55,7 @@ public final class Program {
             ArtifactsApi.APIGetSimulationArchiveRequest.newBuilder().id(created.getId()).build());
 
         Submission submission = new Submission().dataset("noop").model(created.getModel().getName())
-            .scenarios(new Scenarios().range(List.of(0L, 3L)));
+            .scenarios(new ScenarioSelection(new Scenarios().range(List.of(0L, 3L))));
         Simulation again = simulations.createSimulation(submission, null, "wait=120");
         DryRun checked = submissions.checkSubmission(submission);
         Problem problem = null;

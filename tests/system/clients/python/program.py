@@ -30,7 +30,7 @@ with windtunnel.ApiClient(windtunnel.Configuration(host=url)) as connection:
     events = results.watch_simulation_events(created.id)
     archive = windtunnel.ArtifactsApi(connection).get_simulation_archive(created.id)
 
-    scenarios = windtunnel.Scenarios(range=[0, 3])
+    scenarios = windtunnel.ScenarioSelection(windtunnel.Scenarios(range=[0, 3]))
     submission = windtunnel.Submission(dataset="noop", model=created.model.name, scenarios=scenarios)
     again = simulations.create_simulation(submission, prefer="wait=120")
     checked = submissions.check_submission(submission)

@@ -60,7 +60,8 @@ func main() {
 	events := must(client.WatchSimulationEventsWithResponse(ctx, created.Id, nil)).Body
 	archive := must(client.GetSimulationArchiveWithResponse(ctx, created.Id, nil)).Body
 
-	scenarios := windtunnel.Scenarios{Range: &[]int64{0, 3}}
+	var scenarios windtunnel.ScenarioSelection
+	must(0, scenarios.FromScenarios(windtunnel.Scenarios{Range: &[]int64{0, 3}}))
 	submission := windtunnel.Submission{Dataset: "noop", Model: &created.Model.Name, Scenarios: &scenarios}
 	again := must(client.CreateSimulationWithResponse(ctx, &windtunnel.CreateSimulationParams{Prefer: &wait}, submission)).JSON201
 	checked := must(client.CheckSubmissionWithResponse(ctx, submission)).JSON200

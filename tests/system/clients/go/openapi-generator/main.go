@@ -62,7 +62,7 @@ func main() {
 
 	submission := windtunnel.NewSubmission("noop")
 	submission.SetModel(created.Model.Name)
-	submission.SetScenarios(windtunnel.Scenarios{Range: []int64{0, 3}})
+	submission.SetScenarios(windtunnel.ScenarioSelection{Scenarios: &windtunnel.Scenarios{Range: []int64{0, 3}}})
 	again, _, err := client.SimulationsAPI.CreateSimulation(ctx).Submission(*submission).Prefer("wait=120").Execute()
 	must(again, err)
 	checked, _, err := client.SubmissionsAPI.CheckSubmission(ctx).Submission(*submission).Execute()
