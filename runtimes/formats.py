@@ -54,7 +54,9 @@ def suffixes() -> frozenset[str]:
 def listed(known: Mapping[str, ModelFormat] | None = None) -> str:
     """Return the formats, by default all, as errors list them: names, with the suffixes of their files."""
     return ", ".join(
-        f"{name} ({', '.join(suffixes)})" if (suffixes := format.suffixes + format.ambiguous_suffixes) else name
+        f"{name} ({', '.join(known_suffixes)})"
+        if (known_suffixes := format.suffixes + format.ambiguous_suffixes)
+        else name
         for name, format in (formats() if known is None else known).items()
     )
 

@@ -15,8 +15,8 @@ from windtunnel.visible_text import visible
 UNBOUNDED = 3.0
 #: Entries of a space that a README lists.
 LISTED = 64
-#: What the test of a project without requirements of its own needs: pytest, and the server's package, which plays.
-TEST_PACKAGES = "pip install pytest windtunnel-server"
+#: What the test of a project without requirements of its own needs, besides Windtunnel, which made the project.
+TEST_PACKAGES = "pip install pytest"
 #: Kinds of project: the model's file, what it is, what installs the packages of the test, its imports in the test, how
 #: the test prepares it, what git ignores. `requirements.txt` is of the kinds that train: in a folder that is sent as a
 #: model, it would name the packages of the model.

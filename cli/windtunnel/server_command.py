@@ -2,7 +2,9 @@
 
 import functools
 import importlib.util
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,12 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from windtunnel.errors import WindtunnelError
 
 CLIENT, SERVER = "windtunnel", "windtunnel-server"
 #: Module of the server, which is run with `-P`: the working directory is the user's.
 MODULE = "windtunnel_server"
+
+
+#: Where the server's wheel comes from; no public index has it.
+WHEELS = (
+    "Its wheel is built in a checkout of Windtunnel by `make dist`, into the folder dist, which --find-links names; an"
+    " index of yours may have it too. In the checkout itself `make run` starts a platform without it."
+)
 
 
 class NoServer(WindtunnelError):
@@ -57,16 +67,37 @@ def server_command(find_links: tuple[str, ...] = ()) -> ServerCommand:
         if installed != wanted:
             raise NoServer(
                 f"{CLIENT} {wanted} and {SERVER} {installed} are installed here, and their versions must be equal:"
-                f" pip install --upgrade {CLIENT} {SERVER}"
+                f" {installation(wanted)}. {WHEELS}"
             )
         return ServerCommand(here)
     uv = find_uv(os.environ)
     if uv is None:
         raise NoServer(
-            f"The server is not installed. Install it beside this command (pip install {SERVER}=={wanted}), or install"
-            " uv, which fetches it (pip install uv), and try again."
+            f"The server is not installed. Install it beside this command: {installation(wanted)}. {WHEELS} With uv"
+            " (pip install uv) it is fetched from there and need not be installed."
         )
     return ServerCommand(tuple(fetched_command(uv, wanted, find_links)))
+
+
+def installation(version: str) -> str:
+    """Return the command that installs the server of a version from the folder that this client's wheel was in."""
+    return f"pip install --find-links {shlex.quote(wheels_folder() or 'dist')} {SERVER}=={version}"
+
+
+def wheels_folder() -> str | None:
+    """Return the folder, or the address of it, that this client's wheel was installed from; None if nothing says so.
+
+    https://packaging.python.org/en/latest/specifications/direct-url/
+    """
+    try:
+        document = json.loads(metadata.distribution(CLIENT).read_text("direct_url.json") or "")
+        parts = urlsplit(document["url"])
+    except (ValueError, KeyError, TypeError, metadata.PackageNotFoundError):
+        return None
+    if not parts.path.endswith(".whl"):
+        return None
+    folder = parts.path.rpartition("/")[0]
+    return unquote(folder) if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}{folder}"
 
 
 def checkout_of(file: Path) -> Path | None:
@@ -101,7 +132,7 @@ def fetched_command(uv: str, version: str, find_links: tuple[str, ...]) -> list[
     online = [uv, "tool", "run", *options]
     if subprocess.run([*online, "--version"], stdout=subprocess.DEVNULL).returncode != 0:
         raise NoServer(
-            f"uv has not installed {SERVER} {version}; its message is above. If this machine reaches a mirror only, or"
-            " has the wheels in a folder, set UV_DEFAULT_INDEX or UV_FIND_LINKS and try again."
+            f"uv has not installed {SERVER} {version}; its message is above. {WHEELS} Name the folder by --find-links"
+            " or UV_FIND_LINKS, or the index by UV_DEFAULT_INDEX, and try again."
         )
     return online

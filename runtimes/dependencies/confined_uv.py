@@ -200,4 +200,4 @@ class _Watch:
 
 
 def _too_large(largest: int) -> str:
-    return f"The packages take more than {largest:,} bytes (WINDTUNNEL_MAX_UNPACKED)."
+    return f"The packages take more than {largest:,} bytes (WINDTUNNEL_MAX_ENVIRONMENT)."

@@ -194,7 +194,7 @@ def test_a_description_that_names_no_command_is_refused_with_the_reason(descript
 
 def test_a_program_that_cannot_be_executed_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert "cannot be executed: it is neither a program for this machine nor a script" in refusal(b"no program\n")
-    assert "cannot be executed: its interpreter is not there" in refusal(b"#!/opt/lua\n")
+    assert "cannot be executed: it is a script (it begins with `#!`)" in refusal(b"#!/opt/lua\n")
     foreign = bytearray(compiled("int main(void) { return 0; }", tmp_path, "-static"))
     foreign[18:20] = struct.pack("<H", 243)
     assert "the program is for RISC-V, and this machine is" in refusal(bytes(foreign))

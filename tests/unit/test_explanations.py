@@ -1,16 +1,21 @@
 """Explanations: an exception, or how a process ended, becomes a sentence that names the limit and its page."""
 
 import errno
+import itertools
+import multiprocessing
 import os
+import pickle
 import re
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from runtimes.harness.model_server import explanations
+from runtimes.harness.model_server import explanations, package_hints
 from runtimes.harness.model_server.explanations import Surroundings, explain, explain_end
 from runtimes.harness.model_server.model_server import describe_error
 from runtimes.harness.python_process import ending
@@ -53,6 +58,22 @@ def probing() -> None:
         raise ValueError("no idea")  # noqa: B904
 
 
+#: A pickle of an object whose class was defined in the script that wrote it.
+OF_MAIN = b"\x80\x04c__main__\nPolicy\n)\x81."
+
+
+def later(module: Any) -> object:
+    """Use what only a later Python has."""
+    return module.of_a_later_python
+
+
+def pool() -> object:
+    """Start processes where semaphores cannot be made, as in a sandbox."""
+    refused = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    with patch("_multiprocessing.SemLock", side_effect=refused):
+        return multiprocessing.Pool(2)
+
+
 #: What a model does, and a part of the sentence.
 EXCEPTIONS: list[tuple[Callable[[], object], str]] = [
     (fail(MemoryError()), "at most 1,024 MB of memory"),
@@ -68,7 +89,13 @@ EXCEPTIONS: list[tuple[Callable[[], object], str]] = [
     (fail(OSError(errno.EROFS, "Read-only file system", "/x")), "Only the temporary folder can be written"),
     (fail(OSError("x.so: failed to map segment from shared object")), "are not run or mapped as code"),
     (fail(ImportError("x.so: failed to map segment from shared object")), "are not run or mapped as code"),
-    (lambda: open("/etc/none/of/this"), "its own files only"),
+    (lambda: open("/home/me/weights.npz"), "send a zip of `model.py` and `weights.npz`"),
+    (lambda: open("weights.npz"), "send a zip of `model.py` and `weights.npz`"),
+    (lambda: pickle.loads(OF_MAIN), "The pickle names `Policy` of the module"),
+    (fail(SyntaxError("invalid syntax")), "write the line in the syntax of"),
+    (lambda: later(itertools), "its library has no such name"),
+    (lambda: exec("from typing import OfALaterPython"), "its library has no such name"),
+    (pool, "in threads of `concurrent.futures.ThreadPoolExecutor`"),
     (fail(PermissionError(errno.EACCES, "Permission denied", "/x")), "writes to the temporary folder only"),
     (fail(PermissionError(errno.EPERM, "Operation not permitted")), "The sandbox refuses sockets, new processes"),
     (fail(socket.gaierror(-3, "Temporary failure in name resolution")), "no network and no sockets"),
@@ -88,7 +115,6 @@ def test_an_exception_at_a_limit_names_the_limit_and_its_page(action: Callable[[
         ValueError("no idea"),
         KeyError("x"),
         RuntimeError("no weights found"),
-        FileNotFoundError(errno.ENOENT, "No such file or directory", "weights.npz"),
         ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
         SystemExit(1),
     ],
@@ -109,14 +135,14 @@ def test_without_a_sandbox_no_limits_and_rules_are_named_that_are_not_in_force()
 
 
 def test_a_long_text_does_not_push_the_sentence_out(capsys: pytest.CaptureFixture[str]) -> None:
-    text = describe_error(raised(fail(MemoryError("x" * 5000))))
+    text = describe_error(raised(fail(MemoryError("x" * 5000))), Surroundings.here)
     assert len(text) == 2000 and text.endswith("(docs/sandbox.md#limits).")
     assert "MemoryError" in capsys.readouterr().err
 
 
 def test_an_exception_without_a_text_is_not_followed_by_an_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert describe_error(raised(fail(MemoryError()))).startswith("MemoryError. ")
-    assert describe_error(raised(fail(ValueError()))) == "ValueError"
+    assert describe_error(raised(fail(MemoryError())), Surroundings.here).startswith("MemoryError. ")
+    assert describe_error(raised(fail(ValueError())), Surroundings.here) == "ValueError"
 
 
 @pytest.mark.parametrize("name", explanations.SIGNALS)
@@ -142,4 +168,5 @@ def test_the_pages_of_the_sandbox_have_the_headings_that_explanations_name() -> 
     for page in (explanations.LIMITS, explanations.RULES, explanations.ENDS):
         file, _, anchor = page.partition("#")
         assert file == "docs/sandbox.md" and anchor in anchors
-    assert os.path.isfile(explanations.DEPENDENCIES.partition("#")[0])
+    for page in (explanations.FILES, package_hints.PAGE):
+        assert os.path.isfile(page.partition("#")[0])

@@ -43,7 +43,8 @@ def test_the_readme_says_what_to_install_before_the_test(kind: str, tmp_path: Pa
     assert commands[0] == KINDS[kind]["install"] and commands[1].startswith("pytest")
     requirements = tmp_path / "mine" / "requirements.txt"
     packages = requirements.read_text().split() if "requirements.txt" in commands[0] else commands[0].split()[2:]
-    assert {"pytest", "windtunnel-server"} <= set(packages)
+    # no index has Windtunnel's own packages; whoever has begun the project has them
+    assert "pytest" in packages and not [name for name in packages if name.startswith("windtunnel")]
 
 
 def test_the_readme_says_which_way_a_number_goes(tmp_path: Path) -> None:

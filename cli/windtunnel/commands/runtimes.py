@@ -1,6 +1,6 @@
 """`windtunnel runtimes`: list runtimes and the formats of models that they load."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from windtunnel import Client
 
 
-def files(formats: Sequence[dict[str, Any]]) -> str:
+def files(formats: Sequence[Mapping[str, Any]]) -> str:
     """Return the suffixes of the files of formats, archives last and all tars in a word."""
     suffixes = dict.fromkeys(suffix for format in formats for suffix in format["accepted_suffixes"])
     shown = [suffix for suffix in suffixes if not suffix.startswith((".zip", ".tar"))]

@@ -11,12 +11,17 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from functools import partial
+from pathlib import Path
+from types import ModuleType, TracebackType
 
+from ..models.base import Assignment, Misfit, ModelFormat
 from ..sandbox.allowances import OPEN_FILES, SCRATCH_FILES, SCRATCH_MB, STACK, TASKS
+from .package_hints import package_hint
 
 LIMITS, RULES = "docs/sandbox.md#limits", "docs/sandbox.md#no-network-no-programs-no-files"
-ENDS, DEPENDENCIES = "docs/sandbox.md#how-a-process-ends", "docs/dependencies.md#declaring-them"
+ENDS = "docs/sandbox.md#how-a-process-ends"
+FILES = "docs/python-models.md#files-and-packages"
 #: Words in which libraries of machine code report that they got no memory.
 NO_MEMORY = re.compile(r"std::bad_alloc|bad allocation|failed to allocate memory|OOM when allocating", re.IGNORECASE)
 #: Modules of the standard library whose frames show what a refused system call was for.
@@ -24,13 +29,29 @@ LIBRARY = os.path.dirname(os.__file__)
 NETWORK = frozenset(f"{LIBRARY}/{name}.py" for name in ("socket", "ssl", "asyncio/selector_events"))
 PROCESSES = frozenset(
     f"{LIBRARY}/{name}.py"
-    for name in ("subprocess", "pty", "multiprocessing/popen_fork", "multiprocessing/popen_spawn_posix")
+    for name in (
+        "subprocess",
+        "pty",
+        "concurrent/futures/process",
+        *(
+            f"multiprocessing/{part}"
+            for part in ("connection", "context", "managers", "pool", "popen_fork", "popen_spawn_posix", "synchronize")
+        ),
+    )
 )
 #: Functions of the standard library, in C, that a model's own line names.
 NETWORK_CALLS = frozenset({"socket", "connect", "bind", "sendto", "socketpair", "create_connection"})
 PROCESS_CALLS = frozenset({"fork", "forkpty", "execv", "execve", "system", "posix_spawn", "posix_spawnp", "vfork"})
 #: Most packages that are named, and exceptions that led to one another.
 MOST_PACKAGES, MOST_CAUSES = 12, 8
+NO_PROCESSES = (
+    "A model starts no programs and no processes: compute in this one, or in threads of"
+    " `concurrent.futures.ThreadPoolExecutor`; scenarios run side by side anyway,"
+    f" as many as a simulation has `workers` ({RULES})."
+)
+#: What pickle says of a class or a function that is not where the pickle says it is.
+NOT_THERE = re.compile(r"Can't get attribute '(?P<name>[\w.]+)' on <module '(?P<module>[\w.]+)'")
+VERSION = ".".join(map(str, sys.version_info[:2]))
 NO_NETWORK = f"A model has no network and no sockets: put what it needs into the model ({RULES})."
 
 #: What usually ends a process with a signal.
@@ -58,19 +79,34 @@ def installed_packages() -> Sequence[str]:
 class Surroundings:
     """The limits in force on a process, None where there is none, and what is installed there.
 
-    ``memory`` is in bytes; None: the process is not confined. ``packages`` is called for the error that names them.
+    ``memory`` is in bytes; None: the process is not confined. ``packages`` is called for the error that names them;
+    ``declaration`` returns how the model declares the package of a module that it lacks. ``files``: the model's folder,
+    None if it is one file.
     """
 
     memory: int | None = None
     open_files: int | None = OPEN_FILES
     packages: Callable[[], Sequence[str]] = field(default=installed_packages)
+    declaration: Callable[[str], str] = field(
+        default=lambda module: package_hint(module, files=None, source=b"", declares=False)
+    )
+    files: Path | None = None
 
     @classmethod
-    def here(cls) -> "Surroundings":
-        """Return those of this process."""
+    def here(cls, format: ModelFormat | None = None, assignment: Assignment | None = None) -> "Surroundings":
+        """Return those of this process, and of its model."""
         limits = (resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         memory, files = (None if limit == resource.RLIM_INFINITY else limit for limit in limits)
-        return cls(memory=memory, open_files=files)
+        if format is None or assignment is None:
+            return cls(memory=memory, open_files=files)
+        return cls(
+            memory=memory,
+            open_files=files,
+            files=assignment.files,
+            declaration=partial(
+                package_hint, files=assignment.files, source=assignment.source, declares=format.dependencies
+            ),
+        )
 
 
 def explain(error: BaseException, surroundings: Surroundings) -> str:
@@ -93,12 +129,25 @@ def _explain(error: BaseException, surroundings: Surroundings) -> str:
     if isinstance(error, MemoryError) or (isinstance(error, Exception) and NO_MEMORY.search(str(error))):
         return _memory(surroundings.memory)
     if isinstance(error, ModuleNotFoundError):
-        return _missing_module(error, surroundings.packages)
+        return _missing_module(error, surroundings)
+    if isinstance(error, AttributeError | Misfit) and (found := NOT_THERE.search(str(error))):
+        return (
+            f"The pickle names `{found['name']}` of the module `{found['module']}`, the one that saved it: define it in"
+            " a module of its own, import it from there where the model is saved, save it again, and put that module"
+            f" beside `model.py` in a zip ({FILES})."
+        )
+    if isinstance(error, SyntaxError):
+        return newer_python(error)
+    if isinstance(error, ImportError | AttributeError) and _library_of(error) in sys.stdlib_module_names:
+        return f"Python {VERSION} runs here, and its library has no such name: use what {VERSION} has ({FILES})."
     if isinstance(error, RecursionError):
         return (
             f"Python ends a recursion after {sys.getrecursionlimit():,} calls, and the stack has {STACK >> 20} MB:"
             f" use a loop ({LIMITS})."
         )
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and error.filename:
+        if surroundings.memory is not None or not os.path.isabs(error.filename):
+            return _missing_file(error.filename, surroundings.files)
     if surroundings.memory is None:  # without a sandbox there are no other limits and rules
         return ""
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
@@ -117,17 +166,42 @@ def _memory(limit: int | None) -> str:
     )
 
 
-def _missing_module(error: ModuleNotFoundError, packages: Callable[[], Sequence[str]]) -> str:
+def newer_python(error: SyntaxError) -> str:
+    """Return what a syntax error means that the same file does not have where it was written."""
+    return (
+        f"Python {VERSION} runs here: if the file runs where you wrote it, write the line in the syntax of"
+        f" {VERSION} ({FILES})."
+    )
+
+
+def _library_of(error: ImportError | AttributeError) -> str:
+    """Return the module that lacks a name; empty if something else does."""
+    if isinstance(error, ImportError):
+        return (error.name or "").partition(".")[0]
+    return str(getattr(error.obj, "__name__", "")) if isinstance(error.obj, ModuleType) else ""
+
+
+def _missing_file(name: str, files: Path | None) -> str:
+    """Explain a file that is not there: one beside the model, or one of the machine where the model was made."""
+    base = os.path.basename(name)
+    if files is None:
+        return f"A model of one file has no files beside it: send a zip of `model.py` and `{base}` ({FILES})."
+    return (
+        f'A model sees its own files only: pack `{base}` and open it as `Path(__file__).parent / "{base}"` ({FILES}).'
+    )
+
+
+def _missing_module(error: ModuleNotFoundError, surroundings: Surroundings) -> str:
     try:
-        names = packages()
+        names = surroundings.packages()
     except Exception:  # the model may have replaced what reads them
         names = ()
     listed = ", ".join(names[:MOST_PACKAGES]) + (", ..." if len(names) > MOST_PACKAGES else "")
     there = f" (packages that are there: {listed})" if listed else ""
     return (
         f"`{error.name}` is neither a module of the model nor of a package in its environment{there}:"
-        " put a module of your own into the model's archive; if it is of a package, declare it in requirements.txt"
-        f" ({DEPENDENCIES})."
+        f" put a module of your own beside `model.py` in a zip ({FILES}); if it is of a package,"
+        f" {surroundings.declaration(error.name or '')}"
     )
 
 
@@ -145,15 +219,15 @@ def _operating_system(error: OSError, surroundings: Surroundings) -> str:
             return f"Only the temporary folder can be written, and only where the sandbox has one ({LIMITS})."
         case errno.EPERM | errno.EACCES | errno.ENOSYS:
             return _refused(error)
-        case errno.ENOENT if isinstance(error.filename, str) and error.filename.startswith("/"):
-            return f"A model sees Python, the packages of its environment and its own files only ({RULES})."
+        case errno.ENOENT if _is_for(error.__traceback__, PROCESSES, PROCESS_CALLS):
+            return NO_PROCESSES  # semaphores are files
     return ""
 
 
 def _refused(error: OSError) -> str:
     """Explain a refused system call by what it was for, as far as the frames of the traceback show it."""
     if _is_for(error.__traceback__, PROCESSES, PROCESS_CALLS):
-        return f"A model starts no programs and forks no processes ({RULES})."
+        return NO_PROCESSES
     if _is_for(error.__traceback__, NETWORK, NETWORK_CALLS):
         return NO_NETWORK
     if error.filename is not None:

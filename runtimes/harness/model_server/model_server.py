@@ -10,6 +10,7 @@ import random
 import signal
 import socket
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy as np
 from ..forking import zygote
 from ..forking.scratch import Scratch
 from ..forking.zygote import exit_at_once
-from ..models.base import Assignment, LoadedModel, Misfit, ModelFormat, NoAction, format_named
+from ..models.base import Assignment, LoadedModel, Misfit, ModelFormat, NoAction, Unreadable, format_named
 from ..models.wrapped_zip import unwrapped
 from ..simulators.base import Interface
 from . import model_protocol
@@ -168,11 +169,14 @@ class ModelServer:
                 raise self._not_started
             self._model = self._format.load(self._assignment)
         except Misfit as error:
-            reason = ". ".join(filter(None, (str(error), explain(error, Surroundings.here()))))
+            explanation = explain(error, self._surroundings())
+            if not explanation and isinstance(error, Unreadable):
+                explanation = cut_off(self._assignment)
+            reason = ". ".join(filter(None, (str(error), explanation)))
             self._connection.send("error", self._seq, printable(reason), "invalid")
             exit_at_once(1)
         except BaseException as error:
-            self._connection.send("error", self._seq, describe_error(error), "failed")
+            self._connection.send("error", self._seq, describe_error(error, self._surroundings), "failed")
             exit_at_once(1)
         if not quiet:
             self._connection.send("loaded", self._seq, dict(self._model.info))
@@ -208,12 +212,15 @@ class ModelServer:
             except NoAction as error:
                 connection.send("error", connection.seq, printable(str(error)), "invalid")
             except BaseException as error:
-                connection.send("error", connection.seq, describe_error(error), "failed")
+                connection.send("error", connection.seq, describe_error(error, self._surroundings), "failed")
             else:
                 if answer is None:
                     connection.send("ready", connection.seq)
                 else:
                     connection.answer(answer)
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings.here(self._format, self._assignment)
 
     def _reset(self, seed: int) -> None:
         if self._clearing is not None:
@@ -241,13 +248,21 @@ def _seed(seed: int) -> None:
     np.random.seed(seed & 0xFFFFFFFF)
 
 
-def describe_error(error: BaseException) -> str:
+def cut_off(assignment: Assignment) -> str:
+    """Return how to find out whether a model that cannot be read is only a part of itself."""
+    size = len(assignment.source)
+    if assignment.files is not None:
+        size = sum(path.stat().st_size for path in assignment.files.rglob("*") if path.is_file())
+    return f"It has {size:,} bytes here; if it has more where it was written, a copy was cut off: send it again"
+
+
+def describe_error(error: BaseException, surroundings: Callable[[], Surroundings]) -> str:
     """Return the text of a model's exception, the line in its file, and the limit that it met, if any.
 
     The traceback goes to the log.
     """
     try:
-        explanation = explain(error, Surroundings.here())
+        explanation = explain(error, surroundings())
         if isinstance(error, MemoryError):
             traceback.clear_frames(error.__traceback__)  # what the model's functions hold is needed for the text
         traceback.print_exception(error)

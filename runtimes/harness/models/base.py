@@ -33,6 +33,10 @@ class Misfit(Exception):
     """The model does not fit the dataset or the runtime; the text is for the model's author."""
 
 
+class Unreadable(Misfit):
+    """The library cannot read the model's bytes: they are of another version, damaged, or only a part."""
+
+
 class NoAction(Exception):
     """The model's answer is not a valid action."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample
+from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, Unreadable
 from .recurrence import output_name
 from .signature import ACTIONS, Signature, described, signature_of
 from .tensorflow_function import (
@@ -65,7 +65,7 @@ def load(assignment: Assignment) -> LoadedModel:
     try:
         graph = graph_pb2.GraphDef.FromString(assignment.source)
     except Exception as error:
-        raise Misfit(f"the file is not a GraphDef: {str(error)[:300]}") from None
+        raise Unreadable(f"the file is not a GraphDef: {str(error)[:300]}") from None
     inputs, outputs = _tensors(graph)
     signature = signature_of(inputs, outputs)
     check_input(signature.observation, assignment.interface.observation, assignment.batch)
@@ -86,7 +86,7 @@ def _tensors(graph: Any) -> tuple[list[Tensor], list[Tensor]]:
         try:
             tf.import_graph_def(graph, name="")
         except Exception as error:
-            raise Misfit(f"tensorflow {tf.__version__} does not import the graph: {str(error)[:500]}") from None
+            raise Unreadable(f"tensorflow {tf.__version__} does not import the graph: {str(error)[:500]}") from None
         operations = imported.get_operations()
         names = [
             [operation.name for operation in operations if operation.type == "Placeholder"],

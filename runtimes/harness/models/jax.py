@@ -14,6 +14,7 @@ from .base import (
     NoAction,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .recurrence import DeclaredState, RecurrentValues
@@ -95,7 +96,7 @@ def _exported(source: bytes) -> Any:
     try:
         exported = jax.export.deserialize(bytearray(source))
     except Exception as error:
-        raise Misfit(f"jax {jax.__version__} does not load the model: {_text(error)}. {VERSIONS}") from None
+        raise Unreadable(f"jax {jax.__version__} does not load the model: {_text(error)}. {VERSIONS}") from None
     if "cpu" not in exported.platforms:
         raise Misfit(
             f"the model was exported for {', '.join(exported.platforms)}; export it for processors:"

@@ -13,6 +13,7 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
 )
 from .recurrence import state_shape
 from .signature import Signature, described, signature_of
@@ -59,7 +60,9 @@ def load(assignment: Assignment) -> LoadedModel:
     except Misfit:
         raise
     except Exception as error:
-        raise Misfit(f"keras {tf.keras.__version__} does not load the model: {_loading_error(str(error))}") from None
+        raise Unreadable(
+            f"keras {tf.keras.__version__} does not load the model: {_loading_error(str(error))}"
+        ) from None
     function = _named_function(model, assignment) if model.inputs else _function(model, assignment)
     if remedy(operations(function.traced.graph)) == Remedy.RELOAD:
         raise Misfit("the model has operations that only a SavedModel can be reset with; export it as one")

@@ -11,6 +11,7 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .tensors import check_features
@@ -51,7 +52,7 @@ class BoosterModel:
             booster = lightgbm.Booster(model_str=assignment.source.decode(), params={"num_threads": 1})
             features = booster.num_feature()
         except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
-            raise Misfit(f"LightGBM {lightgbm.__version__} does not load the model: {str(error)[:500]}") from None
+            raise Unreadable(f"LightGBM {lightgbm.__version__} does not load the model: {str(error)[:500]}") from None
         check_features(features, assignment.interface.observation, "model was trained")
         self._booster = booster
         self._space = assignment.interface.action

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
-from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
+from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, Unreadable, action_bytes
 from .elf import ElfHeader
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _functions(path: Path) -> Mapping[str, Any]:
         library = ctypes.CDLL(str(path))  # resolves all symbols at once (RTLD_NOW)
     except OSError as error:
         reason = str(error).replace(f"{path}: ", "")
-        raise Misfit(
+        raise Unreadable(
             f"the library cannot be loaded: {reason}. Link what it needs statically, or send a zip of `{LIBRARY}` and"
             f" the libraries beside it, linked with `-Wl,-rpath,'$ORIGIN'`. {PROGRAM}"
         ) from None

@@ -15,6 +15,7 @@ from .base import (
     NoAction,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .recurrence import METADATA, RecurrentValues, declared_states
@@ -124,7 +125,9 @@ def _session(source: bytes | str) -> Any:
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {loading_error(str(error))}") from None
+        raise Unreadable(
+            f"onnxruntime {ort.__version__} does not load the model: {loading_error(str(error))}"
+        ) from None
 
 
 def loading_error(text: str) -> str:

@@ -27,6 +27,13 @@ REASONS: Mapping[int, str] = {
 }
 
 
+#: The same of a file that begins with `#!`.
+SCRIPT = (
+    "it is a script (it begins with `#!`), and programs find no shell and no Python here; send a `.py` as a Python"
+    " model (docs/python-models.md), or compile a program"
+)
+
+
 class ProgramFailed(Exception):
     """The program has answered an error."""
 
@@ -59,7 +66,7 @@ class ProgramProcess:
                 preexec_fn=lambda: _confine(parent, confined=confined),
             )
         except OSError as error:
-            reason = REASONS.get(error.errno or 0, error.strerror)
+            reason = SCRIPT if _is_script(folder / command[0]) else REASONS.get(error.errno or 0, str(error.strerror))
             raise Misfit(f"the program {command[0]!r} cannot be executed: {reason}") from None
         return cls(popen)
 
@@ -108,6 +115,11 @@ class ProgramEnded(Exception):
         """
         code = self.code if self.code >= 0 else 128 - self.code
         os._exit(1 if self.code == 128 + signal.SIGKILL else code)
+
+
+def _is_script(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _confine(parent: int, *, confined: bool) -> None:

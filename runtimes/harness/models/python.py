@@ -122,7 +122,11 @@ def _code(source: bytes) -> CodeType:
         except (SyntaxError, ValueError) as error:
             line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise Misfit(f"the file is not valid Python{line}: {reason}") from None
+            here = ".".join(map(str, sys.version_info[:2]))
+            raise Misfit(
+                f"the file is not valid Python{line}: {reason}. Python {here} runs here: if the file runs where you"
+                f" wrote it, write the line in the syntax of {here} ({PAGE})"
+            ) from None
     return _compiled[source]
 
 

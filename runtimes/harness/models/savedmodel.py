@@ -15,6 +15,7 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
 )
 from .signature import described, signature_of
 from .tensorflow_function import (
@@ -104,7 +105,7 @@ def _function(folder: Path, assignment: Assignment) -> LoadedFunction:
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
-        raise Misfit(f"tensorflow {tf.__version__} does not load the model: {str(error)[:500]}") from None
+        raise Unreadable(f"tensorflow {tf.__version__} does not load the model: {str(error)[:500]}") from None
     signatures = loaded.signatures
     serving = signatures.get("serving_default") or next(iter(signatures.values()), None)
     if serving is None:

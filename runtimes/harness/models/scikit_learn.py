@@ -16,6 +16,7 @@ from .base import (
     NoAction,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .tensors import check_features
@@ -91,7 +92,7 @@ def _estimator(source: bytes) -> Any:
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
-        raise Misfit(
+        raise Unreadable(
             f"scikit-learn {sklearn.__version__} does not load the estimator: {reason}. If it was saved by another"
             f" version or needs another package, {PINNED}"
         ) from None

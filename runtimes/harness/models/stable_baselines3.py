@@ -18,6 +18,7 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
     format_type,
 )
@@ -145,7 +146,7 @@ def _policy(source: bytes) -> tuple[Mapping[str, Any], Any]:
         policy.load_state_dict(parameters["policy"])
         policy.set_training_mode(False)
     except Exception as error:
-        raise Misfit(
+        raise Unreadable(
             f"Stable-Baselines3 {stable_baselines3.__version__} does not load the agent: {type(error).__name__}:"
             f" {shortened(error)}. If it needs another version or modules of its own, send a zip with a `model.py` that"
             " loads it and a `requirements.txt` (docs/exporting.md#stable-baselines3)"

@@ -11,6 +11,7 @@ from .base import (
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .recurrence import RecurrentValues
@@ -106,7 +107,7 @@ def _interpreter(source: bytes) -> Any:
     try:
         return Interpreter(model_content=source, num_threads=1)
     except (RuntimeError, ValueError) as error:
-        raise Misfit(f"LiteRT does not load the model: {str(error)[:500]}") from None
+        raise Unreadable(f"LiteRT does not load the model: {str(error)[:500]}") from None
 
 
 def _nodes_by_name(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:

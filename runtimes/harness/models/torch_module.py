@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Interface
-from .base import Misfit, NoAction, Sample, action_bytes
+from .base import Misfit, NoAction, Sample, Unreadable, action_bytes
 from .tensors import Tensor, check_output
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def loading_error(error: Exception) -> Misfit:
     """Return the refusal of a file that PyTorch does not load."""
     import torch
 
-    return Misfit(f"PyTorch {torch.__version__} does not load the model: {shortened(error)}")
+    return Unreadable(f"PyTorch {torch.__version__} does not load the model: {shortened(error)}")
 
 
 def shortened(error: Exception) -> str:

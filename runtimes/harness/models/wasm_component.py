@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import wasm_engine
-from .base import Misfit, NoAction
+from .base import Misfit, NoAction, Unreadable
 from .native import CallFailed
 from .wasi_preview2 import WasiComponent
 from .wasm_engine import (
@@ -59,7 +59,7 @@ def compiled(engine: Any, source: bytes, code: Path) -> CompiledComponent:
     try:
         component = wasm_engine.compiled(components.Component, engine, source, code)
     except wasmtime.WasmtimeError as error:
-        raise Misfit(f"Wasmtime {version('wasmtime')} does not compile the component: {one_line(error)}") from None
+        raise Unreadable(f"Wasmtime {version('wasmtime')} does not compile the component: {one_line(error)}") from None
     exports = {name: item.ty for name, item in component.type.exports(engine).items()}
     interface = None
     if REQUIRED not in exports:

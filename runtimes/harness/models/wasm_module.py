@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import wasm_engine
-from .base import Misfit
+from .base import Misfit, Unreadable
 from .native import CallFailed
 from .wasi import MODULE, Exit, Wasi
 from .wasm_engine import (
@@ -47,7 +47,7 @@ def compiled(engine: Any, source: bytes, code: Path) -> Any:
     try:
         module = wasm_engine.compiled(wasmtime.Module, engine, source, code)
     except wasmtime.WasmtimeError as error:
-        raise Misfit(f"Wasmtime {version('wasmtime')} does not compile the module: {one_line(error)}") from None
+        raise Unreadable(f"Wasmtime {version('wasmtime')} does not compile the module: {one_line(error)}") from None
     exports = {export.name: export.type for export in module.exports}
     missing = [name for name in REQUIRED if name not in exports]
     if COMMAND in exports and missing:

@@ -7,10 +7,10 @@ from .base import (
     Assignment,
     Certainty,
     LoadedModel,
-    Misfit,
     ModelFormat,
     Recognition,
     Sample,
+    Unreadable,
     action_bytes,
 )
 from .tensors import check_features
@@ -56,7 +56,7 @@ class BoosterModel:
             features = booster.num_features()
         except xgboost.core.XGBoostError as error:
             reason = str(error).strip().splitlines()[0][:500] if str(error).strip() else "the file is damaged"
-            raise Misfit(f"XGBoost {xgboost.__version__} does not load the model: {reason}") from None
+            raise Unreadable(f"XGBoost {xgboost.__version__} does not load the model: {reason}") from None
         booster.set_param({"nthread": 1, "device": "cpu"})
         check_features(features, assignment.interface.observation, "model was trained")
         self._booster = booster
