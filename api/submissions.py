@@ -25,6 +25,7 @@ from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
 from core.services.simulations.dry_runs import LONGEST_DRY_RUN, check_of, checked
+from core.services.simulations.new_simulations import resubmission
 from errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
@@ -57,7 +58,7 @@ def rerun(document: Mapping[str, Any]) -> Submission:
     """Return the submission that repeats the simulation.json of an archive; it is validated like any other."""
     if not all(isinstance(document.get(name), dict) for name in ("spec", "provenance")):
         raise Invalid("A simulation.json of an archive has the objects `spec` and `provenance`.")
-    fields_by_name = msgspec.to_builtins(services().simulations.resubmit(document))
+    fields_by_name = msgspec.to_builtins(resubmission(document))
     return parse_submission({name: value for name, value in fields_by_name.items() if value is not None})
 
 

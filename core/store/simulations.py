@@ -505,12 +505,12 @@ def claim_deleted(c: Connection, id: str, who: str, seconds: float, now: float) 
     return c.execute(_CLAIM_DELETED, {"i": id, "who": who, "until": now + seconds, "now": now}).first() is not None
 
 
-def retry_of(c: Connection, id: str) -> str | None:
-    """Return the newest retry of a simulation; None if it has none, or only deleted ones."""
+def retries_of(c: Connection, ids: Sequence[str]) -> dict[str, str]:
+    """Return the newest retry of each of these simulations that has one which is not deleted."""
     s = simulations.c
-    query = select(func.max(s.id)).where(s.retry_of == id, s.retry_of.is_not(None), s.deleted_at.is_(None))
-    newest = c.scalar(query)
-    return str(newest) if newest is not None else None
+    of_these = and_(s.retry_of.in_(list(ids)), s.retry_of.is_not(None), s.deleted_at.is_(None))
+    rows = c.execute(select(s.retry_of, func.max(s.id).label("newest")).where(of_these).group_by(s.retry_of))
+    return {row.retry_of: row.newest for row in rows}
 
 
 def any_row(c: Connection, id: str) -> Any | None:

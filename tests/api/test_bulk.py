@@ -6,6 +6,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.services.platform import Platform
+from core.services.simulations import retries
+from core.services.simulations.inheritance import Inheritance
 from core.store import simulations as store
 from errors import Conflict, StoreUnavailable
 from tests.api.answers import problem
@@ -100,10 +102,9 @@ def test_a_simulation_whose_tasks_are_all_ok_is_only_repeated_as_a_whole(
     assert outcomes(change(client, "retry", ids=[id], only_failed=False)) == {id: "done"}
 
 
-def test_a_page_is_cancelled_by_one_commit(
-    client: FlaskClient, submit: Submit, platform: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = [submit().json["id"] for _ in range(20)]
+@pytest.fixture
+def writes(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The transactions that have been written from now on."""
     write, writes = platform.database.write, []
 
     def counted(work: Any, **options: Any) -> Any:
@@ -111,39 +112,123 @@ def test_a_page_is_cancelled_by_one_commit(
         return write(work, **options)
 
     monkeypatch.setattr(platform.database, "write", counted)
+    return writes
+
+
+@pytest.fixture
+def cancelled(client: FlaskClient, submit: Submit) -> list[str]:
+    """Ids of 16 simulations that were cancelled."""
+    ids = [submit().json["id"] for _ in range(16)]
+    assert change(client, "cancel", ids=ids)["done"] == 16
+    return ids
+
+
+def test_a_page_is_cancelled_by_one_commit(client: FlaskClient, submit: Submit, writes: list[Any]) -> None:
+    ids = [submit().json["id"] for _ in range(20)]
+    del writes[:]
     assert change(client, "cancel", ids=ids)["done"] == 20
     assert len(writes) == 1
     assert {client.get(f"/v1/simulations/{id}").json["state"] for id in ids} == {"cancelled"}
 
 
-def test_a_simulation_that_changes_meanwhile_costs_the_others_nothing(
-    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, monkeypatch: pytest.MonkeyPatch
+def test_a_page_is_retried_by_one_commit(client: FlaskClient, cancelled: list[str], writes: list[Any]) -> None:
+    del writes[:]
+    document = change(client, "retry", ids=cancelled)
+    assert document["done"] == 16 and len(writes) == 1
+    assert [item["simulation"]["retry_of"] for item in document["items"]] == cancelled
+
+
+def test_retries_that_inherit_many_results_are_not_one_transaction(
+    client: FlaskClient,
+    submit: Submit,
+    worker: LeasingWorker,
+    platform: Platform,
+    writes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ids = [submit().json["id"] for _ in range(3)]
-    move = store.move
+    for id in ids:
+        worker.run_to_end(id)
+    inherited = len(platform.results.inheritable(ids[0]).kept)
+    monkeypatch.setattr(retries, "SEGMENTS", 2 * inherited)
+    del writes[:]
+    assert change(client, "retry", ids=ids)["done"] == 3
+    assert len(writes) == 2
 
-    def conflicting(c: Any, id: str, *arguments: Any, **changes: Any) -> int:
+
+def test_retries_whose_results_are_moved_meanwhile_are_tried_again(
+    client: FlaskClient, finished: str, cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, calls = Inheritance.apply, []
+
+    def moved(inheritance: Inheritance, *arguments: Any) -> None:
+        calls.append(inheritance.source)
+        if inheritance.source == finished and calls.count(finished) <= 6:  # of the whole page, and of its halves
+            raise Conflict("The results to inherit have been moved meanwhile.")
+        apply(inheritance, *arguments)
+
+    monkeypatch.setattr(Inheritance, "apply", moved)
+    assert change(client, "retry", ids=[*cancelled, finished])["done"] == 17
+    assert calls.count(finished) == 7
+
+
+def test_what_is_deleted_meanwhile_costs_other_retries_nothing(
+    client: FlaskClient, cancelled: list[str], platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = cancelled[5]
+    found = store.found
+
+    def found_before_its_deletion(c: Any, ids: Any) -> Any:
+        rows = found(c, ids)
+        if gone in rows:
+            platform.simulations.delete(gone)
+        return rows
+
+    monkeypatch.setattr(store, "found", found_before_its_deletion)
+    document = change(client, "retry", ids=cancelled)
+    assert outcomes(document) == dict.fromkeys(cancelled, "done") | {gone: "failed"}
+    assert document["items"][5]["problem"]["type"] == "/problems/unknown-simulation"
+    assert len(client.get("/v1/simulations?limit=100").json["items"]) == 30
+
+
+@pytest.mark.parametrize("what", ["cancel", "retry"])
+def test_a_simulation_that_changes_meanwhile_costs_the_others_nothing(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [submit().json["id"] for _ in range(5)]
+    changed = {"cancel": store.move, "retry": store.hold}[what]
+    if what == "retry":
+        change(client, "cancel", ids=ids)
+
+    def conflicting(c: Any, id: str, *arguments: Any, **changes: Any) -> Any:
         if id == ids[1]:
             raise Conflict(f"Simulation {id} is no longer queued.")
-        return move(c, id, *arguments, **changes)
+        return changed(c, id, *arguments, **changes)
 
-    monkeypatch.setattr(store, "move", conflicting)
-    document = change(client, "cancel", ids=ids)
-    assert outcomes(document) == {ids[0]: "done", ids[1]: "failed", ids[2]: "done"}
-    monkeypatch.setattr(store, "move", move)
-    worker.run_to_end(ids[1])  # its ranges were not closed
+    monkeypatch.setattr(store, changed.__name__, conflicting)
+    document = change(client, what, ids=ids)
+    assert outcomes(document) == dict.fromkeys(ids, "done") | {ids[1]: "failed"}
+    monkeypatch.setattr(store, changed.__name__, changed)
+    if what == "cancel":
+        worker.run_to_end(ids[1])  # its ranges were not closed
 
 
+@pytest.mark.parametrize("what", ["cancel", "retry"])
 def test_once_a_store_does_not_answer_nothing_is_tried(
-    client: FlaskClient, submit: Submit, platform: Platform, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, submit: Submit, platform: Platform, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [submit().json["id"] for _ in range(3)]
+    if what == "retry":
+        change(client, "cancel", ids=ids)
+    tried: list[Any] = []
 
     def away(work: Any, **options: Any) -> Any:
+        tried.append(work)
         raise StoreUnavailable("The database does not answer.")
 
     monkeypatch.setattr(platform.database, "write", away)
-    assert outcomes(change(client, "cancel", ids=ids)) == dict.fromkeys(ids, "failed")
+    assert outcomes(change(client, what, ids=ids)) == dict.fromkeys(ids, "failed")
+    assert len(tried) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
 from core.services.simulations.dry_runs import LONGEST_DRY_RUN
 from core.services.simulations.finalization import Finalization
-from core.services.simulations.retries import Inheritance, inherit
+from core.services.simulations.inheritance import Inheritance, inherit
 from core.store import simulations, tables
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore

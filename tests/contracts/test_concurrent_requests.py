@@ -1,6 +1,7 @@
 """Concurrent equal requests: both succeed, on each database engine."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from core.domain.records import Model, Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
+from core.services.simulations.bulk import Outcome, Status
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
@@ -73,3 +75,18 @@ def test_two_models_added_under_the_same_name_are_two_versions(platform: Platfor
         models = call_twice_at_once(pool, ask)
         assert sorted(model.version for model in models) == [1, 2]
         assert len({model.digest for model in models}) == 2
+
+
+def test_two_pages_of_retries_retry_each_simulation_once(platform: Platform, pool: ThreadPoolExecutor) -> None:
+    platform.models.add((MODEL,), filename="model.py", name="mine")
+    submission = Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 5]})
+    for _ in range(ROUNDS // 4):
+        ids = [platform.simulations.accept(submission)[0] for _ in range(6)]
+        platform.bulk.cancel(ids)
+
+        def ask(number: int, ids: list[str] = ids) -> list[Outcome]:
+            return platform.bulk.retry(ids if number else ids[::-1])
+
+        outcomes = [outcome for answer in call_twice_at_once(pool, ask) for outcome in answer]
+        assert Counter(outcome.status for outcome in outcomes) == {Status.DONE: 6, Status.SKIPPED: 6}
+        assert len({outcome.result for outcome in outcomes}) == 6

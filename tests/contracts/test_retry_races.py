@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations.finalization import Finalization
-from core.services.simulations.retries import inherit
+from core.services.simulations.inheritance import inherit
 from core.store import leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment

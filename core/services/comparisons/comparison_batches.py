@@ -24,6 +24,7 @@ from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
+from core.services.simulations.new_simulations import resubmission
 from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
@@ -151,12 +152,12 @@ class ComparisonBatches:
     def _submit(self, comparison: "_Comparison", model: Any, batch: int) -> "_Play | str":
         """Submit the simulation of a batch; return it, or why it cannot be submitted."""
         document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
-        submission = replace(self._simulations.resubmit(document), scenarios={"tasks": comparison.scenarios_of[batch]})
+        submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
         try:
             id, _ = self._simulations.accept(
                 submission,
                 submitted_by=comparison.row.submitted_by,
-                within=lambda c, new, _: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
+                within=lambda c, new: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
             )
         except (Conflict, StoreUnavailable, StorageFull):
             raise
@@ -259,7 +260,9 @@ class ComparisonBatches:
             states = {play.simulation_id: play.state for play in store.simulations_of(c, [id])}
         unended = [play for play, state in states.items() if state is not None and State(state) not in FINAL]
         if unended:
-            self._simulations.cancellations.begin(unended)  # one that has just ended, or was deleted, needs nothing
+            for error in self._simulations.cancellations.begin(unended).values():
+                if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
+                    raise error
             return CANCELLING_PAUSE
 
         def write(c: Connection) -> None:

@@ -3,18 +3,19 @@
 No outcome depends on another, but for a store that does not answer: then the simulations that follow are not tried.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from core.domain.listing import Listing
 from core.domain.records import Simulation
 from core.domain.states import FINAL, UNENDED, State
+from core.services.simulations.retries import Skipped
 from core.services.simulations.simulations import Simulations
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Database
-from errors import IllegalTransition, NotFinished, PlatformError, StoreUnavailable
+from errors import IllegalTransition, PlatformError, StoreUnavailable
 
 #: States that a listing has for a bulk change if it names none.
 CANCELLED_BY_DEFAULT = tuple(state for state in State if state in UNENDED - {State.CANCELLING})
@@ -67,42 +68,24 @@ class Bulk:
 
     def retry(self, ids: Sequence[str], *, only_failed: bool = True, submitted_by: str = "") -> list[Outcome]:
         """Retry simulations that have ended; those that have a retry already, or nothing to repeat, are skipped."""
-        return self._each(ids, lambda id: self._retry(id, only_failed, submitted_by))
+        ids = list(dict.fromkeys(ids))
+        try:
+            outcomes = self._simulations.retries.begin(ids, only_failed=only_failed, submitted_by=submitted_by)
+        except StoreUnavailable as outage:
+            return [Outcome(id=id, status=Status.FAILED, error=outage) for id in ids]
+        return [_retried(id, outcomes[id]) for id in ids]
 
     def views(self, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
         """Return the simulations that outcomes concern, by id, without those that have been deleted meanwhile."""
         return self._simulations.several([outcome.result for outcome in outcomes if outcome.result])
 
-    def _each(self, ids: Sequence[str], change: Callable[[str], Outcome]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        outage: StoreUnavailable | None = None
-        for id in dict.fromkeys(ids):
-            if outage is not None:
-                outcomes.append(Outcome(id=id, status=Status.FAILED, error=outage))
-                continue
-            try:
-                outcomes.append(change(id))
-            except PlatformError as error:
-                outcomes.append(Outcome(id=id, status=Status.FAILED, error=error))
-                outage = error if isinstance(error, StoreUnavailable) else None
-        return outcomes
 
-    def _retry(self, id: str, only_failed: bool, submitted_by: str) -> Outcome:
-        with self._database.exclusive("retry"):  # between the search for a retry and its insertion
-            with self._database.read() as c:
-                row = store.find(c, id)
-                retry = store.retry_of(c, id)
-                total, done, failed = store.counts(c, id)
-            if State(row.state) not in FINAL:
-                raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
-            if retry is not None:
-                reason = f"it has been retried already, as {retry}; retry that, or this one by itself"
-                return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=retry)
-            if only_failed and done == total and not failed:
-                reason = "all its tasks are ok; with `only_failed` false, all are repeated"
-                return Outcome(id=id, status=Status.SKIPPED, reason=reason, result=id)
-            new, _ = self._simulations.retry(id, only_failed, submitted_by=submitted_by)
-        return Outcome(id=id, status=Status.DONE, result=new.id)
+def _retried(id: str, outcome: str | Skipped | PlatformError) -> Outcome:
+    if isinstance(outcome, PlatformError):
+        return Outcome(id=id, status=Status.FAILED, error=outcome)
+    if isinstance(outcome, Skipped):
+        return Outcome(id=id, status=Status.SKIPPED, reason=outcome.reason, result=outcome.result)
+    return Outcome(id=id, status=Status.DONE, result=outcome)
 
 
 def _cancelled(id: str, reason: str | None, error: PlatformError | None) -> Outcome:

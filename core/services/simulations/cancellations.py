@@ -1,4 +1,4 @@
-"""Cancellations: of one simulation or of many, in one transaction, because each commit waits for the disk."""
+"""Cancellations: of one simulation or of many, a page in one transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from core.domain.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.headlines import summary_columns
+from core.services.simulations.page_commits import commit_page
 from core.services.simulations.results import Results
 from core.services.simulations.summaries import summary_of_nothing
 from core.store import leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import Conflict, IllegalTransition, PlatformError, UnknownSimulation
+from errors import IllegalTransition, PlatformError, UnknownSimulation
 
 REASON = "cancelled by its owner"
 
@@ -27,7 +28,7 @@ class Cancellations:
     def begin(self, ids: Sequence[str]) -> dict[str, PlatformError]:
         """Cancel simulations; return the errors of those that cannot be, by id. Idempotent.
 
-        A simulation whose end has been decided keeps it. Raise StoreUnavailable if none is cancelled.
+        A simulation whose end has been decided keeps it. Raise StoreUnavailable if their rows cannot be read.
         """
         with self._database.read() as c:
             rows = store.found(c, ids)
@@ -37,32 +38,19 @@ class Cancellations:
             for id, row in rows.items()
             if State(row.state) is State.QUEUED and counts[id][1] == 0
         }
+
+        def write(c: Connection, page: Sequence[str]) -> Mapping[str, PlatformError | None]:
+            now = self._database.now(c)
+            return {id: _move(c, rows[id], summaries.get(id), now) for id in page}
+
         errors: dict[str, PlatformError] = {id: store.unknown(id) for id in ids if id not in rows}
         if rows:
-            errors |= self._moved(rows, summaries)
+            moved = commit_page(self._database, list(rows), write)
+            errors |= {id: error for id, error in moved.items() if error is not None}
             self._notifier.wake("dispatch")
             for id in rows:
                 self._notifier.publish(id)
         return errors
-
-    def _moved(self, rows: Mapping[str, Any], summaries: Mapping[str, Any]) -> dict[str, PlatformError]:
-        """Move simulations in one transaction; one by one if another transaction changes one of them meanwhile."""
-
-        def write(c: Connection) -> dict[str, PlatformError]:
-            now = self._database.now(c)
-            # In order of their ids, so that two such transactions wait for each other in one direction only.
-            moved = {id: _move(c, rows[id], summaries.get(id), now) for id in sorted(rows)}
-            return {id: error for id, error in moved.items() if error is not None}
-
-        try:
-            return self._database.write(write)
-        except Conflict as error:
-            if len(rows) == 1:
-                return {id: error for id in rows}
-            errors: dict[str, PlatformError] = {}
-            for id, row in rows.items():
-                errors |= self._moved({id: row}, summaries)
-            return errors
 
 
 def _move(c: Connection, before: Any, summary: dict[str, Any] | None, now: float) -> PlatformError | None:

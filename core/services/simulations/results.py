@@ -17,7 +17,7 @@ from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.services.event_streams import event_of, follow
 from core.services.simulations.archive_extras import ArchiveExtras
-from core.services.simulations.retries import Inheritance, inherit
+from core.services.simulations.inheritance import Inheritance, inherit
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Connection, Database

@@ -1,101 +1,149 @@
-"""Retries: a new simulation inherits successful results by reference, without copying their bytes."""
+"""Retries: new simulations that repeat what did not succeed of others; a page of them is one transaction."""
 
-import zlib
-from collections.abc import Iterator
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import msgspec
-
-from core.store import leases, results, simulations
+from core.domain.states import FINAL, State
+from core.services.simulations.inheritance import Inheritance
+from core.services.simulations.new_simulations import NewSimulation, NewSimulations, resubmission
+from core.services.simulations.page_commits import commit_page
+from core.services.simulations.results import Results
+from core.store import simulations as store
 from core.store.database import Connection, Database
-from core.store.leases import Segment
-from datasets.objectstore.base import ObjectStore
-from errors import Conflict
+from errors import Conflict, NotFinished, PlatformError, StoreUnavailable
 
-
-class _TaskStatus(msgspec.Struct):
-    status: str
-
-
-_decoder = msgspec.json.Decoder(_TaskStatus)
+#: Inherited segments that one transaction inserts, if it has several retries: other transactions wait for it.
+SEGMENTS = 5000
+#: Attempts while the results to inherit are moved.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Inheritance:
-    """Segments that a new simulation inherits from ``source``, in task order; all their results are ``ok``."""
+class Retry:
+    """A retry that is not stored yet. ``inheritance``: the results that it takes over; None: it repeats all tasks."""
 
-    source: str
-    kept: list[Segment]
+    new: NewSimulation
+    inheritance: Inheritance | None
 
-    def apply(self, c: Connection, simulation: str, total: int) -> None:
-        """Insert the inherited segments as done ranges, and the gaps between them as pending ranges.
+    @property
+    def segments(self) -> int:
+        """Number of inherited segments."""
+        return len(self.inheritance.kept) if self.inheritance is not None else 0
 
-        Raise Conflict if the source or one of the objects has been removed since ``inherit`` read them.
+    def apply(self, c: Connection, id: str) -> None:
+        """Insert the inherited results of the new simulation; raise Conflict if they have been moved meanwhile."""
+        if self.inheritance is not None:
+            self.inheritance.apply(c, id, self.new.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Why a simulation is not retried. ``result``: the simulation that has what a retry would have."""
+
+    reason: str
+    result: str
+
+
+#: Of each simulation: the id of its retry, or why it has none.
+Outcomes = dict[str, str | Skipped | PlatformError]
+
+
+class Retries:
+    """Makes retries. They inherit successful results by reference, so each has a result for every task."""
+
+    def __init__(self, database: Database, results: Results, new_simulations: NewSimulations) -> None:
+        self._database = database
+        self._results = results
+        self._new_simulations = new_simulations
+
+    def prepare(self, id: str, only_failed: bool, submitted_by: str) -> Retry:
+        """Return the retry of a simulation, of the tasks that failed or of all; raise NotFinished."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+        return self._retry(row, only_failed, submitted_by)
+
+    def _retry(self, row: Any, only_failed: bool, submitted_by: str) -> Retry:
+        if State(row.state) not in FINAL:
+            raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
+        submission = resubmission({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
+        new = self._new_simulations.resolve(submission, retry_of=row.id, submitted_by=submitted_by)
+        return Retry(new, self._results.inheritable(row.id) if only_failed else None)
+
+    def begin(self, ids: Sequence[str], *, only_failed: bool, submitted_by: str) -> Outcomes:
+        """Retry simulations, but those that have a retry already, or nothing to repeat.
+
+        Once a store does not answer, no other is tried. Raise StoreUnavailable if their rows cannot be read.
         """
-        stage = f"{simulation}.0"
-        simulations.hold(c, self.source)
-        results.hold_objects(c)
-        for key in {segment.object for segment in self.kept}:
-            if not results.needed(c, key):
-                raise Conflict("The results to inherit have been moved meanwhile. Try again.")
-        position = 0
-        for start, stop in _runs(self.kept):
-            if position < start:
-                leases.lay(c, stage, position, start, done=False)
-            leases.lay(c, stage, start, stop, done=True)
-            results.inherit_artifacts(c, self.source, simulation, start, stop)
-            position = stop
-        if position < total:
-            leases.lay(c, stage, position, total, done=False)
-        for segment in self.kept:
-            leases.record(c, stage, segment)
-        leases.all_cut(c, stage)
+        outcomes: Outcomes = {}
+        remaining = list(dict.fromkeys(ids))
+        for _ in range(ATTEMPTS):
+            outcomes |= self._attempt(remaining, only_failed, submitted_by)
+            remaining = [id for id in remaining if type(outcomes[id]) is Conflict]  # its results were being compacted
+        return outcomes
+
+    def _attempt(self, ids: Sequence[str], only_failed: bool, submitted_by: str) -> Outcomes:
+        if not ids:
+            return {}
+        with self._database.read() as c:
+            rows, counts = store.found(c, ids), store.counts_of(c, ids)
+            retries = store.retries_of(c, ids)
+        outcomes: Outcomes = {}
+        page: dict[str, Retry] = {}
+        outage: StoreUnavailable | None = None
+        for id in ids:
+            if outage is not None:
+                outcomes[id] = outage
+                continue
+            skipped = _skipped(id, retries.get(id), counts.get(id), only_failed)
+            if id not in rows:
+                outcomes[id] = store.unknown(id)
+            elif skipped is not None and State(rows[id].state) in FINAL:
+                outcomes[id] = skipped
+            else:
+                try:
+                    retry = self._retry(rows[id], only_failed, submitted_by)
+                except PlatformError as error:
+                    outcomes[id] = error
+                    outage = error if isinstance(error, StoreUnavailable) else None
+                    continue
+                if page and sum(other.segments for other in page.values()) + retry.segments > SEGMENTS:
+                    written, page = self._write(page), {}
+                    outcomes |= written
+                    outage = next((each for each in written.values() if isinstance(each, StoreUnavailable)), None)
+                page[id] = retry
+        return outcomes | self._write(page)
+
+    def _write(self, page: Mapping[str, Retry]) -> Outcomes:
+        def write(c: Connection, ids: Sequence[str]) -> Mapping[str, str | Skipped]:
+            now = self._database.now(c)
+            self._new_simulations.keep(c, [page[id].new for id in ids])
+            for id in ids:  # another request that retries one of them waits, and sees its retry afterwards
+                store.hold(c, id)
+            return {id: self._insert(c, id, page[id], now) for id in ids}
+
+        outcomes = commit_page(self._database, list(page), write)
+        self._new_simulations.announce([retry.new for id, retry in page.items() if outcomes[id] == retry.new.id])
+        return outcomes
+
+    def _insert(self, c: Connection, id: str, retry: Retry, now: float) -> str | Skipped:
+        if (other := store.retries_of(c, [id]).get(id)) is not None:
+            return _retried(other)
+        self._new_simulations.insert(c, retry.new, now)
+        retry.apply(c, retry.new.id)
+        return retry.new.id
 
 
-def inherit(database: Database, store: ObjectStore, simulation: str) -> Inheritance:
-    """Return the results that can be inherited from a simulation that has ended."""
-    kept: list[Segment] = []
-    after = -1
-    while True:
-        with database.read() as c:
-            page = results.segments_of(c, simulation, after=after)
-        if not page:
-            return Inheritance(simulation, kept)
-        for segment in page:
-            after = segment.start
-            kept += [segment] if segment.failed == 0 else _successes(store, segment)
+def _skipped(id: str, retry: str | None, counts: tuple[int, int, int] | None, only_failed: bool) -> Skipped | None:
+    """Return why a simulation that has ended is not retried; None: it is. ``counts``: of its tasks."""
+    if retry is not None:
+        return _retried(retry)
+    total, done, failed = counts or (0, 0, 0)
+    if only_failed and done == total and not failed:
+        return Skipped("all its tasks are ok; with `only_failed` false, all are repeated", id)
+    return None
 
 
-def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
-    lines = b"".join(store.get(segment.object, segment.offset, segment.bytes)).splitlines(keepends=True)
-    position, first, begin = 0, 0, 0
-    for number, line in enumerate([*lines, b""]):
-        if line and _decoder.decode(line).status == "ok":
-            position += len(line)
-            continue
-        if number > first:
-            run = b"".join(lines[first:number])
-            yield Segment(
-                start=segment.start + first,
-                stop=segment.start + number,
-                object=segment.object,
-                offset=segment.offset + begin,
-                bytes=len(run),
-                crc32=zlib.crc32(run),
-                failed=0,
-            )
-        position += len(line)
-        first, begin = number + 1, position
-
-
-def _runs(segments: list[Segment]) -> Iterator[tuple[int, int]]:
-    start = stop = None
-    for segment in segments:
-        if segment.start == stop:
-            stop = segment.stop
-            continue
-        if start is not None and stop is not None:
-            yield start, stop
-        start, stop = segment.start, segment.stop
-    if start is not None and stop is not None:
-        yield start, stop
+def _retried(retry: str) -> Skipped:
+    return Skipped(f"it has been retried already, as {retry}; retry that, or this one by itself", retry)

@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from core.domain.admission import why_waiting
 from core.domain.allowed_options import permitting
-from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.listing import Listing
 from core.domain.preparation import Preparation, doing, staging
@@ -21,19 +18,17 @@ from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulat
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
-from core.services.datasets.catalogue import pinned as pinned_dataset
-from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.simulations.answers import answer, outcomes_of_older
 from core.services.simulations.cancellations import Cancellations
 from core.services.simulations.headlines import headline_of
 from core.services.simulations.model_imports import ModelImports
+from core.services.simulations.new_simulations import NewSimulation, NewSimulations
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
+from core.services.simulations.retries import ATTEMPTS, Retries
 from core.services.standstill import Standstill
-from core.services.uploads.models import PROJECT, Models
-from core.services.uploads.models import pinned as pinned_model
-from core.store import comparisons, executors, run_logs
+from core.store import comparisons, executors
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -43,19 +38,17 @@ from errors import (
     IdempotencyMismatch,
     IllegalTransition,
     InUse,
-    Invalid,
     NotFinished,
     UnknownSimulation,
     Unsupported,
 )
-from runtimes.harness.evaluator.tasks import count
 
 #: Seconds for which an Idempotency-Key is valid.
 KEY_TTL = 86_400.0
 #: Owner of all Idempotency-Keys: all clients of a platform have the same token.
 PRINCIPAL = "local"
-#: Writes more in the transaction of a submission: the simulation's id, and its number of tasks.
-Within = Callable[[Connection, str, int], None]
+#: Writes more in the transaction of a submission, for its simulation.
+Within = Callable[[Connection, str], None]
 
 _EVERY = Listing()
 
@@ -82,14 +75,13 @@ class Simulations:
         options: "SimulationOptions",
     ) -> None:
         self.cancellations = Cancellations(database, notifier, results)
+        self._new_simulations = NewSimulations(notifier, resolver, imports, most_dry_runs=options.most_dry_runs)
+        self.retries = Retries(database, results, self._new_simulations)
         self._database = database
         self._resolver = resolver
         self._notifier = notifier
         self._changes = changes
-        self._results = results
-        self._imports = imports
         self._standstill = options.standstill
-        self._most_dry_runs = options.most_dry_runs
 
     # -- submit
 
@@ -136,79 +128,33 @@ class Simulations:
         """
         if key is not None and (replayed := self._replayed(key, request_digest or "")) is not None:
             return replayed, True
-        resolved = self._resolver.resolve(submission, model)
-        dataset, model, provenance = resolved.dataset, resolved.model, resolved.provenance
-        wanted = self._import_of(submission)
-        logged_to = self._imports.origins.run_server(submission, model)
-        total = 1 if submission.dry_run else count(provenance["play"]["tasks"])
-        moment = datetime.now(UTC)
-        id = new_id(moment)
-        spec = msgspec.to_builtins(submission)
-        row = {
-            "id": id,
-            "project": PROJECT,
-            "state": State.QUEUED.value,
-            "spec": json.dumps(spec),
-            "provenance": json.dumps(provenance),
-            "dataset": dataset.name,
-            "runtime": resolved.runtime.name if resolved.runtime is not None else "",
-            "model": provenance["model"]["name"],
-            "digest": provenance["model"]["digest"] or "",
-            "awaits_model": int(wanted is not None),
-            "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
-            "retry_of": retry_of,
-            "dry_run": int(submission.dry_run),
-            "staging_failures": 0 if resolved.stored else 1,
-            "reason": _reason(submission, resolved.stored),
-            "dataset_version": provenance["dataset"]["version"],
-            "dataset_digest": provenance["dataset"]["digest"] or "",
-            "submitted_by": submitted_by,
-        }
-        stage = {
-            "id": f"{id}.0",
-            "simulation_id": id,
-            "ordinal": 0,
-            "total": total,
-            "state": "open",
-            "align": int(provenance["play"]["batch"]),
-        }
+        new = self._new_simulations.resolve(submission, model, retry_of=retry_of, submitted_by=submitted_by)
+        return self._stored(new, key, request_digest or "", within)
+
+    def _stored(
+        self, new: NewSimulation, key: str | None, request_digest: str, within: Within | None = None
+    ) -> tuple[str, bool]:
+        """Store a new simulation and wake the dispatcher; return as ``accept`` does."""
 
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                previous = store.remember_key(c, PRINCIPAL, key, request_digest or "", id, now, now + KEY_TTL)
+                previous = store.remember_key(c, PRINCIPAL, key, request_digest, new.id, now, now + KEY_TTL)
                 if previous is not None:
                     if previous.digest != request_digest:
                         raise IdempotencyMismatch()
                     return str(previous.simulation_id)
-            if submission.dry_run:
-                dry_runs.admit(c, self._most_dry_runs, moment, now)
-            Datasets.keep(c, dataset)
-            if model is not None:
-                Models.keep(c, model)
-            store.add(c, row | {"created_at": now}, stage)
-            if wanted is not None:
-                self._imports.add(c, wanted, id)
-            if logged_to is not None:
-                run_logs.add(c, id, logged_to)
+            self._new_simulations.keep(c, [new])
+            self._new_simulations.insert(c, new, now)
             if within is not None:
-                within(c, id, total)
+                within(c, new.id)
             return None
 
         first = self._database.write(write)
         if first is not None:
             return first, True
-        if wanted is not None:
-            self._imports.enqueue(wanted)
-        self._notifier.wake("dispatch")
-        return id, False
-
-    def _import_of(self, submission: Submission) -> dict[str, Any] | None:
-        """Return the row of the import of a model that is named by reference; None for another model."""
-        if submission.model_reference is None:
-            return None
-        options = {"format": submission.format, "runtime": submission.runtime}
-        return self._imports.row(submission.model_reference, submission.connection, **options)
+        self._new_simulations.announce([new])
+        return new.id, False
 
     def of_key(self, id: str) -> Simulation:
         """Return the simulation that the first request with an Idempotency-Key has created; raise Gone."""
@@ -420,42 +366,16 @@ class Simulations:
         digest = f"retry:{id}:{only_failed}"
         if key is not None and (replayed := self._replayed(key, digest)) is not None:  # also if ``id`` is deleted
             return self.of_key(replayed), True
-        with self._database.read() as c:
-            row = store.find(c, id)
-        if State(row.state) not in FINAL:
-            raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
-        submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
-        options: dict[str, Any] = {
-            "key": key,
-            "request_digest": digest,
-            "retry_of": id,
-            "submitted_by": submitted_by,
-        }
-        if not only_failed:
-            return self.submit(submission, **options)
-        for last_try in (False, False, True):
+        for attempt in range(1, ATTEMPTS + 1):
+            retry = self.retries.prepare(id, only_failed, submitted_by)
             try:
-                inheritance = self._results.inheritable(id)
-                return self.submit(submission, within=inheritance.apply, **options)
+                new, repeated = self._stored(retry.new, key, digest, retry.apply)
             except Conflict:  # its results were being compacted at this moment
-                if last_try:
+                if attempt == ATTEMPTS:
                     raise
+            else:
+                return self.get(new), repeated
         raise AssertionError("unreachable")
-
-    @staticmethod
-    def resubmit(document: Mapping[str, Any]) -> Submission:
-        """Return the submission of an archive's `simulation.json`, pinned to the same digests."""
-        try:
-            spec, provenance = dict(document["spec"]), document["provenance"]
-            if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
-                model = pinned_model(provenance["model"]["name"], provenance["model"]["digest"])
-                spec |= {"model": model, "model_reference": None, "connection": None}
-                spec["format"] = None
-            spec["runtime"] = provenance["runtime"]["name"]
-            spec["dataset"] = pinned_dataset(provenance["dataset"])
-            return msgspec.convert(spec, Submission)
-        except (KeyError, TypeError, msgspec.ValidationError) as error:
-            raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
 
     def delete(self, id: str) -> None:
         """Mark a simulation that has ended as deleted; its objects are removed later."""
@@ -474,13 +394,6 @@ class Simulations:
         self._database.write(mark_deleted)
         self._notifier.publish(id)
         self._notifier.enqueue("delete", id)
-
-
-def _reason(submission: Submission, stored: bool) -> str | None:
-    """Return why a new simulation waits before it is its turn."""
-    if submission.model_reference is not None:
-        return f"its model is being imported from {submission.model_reference}"
-    return None if stored else "the object store does not answer"
 
 
 def _moment(seconds: float) -> datetime:

@@ -1,0 +1,166 @@
+"""New simulations: a submission is resolved to digests once, outside of a transaction, and becomes rows in one."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from core.domain.ids import new_id
+from core.domain.records import Model, Submission
+from core.domain.states import State
+from core.notifications.notifier import Notifier
+from core.services.datasets.catalogue import pinned as pinned_dataset
+from core.services.datasets.datasets import Datasets
+from core.services.simulations import dry_runs
+from core.services.simulations.model_imports import ModelImports
+from core.services.simulations.resolving import Resolver
+from core.services.uploads.models import PROJECT, Models
+from core.services.uploads.models import pinned as pinned_model
+from core.store import run_logs
+from core.store import simulations as store
+from core.store.database import Connection
+from datasets.catalogue import Dataset
+from errors import Invalid
+from runtimes.harness.evaluator.tasks import count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewSimulation:
+    """A submission that is resolved, and not yet stored. ``model_import``: the row of its model's import, if any."""
+
+    id: str
+    moment: datetime
+    dry_run: bool
+    dataset: Dataset
+    model: Model | None
+    row: Mapping[str, Any]
+    stage: Mapping[str, Any]
+    model_import: Mapping[str, Any] | None
+    logged_to: str | None
+
+    @property
+    def total(self) -> int:
+        """Number of tasks."""
+        return int(self.stage["total"])
+
+
+class NewSimulations:
+    """Resolves submissions, inserts what they become, and announces it."""
+
+    def __init__(self, notifier: Notifier, resolver: Resolver, imports: ModelImports, *, most_dry_runs: int) -> None:
+        self._notifier = notifier
+        self._resolver = resolver
+        self._imports = imports
+        self._most_dry_runs = most_dry_runs
+
+    def resolve(
+        self, submission: Submission, model: Model | None = None, *, retry_of: str | None = None, submitted_by: str = ""
+    ) -> NewSimulation:
+        """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
+        resolved = self._resolver.resolve(submission, model)
+        dataset, provenance = resolved.dataset, resolved.provenance
+        wanted = self._import_of(submission)
+        moment = datetime.now(UTC)
+        id = new_id(moment)
+        row = {
+            "id": id,
+            "project": PROJECT,
+            "state": State.QUEUED.value,
+            "spec": json.dumps(msgspec.to_builtins(submission)),
+            "provenance": json.dumps(provenance),
+            "dataset": dataset.name,
+            "runtime": resolved.runtime.name if resolved.runtime is not None else "",
+            "model": provenance["model"]["name"],
+            "digest": provenance["model"]["digest"] or "",
+            "awaits_model": int(wanted is not None),
+            "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+            "retry_of": retry_of,
+            "dry_run": int(submission.dry_run),
+            "staging_failures": 0 if resolved.stored else 1,
+            "reason": _reason(submission, resolved.stored),
+            "dataset_version": provenance["dataset"]["version"],
+            "dataset_digest": provenance["dataset"]["digest"] or "",
+            "submitted_by": submitted_by,
+        }
+        stage = {
+            "id": f"{id}.0",
+            "simulation_id": id,
+            "ordinal": 0,
+            "total": 1 if submission.dry_run else count(provenance["play"]["tasks"]),
+            "state": "open",
+            "align": int(provenance["play"]["batch"]),
+        }
+        return NewSimulation(
+            id=id,
+            moment=moment,
+            dry_run=submission.dry_run,
+            dataset=dataset,
+            model=resolved.model,
+            row=row,
+            stage=stage,
+            model_import=wanted,
+            logged_to=self._imports.origins.run_server(submission, resolved.model),
+        )
+
+    def _import_of(self, submission: Submission) -> dict[str, Any] | None:
+        """Return the row of the import of a model that is named by reference; None for another model."""
+        if submission.model_reference is None:
+            return None
+        options = {"format": submission.format, "runtime": submission.runtime}
+        return self._imports.row(submission.model_reference, submission.connection, **options)
+
+    @staticmethod
+    def keep(c: Connection, news: Collection[NewSimulation]) -> None:
+        """Lock what simulations refer to against deletion, in an order that all transactions have; each once.
+
+        Raise UnknownDataset or UnknownModel for what was deleted since they were resolved.
+        """
+        datasets = {(new.dataset.name, new.dataset.version): new.dataset for new in news}
+        models = {new.model.digest: new.model for new in news if new.model is not None}
+        for _, dataset in sorted(datasets.items(), key=lambda entry: entry[0]):
+            Datasets.keep(c, dataset)
+        for _, model in sorted(models.items(), key=lambda entry: entry[0]):
+            Models.keep(c, model)
+
+    def insert(self, c: Connection, new: NewSimulation, now: float) -> None:
+        """Insert a simulation, which is kept already, as QUEUED."""
+        if new.dry_run:
+            dry_runs.admit(c, self._most_dry_runs, new.moment, now)
+        store.add(c, {**new.row, "created_at": now}, new.stage)
+        if new.model_import is not None:
+            self._imports.add(c, new.model_import, new.id)
+        if new.logged_to is not None:
+            run_logs.add(c, new.id, new.logged_to)
+
+    def announce(self, news: Collection[NewSimulation]) -> None:
+        """Enqueue the imports of simulations that were inserted, and wake the dispatcher."""
+        for new in news:
+            if new.model_import is not None:
+                self._imports.enqueue(new.model_import)
+        if news:
+            self._notifier.wake("dispatch")
+
+
+def resubmission(document: Mapping[str, Any]) -> Submission:
+    """Return the submission of an archive's `simulation.json`, pinned to the same digests."""
+    try:
+        spec, provenance = dict(document["spec"]), document["provenance"]
+        if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
+            model = pinned_model(provenance["model"]["name"], provenance["model"]["digest"])
+            spec |= {"model": model, "model_reference": None, "connection": None}
+            spec["format"] = None
+        spec["runtime"] = provenance["runtime"]["name"]
+        spec["dataset"] = pinned_dataset(provenance["dataset"])
+        return msgspec.convert(spec, Submission)
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
+
+
+def _reason(submission: Submission, stored: bool) -> str | None:
+    """Return why a new simulation waits before it is its turn."""
+    if submission.model_reference is not None:
+        return f"its model is being imported from {submission.model_reference}"
+    return None if stored else "the object store does not answer"
