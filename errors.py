@@ -318,6 +318,12 @@ class UnknownImport(NotFound):
     slug = "unknown-import"
 
 
+class UnknownExecutor(NotFound):
+    """There is no executor with this name. `GET /v1/executors` lists them."""
+
+    slug = "unknown-executor"
+
+
 class OriginFailed(PlatformError):
     """Reading an object from its bucket failed after several attempts; the detail names bucket and key."""
 

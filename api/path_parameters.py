@@ -19,6 +19,7 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("models", "name"): ("Name of the model.", "policy"),
     ("models", "tag"): ("Name of the tag.", "gold"),
     ("runtimes", "name"): ("Name of the runtime.", "python"),
+    ("executors", "name"): ("Name of the executor.", "local"),
     ("datasets", "dataset"): (
         "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest.",
         "drives",

@@ -71,7 +71,7 @@ class Admissions:
         if not snapshot.queue:
             return
         capacities = [
-            FreeCapacity(managed.config, free[name], managed.accepts_launches)
+            FreeCapacity(managed.config, free[name], managed.accepts_launches and name not in snapshot.drained)
             for name, managed in self._executors.items()
         ]
         read: dict[str, ActiveSimulation] = {}

@@ -221,16 +221,16 @@ class Dispatcher:
             for launch in launches:
                 if self._evacuate(launch, reason):
                     managed.search_orphans_soon()  # it is removed once the executor answers again
-        due = managed.orphan_search_due or managed.due_warm_pool is not None
+        due = managed.orphan_search_due or self._due_warm_pool(managed, snapshot) is not None
         if (launches or due or not managed.healthy) and managed.may_be_called and managed.idle:
             sizes = self._admissions.sizes(managed.config, launches, snapshot)
-            managed.do(lambda: self._tend(managed, launches, snapshot.active, sizes))
+            managed.do(lambda: self._tend(managed, launches, snapshot, sizes))
 
     def _tend(
         self,
         managed: ManagedExecutor,
         launches: Sequence[LiveLaunch],
-        active: Mapping[str, ActiveSimulation],
+        snapshot: Snapshot,
         sizes: Mapping[str, int],
     ) -> None:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
@@ -238,7 +238,7 @@ class Dispatcher:
         managed.answered()
         for launch in launches:
             with _permission_errors_recorded(managed):
-                status, simulation = statuses.get(launch.id), active.get(launch.simulation)
+                status, simulation = statuses.get(launch.id), snapshot.active.get(launch.simulation)
                 self._reconcile(managed, launch, status, simulation, sizes.get(launch.id))
         if managed.orphan_search_due:
             # Read now, not from the snapshot: a launch is inserted before it is submitted.
@@ -247,10 +247,15 @@ class Dispatcher:
                 with _permission_errors_recorded(managed):
                     managed.executor.cancel(id)
             managed.orphans_searched()
-        if (warm := managed.due_warm_pool) is not None:
+        if (warm := self._due_warm_pool(managed, snapshot)) is not None:
             live = [launch for launch in self._dispatch.live_launches() if launch.executor == managed.name]
             at_work = {launch.id: ActiveLaunch(launch.simulation, launch.attempt, launch.workers) for launch in live}
             managed.refilled(warm.maintain_warm_pool(at_work))
+
+    @staticmethod
+    def _due_warm_pool(managed: ManagedExecutor, snapshot: Snapshot) -> KeepsWarmLaunches | None:
+        """Return an executor whose warm pool is due to be refilled; that of a drained executor is not refilled."""
+        return managed.due_warm_pool if managed.name not in snapshot.drained else None
 
     def _evacuate(self, launch: LiveLaunch, reason: str, *, counted: bool = True) -> bool:
         """Queue a launch's simulation again because its executor cannot be reached; return whether it was given up.

@@ -2,7 +2,10 @@
 
 from marshmallow import fields
 
-from api.schemas.fields import Open
+from api.schemas.fields import Open, Strict, Text
+
+#: Most characters of the reason of a drain, which stands in the reason of each simulation that waits for it.
+LONGEST_DRAIN_REASON = 200
 
 
 class DependencyRulesSchema(Open):
@@ -149,6 +152,14 @@ class SimulatorListSchema(Open):
     )
 
 
+class DrainedSchema(Open):
+    """An executor's drain."""
+
+    since = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was drained."})
+    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why; null: not said."})
+    by = fields.String(required=True, allow_none=True, metadata={"description": "The caller; null: not recorded."})
+
+
 class ExecutorSchema(Open):
     """Executor: a machine or cluster that simulations run on."""
 
@@ -187,6 +198,21 @@ class ExecutorSchema(Open):
         allow_none=True,
         format="iso",
         metadata={"description": "When `healthy` last changed; null before it has been polled once."},
+    )
+    drain = fields.Nested(
+        DrainedSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Since when it is given no simulations, and why; null: it is not drained."},
+    )
+
+
+class DrainSchema(Strict):
+    """Drain of an executor."""
+
+    reason = Text(
+        longest=LONGEST_DRAIN_REASON,
+        metadata={"description": "Why, for those whose simulations wait, such as `maintenance until 14:00`."},
     )
 
 

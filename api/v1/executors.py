@@ -1,14 +1,18 @@
-"""Route /v1/executors: the executors of the platform."""
+"""Routes /v1/executors: the executors of the platform, and which of them are drained."""
 
 from typing import Any
 
 from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
-from api.context import services
-from api.schemas.catalogue import ExecutorListSchema
+from api.body import json_body, validated
+from api.context import caller, services
+from api.schemas.catalogue import DrainSchema, ExecutorListSchema, ExecutorSchema
+from errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
 
 blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Places that simulations run on.")
+
+EXECUTOR = Success(schema=ExecutorSchema, description="The executor.")
 
 
 @blueprint.at("/executors")
@@ -21,6 +25,41 @@ class ExecutorsView(MethodView):
     def get(self) -> dict[str, Any]:
         """List executors
 
-        Each with its workers, how many are in use, whether it answers, and what a submission may ask of it.
+        Each with its workers, how many are in use, whether it answers, whether it is drained, and what a submission may
+        ask of it.
         """
         return {"items": services().executors.list()}
+
+
+@blueprint.at("/executors/<name:name>/drain")
+class DrainView(MethodView):
+    """Drain of an executor."""
+
+    @blueprint.operation(
+        "drain_executor",
+        EXECUTOR,
+        body={"application/json": DrainSchema},
+        body_required=False,
+        errors=[Invalid, TooLarge, UnknownExecutor, UnsupportedMedia],
+    )
+    def post(self, name: str) -> dict[str, Any]:
+        """Drain an executor
+
+        It is given no simulations, also after a restart, until `undrain`; what it runs goes on to its end. Queued
+        simulations that only it could run wait, and say so. Repeating it replaces the reason.
+        """
+        options = validated(DrainSchema(), json_body(optional=True))
+        return services().executors.drain(name, reason=options.get("reason", ""), by=caller())
+
+
+@blueprint.at("/executors/<name:name>/undrain")
+class UndrainView(MethodView):
+    """End of a drain."""
+
+    @blueprint.operation("undrain_executor", EXECUTOR, errors=[UnknownExecutor])
+    def post(self, name: str) -> dict[str, Any]:
+        """Give a drained executor simulations again
+
+        Of an executor that is not drained, it changes nothing.
+        """
+        return services().executors.undrain(name)

@@ -4,6 +4,7 @@ Members that are not declared here are kept in ``raw``, the document as the plat
 platforms that are newer than itself.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -320,7 +321,10 @@ class Runtime(Record, frozen=True, kw_only=True):
 
 
 class Executor(Record, frozen=True, kw_only=True):
-    """A machine or cluster that simulations run on; numbers of workers."""
+    """A machine or cluster that simulations run on; numbers of workers.
+
+    ``drain``: since when it is given no simulations, and why; None: it is not drained.
+    """
 
     name: str
     kind: str
@@ -328,6 +332,7 @@ class Executor(Record, frozen=True, kw_only=True):
     in_use: int
     healthy: bool | None = None
     reason: str | None = None
+    drain: Mapping[str, Any] | None = None
 
 
 class Verdict(Record, frozen=True, kw_only=True):

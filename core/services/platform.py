@@ -199,7 +199,7 @@ def build(
             ServerLimits(model=options.max_upload, unpacked=options.max_unpacked),
             options.installer,
         ),
-        executors=Executors(database, options.executor_configs),
+        executors=Executors(database, notifier, options.executor_configs),
         models=models,
         simulations=simulations,
         bulk=Bulk(database, simulations),

@@ -1,11 +1,12 @@
-"""Executors in SQL: health and load as the dispatcher last recorded them."""
+"""Executors in SQL: health and load as the dispatcher last recorded them, and which are drained."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, select, text
+from sqlalchemy import Connection, Row, bindparam, delete, exists, select, text
 
-from core.store.tables import executors
+from core.domain.queue_reasons import why_closed
+from core.store.tables import executor_drains, executors
 
 _KEEP = text(
     "INSERT INTO executors(name, kind, workers, in_use, healthy, last_error, since)"
@@ -14,6 +15,12 @@ _KEEP = text(
     " last_error=excluded.last_error,"
     " since=CASE WHEN executors.healthy=excluded.healthy THEN executors.since ELSE excluded.since END"
 )
+_DRAIN = text(
+    "INSERT INTO executor_drains(name, reason, drained_by, since) VALUES(:name, :reason, :by, :now)"
+    " ON CONFLICT(name) DO UPDATE SET reason=excluded.reason, drained_by=excluded.drained_by"
+)
+_UNDRAIN = delete(executor_drains).where(executor_drains.c.name == bindparam("executor"))
+_IS_DRAINED = select(exists().where(executor_drains.c.name == bindparam("executor")))
 _FORGET_OTHERS = delete(executors).where(executors.c.name.not_in(bindparam("names", expanding=True)))
 
 
@@ -30,3 +37,29 @@ def forget_others(c: Connection, names: Sequence[str]) -> None:
 def all(c: Connection) -> Sequence[Row[Any]]:
     """Return all executors, by name."""
     return c.execute(select(executors).order_by(executors.c.name)).all()
+
+
+def drain(c: Connection, name: str, *, reason: str, by: str, now: float) -> None:
+    """Drain an executor; of one that is drained already, replace the reason."""
+    c.execute(_DRAIN, {"name": name, "reason": reason, "by": by, "now": now})
+
+
+def undrain(c: Connection, name: str) -> None:
+    """Let an executor be given simulations again."""
+    c.execute(_UNDRAIN, {"executor": name})
+
+
+def drains(c: Connection) -> dict[str, Row[Any]]:
+    """Return the drains, by the executor's name."""
+    return {row.name: row for row in c.execute(select(executor_drains))}
+
+
+def is_drained(c: Connection, name: str) -> bool:
+    """Return whether an executor is drained."""
+    return bool(c.scalar(_IS_DRAINED, {"executor": name}))
+
+
+def closed(c: Connection) -> dict[str, str]:
+    """Return why executors are given no simulations, by the name of those that are not."""
+    reasons = {row.name: why_closed(row.last_error) for row in all(c) if not row.healthy}
+    return reasons | {name: why_closed(None, drained=row.reason) for name, row in drains(c).items()}

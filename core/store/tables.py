@@ -223,6 +223,16 @@ executors = Table(
     Column("since", Float(53), nullable=False),  # of the present value of healthy
 )
 
+# Apart from `executors`, whose rows the dispatcher writes: an executor is drained also before it has been polled.
+executor_drains = Table(
+    "executor_drains",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("drained_by", Text, nullable=False, server_default=""),  # see core/domain/callers.py
+    Column("since", Float(53), nullable=False),
+)
+
 ranges = Table(
     "ranges",
     metadata,

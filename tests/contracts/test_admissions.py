@@ -74,6 +74,25 @@ def test_no_more_workers_are_in_use_than_there_are_whatever_is_prepared_meanwhil
                     done.add(launch.simulation_id)
 
 
+def test_a_drained_executor_is_given_nothing_and_keeps_nothing_from_the_others(rig: DispatcherRig) -> None:
+    executors = rig.platform.executors
+    executors.drain("east", reason="new kernel")
+    here, anywhere = rig.submit(placement={"executor": "east"}), rig.submit()
+    assert rig.launch(anywhere)[0].name == "west"
+    assert rig.platform.simulations.get(here).reason == "waits for east: it is drained (new kernel)"
+    rig.configure(*rig.managed.values())  # another dispatcher: the drain is not its own
+    for _ in range(3):
+        rig.dispatcher.step()
+    assert rig.state(here) is State.QUEUED
+    executors.undrain("east")
+    executor, launch = rig.launch(here)
+    assert executor.name == "east"
+    executors.drain("east")
+    rig.play(launch)
+    rig.end(here)
+    assert rig.state(here) is State.SUCCEEDED
+
+
 def test_simulations_with_slow_preparations_keep_no_others_waiting(
     rig: DispatcherRig, jobs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

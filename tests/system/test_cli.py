@@ -241,6 +241,23 @@ def test_versions_of_a_dataset_are_tagged_and_deleted_one_by_one(windtunnel: Run
     assert windtunnel("datasets", "versions", name).returncode == 2
 
 
+def test_an_executor_is_drained_and_undrained(windtunnel: Run, platform: PlatformProcess) -> None:
+    try:
+        drained = windtunnel("executors", "drain", "local", "--reason", "new\x1b[31m kernel")
+        assert drained.returncode == 2 and "one line" in drained.stderr
+        drained = windtunnel("executors", "drain", "local", "--reason", "new kernel")
+        assert drained.returncode == 0 and "new kernel" in drained.stdout
+        with Client(platform.url) as client:
+            drain = client.executors()[0].drain
+        assert drain is not None and drain["reason"] == "new kernel"
+        assert json.loads(windtunnel("executors", "-o", "json").stdout)[0]["drain"] == drain
+    finally:
+        undrained = windtunnel("executors", "undrain", "local", "-o", "json")
+    assert json.loads(undrained.stdout)["drain"] is None
+    unknown = windtunnel("executors", "drain", "mars")
+    assert unknown.returncode == 2 and "there are local" in unknown.stderr
+
+
 def test_a_format_that_was_named_once_does_not_stay_with_a_file(windtunnel: Run, tmp_path: Path) -> None:
     (tmp_path / "renamed.py").write_text(Path(ECHO).read_text() + "# its format is named once\n")
     run = ("run", "renamed.py", "noop", "--scenarios", "0")

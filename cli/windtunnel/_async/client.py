@@ -104,6 +104,16 @@ class AsyncClient:
         document = await self._transport.json("GET", path("executors"))
         return [read(Executor, item) for item in document["items"]]
 
+    async def drain_executor(self, name: str, reason: str | None = None) -> Executor:
+        """Give an executor no simulations until ``undrain_executor``, and return it; what it runs goes on."""
+        body = {"reason": reason} if reason else None
+        address = path("executors", name, "drain")
+        return read(Executor, await self._transport.json("POST", address, json=body, repeatable=True))
+
+    async def undrain_executor(self, name: str) -> Executor:
+        """Give a drained executor simulations again, and return it."""
+        return read(Executor, await self._transport.json("POST", path("executors", name, "undrain"), repeatable=True))
+
     async def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path of the API, for what has no method here."""
         return await self._transport.json("GET", path, params=params)

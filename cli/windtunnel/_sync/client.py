@@ -105,6 +105,16 @@ class Client:
         document = self._transport.json("GET", path("executors"))
         return [read(Executor, item) for item in document["items"]]
 
+    def drain_executor(self, name: str, reason: str | None = None) -> Executor:
+        """Give an executor no simulations until ``undrain_executor``, and return it; what it runs goes on."""
+        body = {"reason": reason} if reason else None
+        address = path("executors", name, "drain")
+        return read(Executor, self._transport.json("POST", address, json=body, repeatable=True))
+
+    def undrain_executor(self, name: str) -> Executor:
+        """Give a drained executor simulations again, and return it."""
+        return read(Executor, self._transport.json("POST", path("executors", name, "undrain"), repeatable=True))
+
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path of the API, for what has no method here."""
         return self._transport.json("GET", path, params=params)

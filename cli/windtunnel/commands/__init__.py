@@ -23,7 +23,7 @@ COMMANDS = {
     "models": "List, upload, download and delete models.",
     "datasets": "List and show datasets, their scenarios and files.",
     "runtimes": "List runtimes and the formats of models that they load.",
-    "executors": "List the machines and clusters that simulations run on.",
+    "executors": "List and drain the machines and clusters that simulations run on.",
     "mcp": "Serve the platform to a coding agent (Model Context Protocol).",
     "up": "Start a platform on this machine, and serve it until Ctrl-C.",
     "context": "Name platforms, and choose the one to talk to.",

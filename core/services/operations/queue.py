@@ -31,7 +31,7 @@ class Queue:
     def _measure(self) -> dict[str, Any]:
         with self._database.read() as c:
             groups = queue_counts.waiting(c, self._database.now(c))
-            outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
+            closed = executors.closed(c)
             leases, launches = queue_counts.leases(c), queue_counts.launches(c)
         reasons = [
             {
@@ -43,7 +43,8 @@ class Queue:
                     awaits_model=bool(group.awaits_model),
                     paused=bool(group.paused),
                     unprepared=bool(group.unprepared),
-                    outages=outages,
+                    closed=closed,
+                    executors=self._names,
                 ),
                 "simulations": int(group.simulations),
                 "tasks": int(group.tasks or 0),

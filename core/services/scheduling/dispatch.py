@@ -172,6 +172,8 @@ class Dispatch:
         """
 
         def steps(c: Connection) -> None:
+            if executors.is_drained(c, executor):  # since the snapshot
+                raise Conflict(f"Executor {executor} is drained; simulation {simulation.id} stays queued.")
             now, current = self._database.now(c), State.QUEUED
             changes = {"executor": executor, "reason": None}
             if simulation.preparation is not Preparation.DONE:  # nothing was missing: it is staged in no time

@@ -1,38 +1,72 @@
-"""Executor status for the API: the configured executors with their health and load."""
+"""Executors for the API: the configured ones with their health and load, and which of them are drained."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from core.domain.executor_config import ExecutorConfig
+from core.notifications.notifier import Notifier
 from core.store import executors
-from core.store.database import Database
+from core.store.database import Connection, Database
+from errors import UnknownExecutor
 
 
 class Executors:
-    """Lists the configured executors with the health that the dispatcher recorded last."""
+    """Lists the configured executors with the health that the dispatcher recorded last; drains them."""
 
-    def __init__(self, database: Database, executor_configs: Sequence[ExecutorConfig]) -> None:
+    def __init__(self, database: Database, notifier: Notifier, executor_configs: Sequence[ExecutorConfig]) -> None:
         self._database = database
-        self._executor_configs = executor_configs
+        self._notifier = notifier
+        self._executor_configs = {config.name: config for config in executor_configs}
 
     def list(self) -> list[dict[str, Any]]:
         """Return every executor; ``healthy`` is None until the dispatcher has checked it."""
         with self._database.read() as c:
             rows = {row.name: row for row in executors.all(c)}
-        items = []
-        for config in self._executor_configs:
-            row = rows.get(config.name)
-            items.append(
-                {
-                    "name": config.name,
-                    "kind": config.kind,
-                    "workers": config.workers,
-                    "allowed": {name: list(patterns) for name, patterns in config.allowed.items()},
-                    "in_use": row.in_use if row else 0,
-                    "healthy": bool(row.healthy) if row else None,
-                    "reason": row.last_error if row else None,
-                    "since": datetime.fromtimestamp(row.since, UTC) if row else None,
-                }
-            )
-        return items
+            drains = executors.drains(c)
+        return [_view(config, rows.get(name), drains.get(name)) for name, config in self._executor_configs.items()]
+
+    def drain(self, name: str, *, reason: str = "", by: str = "") -> dict[str, Any]:
+        """Give an executor no simulations from now on; what it runs goes on. Of a drained one, replace the reason."""
+
+        def write(c: Connection) -> None:
+            executors.drain(c, name, reason=reason, by=by, now=self._database.now(c))
+
+        self._known(name)
+        self._database.write(write)
+        return self._changed(name)
+
+    def undrain(self, name: str) -> dict[str, Any]:
+        """Give an executor simulations again. Idempotent."""
+        self._known(name)
+        self._database.write(lambda c: executors.undrain(c, name))
+        return self._changed(name)
+
+    def _known(self, name: str) -> None:
+        if name not in self._executor_configs:
+            known = ", ".join(self._executor_configs)
+            raise UnknownExecutor(f"There is no executor {name[:64]!r}; there are {known}.")
+
+    def _changed(self, name: str) -> dict[str, Any]:
+        self._notifier.wake("dispatch")
+        return next(view for view in self.list() if view["name"] == name)
+
+
+def _view(config: ExecutorConfig, row: Any, drain: Any) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "kind": config.kind,
+        "workers": config.workers,
+        "allowed": {name: list(patterns) for name, patterns in config.allowed.items()},
+        "in_use": row.in_use if row else 0,
+        "healthy": bool(row.healthy) if row else None,
+        "reason": row.last_error if row else None,
+        "since": _moment(row.since) if row else None,
+        "drain": {"since": _moment(drain.since), "reason": drain.reason or None, "by": drain.drained_by or None}
+        if drain
+        else None,
+    }
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -14,7 +14,7 @@ from core.domain.preparation import Preparation
 from core.domain.reservations import IN_USE, Reservation
 from core.domain.states import LIVE, State
 from core.services.scheduling.eligibility import Eligibility
-from core.store import launches, scheduling_changes, simulations
+from core.store import executors, launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
 
 #: Seconds between two comparisons with all rows, for writers that do not log their changes (an earlier version).
@@ -78,6 +78,7 @@ class Snapshot:
     """All that the dispatcher's decisions depend on, read at ``now``.
 
     ``active``: the simulations between admission and end, by id. ``claimed``: those of them that a job works on.
+    ``drained``: names of executors that are given no simulations.
     ``queue`` is shared between snapshots: it stands as it was read last.
     """
 
@@ -86,6 +87,7 @@ class Snapshot:
     active: Mapping[str, ActiveSimulation]
     claimed: frozenset[str]
     launches: tuple[LiveLaunch, ...]
+    drained: frozenset[str] = frozenset()
 
     @property
     def launched(self) -> frozenset[str]:
@@ -169,6 +171,7 @@ class SnapshotReader:
                 active=dict(self._active),
                 claimed=frozenset(simulations.claimed(c, now)),
                 launches=self._live_launches(c, now),
+                drained=frozenset(executors.drains(c)),
             )
         self._covered = {number for number, _ in changes}
         if verify:

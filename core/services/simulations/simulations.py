@@ -13,7 +13,7 @@ from core.domain.allowed_options import permitting
 from core.domain.launches import replicas
 from core.domain.listing import Listing
 from core.domain.preparation import Preparation, doing, staging
-from core.domain.queue_reasons import with_standstill
+from core.domain.queue_reasons import waiting_for, with_standstill
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import FINAL, State
 from core.notifications.change_notifier import Waiters
@@ -227,7 +227,7 @@ class Simulations:
         counts = store.counts_of(c, [row.id for row in rows if not (row.headline or row.summary)])
         waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
         positions = store.positions(c, waiting)
-        outages = {row.name: row.last_error for row in executors.all(c) if not row.healthy} if positions else {}
+        closed = executors.closed(c) if positions else {}
         now = self._database.now(c)
         events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings: dict[str, str | None] = {}
@@ -239,7 +239,7 @@ class Simulations:
                 doings[row.id] = doing(body)
         older = outcomes_of_older(c, rows)
         views = [
-            self._view(row, counts.get(row.id), positions.get(row.id), outages, now, doings.get(row.id)) for row in rows
+            self._view(row, counts.get(row.id), positions.get(row.id), closed, now, doings.get(row.id)) for row in rows
         ]
         if any(view.state not in FINAL for view in views) and (standstill := self._standstill.problem(c)) is not None:
             views = [replace(view, reason=with_standstill(view.state, view.reason, standstill)) for view in views]
@@ -252,11 +252,11 @@ class Simulations:
         row: Any,
         counts: tuple[int, int, int] | None,
         position: int | None,
-        outages: Mapping[str, str | None],
+        closed: Mapping[str, str],
         now: float,
         doing: str | None,
     ) -> Simulation:
-        """Return the simulation of a row. ``outages``: the last error of each executor that is not healthy.
+        """Return the simulation of a row. ``closed``: why executors are given none, by name.
 
         ``doing``: what happens to it before it runs.
         """
@@ -278,8 +278,8 @@ class Simulations:
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
         reason = row.reason or doing
-        if position is not None and (outage := self._outage(outages, spec)) is not None:
-            reason = outage
+        if position is not None and (waits := self._waiting_for(closed, spec)) is not None:
+            reason = waits
         elif position is not None:
             preparation = Preparation(row.preparation) if row.preparation else None
             reason = why_waiting(position, workers, row.not_before - now, row.reason, preparation)
@@ -315,16 +315,13 @@ class Simulations:
             dry_run=bool(row.dry_run),
         )
 
-    def _outage(self, unhealthy: Mapping[str, str | None], spec: Mapping[str, Any]) -> str | None:
-        """Return which executors a queued simulation waits for, if all that could run it are unhealthy."""
-        if not unhealthy:
+    def _waiting_for(self, closed: Mapping[str, str], spec: Mapping[str, Any]) -> str | None:
+        """Return which executors a queued simulation waits for, if all that could run it are given none."""
+        if not closed:
             return None
         placement, gang = spec.get("placement") or {}, spec.get("gang")
         candidates = self._resolver.candidates(placement, gang)
-        eligible = [config.name for config in permitting(candidates, placement, gang) or candidates]
-        if not eligible or not all(name in unhealthy for name in eligible):
-            return None
-        return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in eligible)
+        return waiting_for([config.name for config in permitting(candidates, placement, gang) or candidates], closed)
 
     # -- changes
 
