@@ -174,6 +174,33 @@ class CacheListSchema(Open):
     )
 
 
+class MachineKindSchema(Open):
+    """A kind of what is stored on a machine."""
+
+    name = fields.String(
+        required=True,
+        metadata={
+            "description": "`environments` (prepared packages of runtimes and simulators), `cached_datasets`, "
+            "`cached_models`, or `cached_environments` (packages of models and OpenEnv environments)."
+        },
+    )
+    objects = _integer("Number of environments, or of entries of the node cache.")
+    bytes = _integer("Bytes of these; a file that several environments share counts once.")
+
+
+class MachineStorageSchema(Open):
+    """Storage of a machine, beside objects and the database."""
+
+    name = fields.String(required=True, metadata={"description": "Name of the machine."})
+    measured_at = _time("When `kinds` were measured")
+    kinds = fields.List(
+        fields.Nested(MachineKindSchema),
+        required=True,
+        allow_none=True,
+        metadata={"description": "Number and bytes of what is stored there, by kind; null until they are measured."},
+    )
+
+
 class StorageSchema(Open):
     """Storage in use."""
 
@@ -190,6 +217,11 @@ class StorageSchema(Open):
         },
     )
     database = fields.Nested(DatabaseSizeSchema, required=True, metadata={"description": "The database."})
+    machine = fields.Nested(
+        MachineStorageSchema,
+        required=True,
+        metadata={"description": "Environments and the node cache of the machine of the process that answers."},
+    )
     disks = fields.List(
         fields.Nested(DiskSchema),
         required=True,

@@ -21,6 +21,7 @@ from core.services.datasets.map_conversion import MapLimits
 from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.operations.cache_use import CacheUse, Nodes
+from core.services.operations.machine_storage import MachineStorage
 from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
 from core.services.scheduling.executors import Executors
@@ -253,7 +254,7 @@ def build(
         disk_floor=floor,
         store_health=store_health,
         standstill=standstill,
-        storage_use=StorageUse(database, floor),
+        storage_use=StorageUse(database, floor, MachineStorage(home / "environments", cache)),
         cache_use=CacheUse(cache, options.cache_nodes),
         queue=Queue(database, options.executor_configs),
     )

@@ -203,6 +203,13 @@ class DiskCache:
             evictions=counts["evictions"],
         )
 
+    def sizes(self) -> Iterator[tuple[str, bool, int]]:
+        """Yield the id of each complete entry, whether it is a tree, and its bytes."""
+        yield from ((id, True, marker.bytes) for id, marker in self._markers())
+        for path in _list_folder(self._objects):
+            with contextlib.suppress(FileNotFoundError):
+                yield path.name, False, path.stat().st_size
+
     # -- publishing
 
     def publish(self, id: str, draft: Path, manifest: Path, files: int, size: int) -> Path:

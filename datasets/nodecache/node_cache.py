@@ -5,6 +5,7 @@ The threads and processes of a node coordinate by locks and files alone, so that
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import os
 import secrets
@@ -82,6 +83,23 @@ class NodeCache:
     def use(self) -> CacheUse | None:
         """Return what the cache holds, and its counts of hits, misses and evictions; None if it was never used."""
         return self._disk.use()
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return the number and the bytes of what is cached, by kind: datasets, models, and installed environments."""
+        kinds = {"datasets": (0, 0), "models": (0, 0), "environments": (0, 0)}
+        for id, is_tree, size in self._disk.sizes():
+            kind = ("environments" if self._is_derived(id) else "datasets") if is_tree else "models"
+            entries, total = kinds[kind]
+            kinds[kind] = entries + 1, total + size
+        return kinds
+
+    def _is_derived(self, id: str) -> bool:
+        """Return whether a tree was made on this node; if not, it was downloaded."""
+        with contextlib.suppress(FileNotFoundError):
+            return any(
+                entry.source == DERIVED for entry in itertools.islice(_read_manifest(self._disk.manifest(id)), 1)
+            )
+        return False
 
     def hold(self, digest: str, holder: str) -> None:
         """Pin a tree or object, present or not yet, until ``release(holder)``."""

@@ -1,6 +1,8 @@
 """Routes /v1/storage, /v1/caches and /v1/queue: what an operator looks at."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flask.testing import FlaskClient
@@ -66,6 +68,45 @@ def test_storage_has_the_size_of_the_database_and_the_disks_with_their_floor(cli
 def test_a_disk_below_its_floor_is_reported(client: FlaskClient, platform: Platform) -> None:
     platform.disk_floor.measure = lambda folder: (1 << 20, 1 << 40)
     assert [disk["below_floor"] for disk in client.get("/v1/storage").json["disks"]] == [True]
+
+
+def write(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_environments_and_what_the_node_cache_holds_are_counted_by_kind(
+    client: FlaskClient, platform: Platform, model: str, settings: Settings
+) -> None:
+    numpy = write(settings.environments, "aaa/site/numpy/core.so", b"1234567")
+    write(settings.environments, "bbb/site/torch.so", b"123")
+    write(settings.environments, "bbb/site/copy.py", b"12")
+    os.link(numpy, settings.environments / "bbb" / "numpy.so")  # environments share equal files
+    (settings.environments / "bbb" / "home").symlink_to("/")
+    write(settings.environments, ".ccc.draft/site/x", b"1")
+    write(settings.environments, ".aaa.lock", b"")
+    stored = platform.models.get(model)
+    cache = NodeCache(settings.cache, platform.store)
+    cache.object(key_of(stored.digest), stored.digest)
+
+    def install(folder: Path, on_progress: Any) -> None:
+        write(folder, "scipy.so", b"12345")
+
+    cache.derived("sha256:" + "0" * 64, install, size=0, holder="simulation")
+
+    def machine() -> dict[str, Any]:
+        document: dict[str, Any] = client.get("/v1/storage").json["machine"]
+        return document if document["measured_at"] else {}
+
+    kinds = until(machine, message="the machine's storage is not measured")["kinds"]
+    assert {kind["name"]: (kind["objects"], kind["bytes"]) for kind in kinds} == {
+        "environments": (2, 7 + 3 + 2 + 1),
+        "cached_datasets": (0, 0),
+        "cached_models": (1, stored.size),
+        "cached_environments": (1, 5),
+    }
 
 
 def caches_of(client: FlaskClient, expected: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

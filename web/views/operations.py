@@ -1,5 +1,6 @@
 """Page of operations: the queue, executors, caches, storage in use, simulators, and the checks of the server."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, render_template, request
@@ -7,6 +8,14 @@ from flask import Blueprint, render_template, request
 from web.api_client import Refused, api
 
 blueprint = Blueprint("operations", __name__, url_prefix="/operations")
+
+#: What the kinds of storage of a machine are called.
+MACHINE_KINDS: Mapping[str, str] = {
+    "environments": "environments of runtimes and simulators",
+    "cached_datasets": "cached datasets",
+    "cached_models": "cached models",
+    "cached_environments": "environments of models and of OpenEnv",
+}
 
 
 @blueprint.get("")
@@ -20,6 +29,7 @@ def show() -> str:
         "loads": {load["name"]: load for load in queue["executors"] or ()},
         "caches": api().get("/v1/caches"),
         "storage": api().get("/v1/storage"),
+        "machine_kinds": MACHINE_KINDS,
         "executors": api().get("/v1/executors")["items"],
         "waiting": api().get("/v1/simulations", state=["queued", "staging", "launching"], limit=20)["items"],
     }

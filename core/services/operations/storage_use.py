@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from core.services.operations.machine_storage import MachineStorage
 from core.services.operations.measurement import Measurement
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import storage_sums
@@ -16,8 +17,8 @@ INTERVAL = 5.0
 class StorageUse:
     """Sums what the rows of the database name, without listing the object store."""
 
-    def __init__(self, database: Database, floor: DiskFloor) -> None:
-        self._database, self._floor = database, floor
+    def __init__(self, database: Database, floor: DiskFloor, machine: MachineStorage) -> None:
+        self._database, self._floor, self._machine = database, floor, machine
         self._sums = Measurement(self._measure, interval=INTERVAL)
 
     def describe(self) -> dict[str, Any]:
@@ -30,6 +31,7 @@ class StorageUse:
                 "kind": "sqlite" if self._database.embedded else "postgresql",
                 "bytes": sums.value and sums.value["database"],
             },
+            "machine": self._machine.describe(),
             "disks": [asdict(disk) | {"below_floor": disk.free < disk.floor} for disk in self._floor.disks()],
         }
 
