@@ -26,6 +26,7 @@ from web.views import (
     simulation,
     simulations,
     submission,
+    task,
     tasks,
 )
 
@@ -49,6 +50,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
     for module in (
         simulations,
         simulation,
+        task,
         tasks,
         comparison,
         comparisons,

@@ -5,7 +5,6 @@ The threads and processes of a node coordinate by locks and files alone, so that
 
 import contextlib
 import hashlib
-import itertools
 import logging
 import os
 import secrets
@@ -96,9 +95,8 @@ class NodeCache:
     def _is_derived(self, id: str) -> bool:
         """Return whether a tree was made on this node; if not, it was downloaded."""
         with contextlib.suppress(FileNotFoundError):
-            return any(
-                entry.source == DERIVED for entry in itertools.islice(_read_manifest(self._disk.manifest(id)), 1)
-            )
+            first = next(_read_manifest(self._disk.manifest(id)), None)
+            return first is not None and first.source == DERIVED
         return False
 
     def hold(self, digest: str, holder: str) -> None:

@@ -1,19 +1,17 @@
-"""Pages of one simulation: progress, metrics, groups, the worst tasks, and each task with its replay."""
+"""Pages of one simulation: progress, metrics, groups, the worst tasks, and actions on it."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request, url_for
-from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from web import formatting, replay_bundle, snippets
-from web.api_client import Refused, api, path_of
+from web import formatting, snippets
+from web.api_client import api, path_of
 from web.declared_metrics import metrics_of, score_of
-from web.form_fields import seconds_of
+from web.reruns import rerun_of
 from web.states import STATES
-from web.task_request import task_request
 
 blueprint = Blueprint("simulation", __name__, url_prefix="/simulations/<id>")
 
@@ -57,6 +55,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
         "declared": plotted_metrics(dataset),
         "events": merged_events(events),
         "ended": ended,
+        "rerun": rerun_of(simulation),
         "summary": api().find(f"{path}/summary", missing=(409,)) if ended else None,  # 409: it is being summarized
         "since": request.args.get("since") or (events[-1]["number"] if events else 0),
     }
@@ -161,78 +160,3 @@ def worst_tasks(simulation: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         "items"
     ]
     return items
-
-
-def results(id: str, parameters: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return results as the API selects them."""
-    answer = api().send("GET", path_of("simulations", id, "results"), parameters=parameters)
-    return [json.loads(line) for line in answer.text.splitlines() if line.strip()]
-
-
-@blueprint.get("/tasks/<int:task>")
-def show_task(id: str, task: int) -> str | tuple[str, int]:
-    """Show a task: its replay, result and inputs; ``at``: the second at which the replay stands."""
-    simulation = api().get(path_of("simulations", id))
-    total = simulation["tasks"]["total"]
-    if task >= total:
-        detail = f"There is no task {task} of this simulation. It has {total:,} task{'s' if total != 1 else ''}."
-        raise Refused(404, {"title": "Unknown task", "detail": detail})
-    result = result_of(id, task)
-    dataset = dataset_of(simulation)
-    return render_template(
-        "simulation/task.html",
-        simulation=simulation,
-        dataset=dataset,
-        metrics=metrics_of(dataset),
-        task=task,
-        result=result,
-        at=seconds_of(request.args.get("at", "")),
-        previous=task - 1 if task else None,
-        following=task + 1 if task + 1 < total else None,
-        scenario=json.dumps(scenario_of(simulation, result), indent=2),
-        curl=snippets.curl_of(request.host_url, task_request(simulation, result)) if result else None,
-    )
-
-
-def result_of(id: str, task: int) -> Mapping[str, Any] | None:
-    """Return the result of a task, or None if it has none yet."""
-    lines = results(id, {"from": task, "limit": 1})
-    return lines[0] if lines and lines[0]["task"] == task else None
-
-
-def scenario_of(simulation: Mapping[str, Any], result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the description of a task's scenario, if its dataset has it still."""
-    if result is None:
-        return None
-    dataset, index = simulation["dataset"], result["scenario"]["index"]
-    path = path_of("datasets", f"{dataset['name']}@{dataset['version']}", "scenarios")
-    page = api().find(path, after=index, limit=1)
-    return page["items"][0] if page and page["items"] else None
-
-
-@blueprint.get("/tasks/<int:task>/replay.html")
-def replay_file(id: str, task: int) -> FlaskResponse:
-    """Return a task's replay as one HTML file that needs no server."""
-    answer = api().send(
-        "GET", path_of("simulations", id, "tasks", str(task), "replay"), headers={"Accept": "application/json"}
-    )
-    if answer.status_code == 202:  # it is being made
-        waiting = render_template("reload.html", address=request.path, seconds=2)
-        return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
-    replay = answer.json()
-    page = render_template(
-        "replay-file.html", replay=replay, script=replay_bundle.script(), style=replay_bundle.style(), id=id, task=task
-    )
-    name = f"replay-{id}-{task}.html"
-    return FlaskResponse(page, headers={"Content-Disposition": f'attachment; filename="{name}"'})
-
-
-@blueprint.post("/tasks/<int:task>/again")
-def run_again(id: str, task: int) -> Response:
-    """Run just this task again, with the same model, scenario, seed and parameters, as a new simulation."""
-    simulation = api().get(path_of("simulations", id))
-    result = result_of(id, task)
-    if result is None:
-        raise Refused(404, {"title": "No result yet", "detail": f"Task {task} has no result yet. Wait for it."})
-    created = api().post("/v1/simulations", task_request(simulation, result)).json()
-    return redirect(url_for("simulation.show", id=created["id"]), 303)
