@@ -7,9 +7,11 @@ from http import HTTPStatus
 from io import StringIO
 from typing import Any
 
-from flask import Blueprint, abort, render_template, request
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
 
 from web.api_client import Refused, api, path_of
+from web.version_tags import remove_tag, set_tag
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 
@@ -47,6 +49,29 @@ def show(name: str) -> str:
         used=api().get("/v1/simulations/counts", **used)["total"] if newest["next"] else len(newest["items"]),
         leaderboard=leaderboard(name) if dataset.get("score") else None,
     )
+
+
+@blueprint.post("/<name>/tags")
+def tag(name: str) -> Response:
+    """Set or move a tag to a version: `name@version`."""
+    dataset = api().get(path_of("datasets", name))
+    set_tag("datasets", dataset["name"], dataset["version"])
+    return redirect(url_for("data.show", name=f"{dataset['name']}@{dataset['version']}"), 303)
+
+
+@blueprint.post("/<name>/tags/remove")
+def untag(name: str) -> Response:
+    """Remove a tag of a version."""
+    dataset = api().get(path_of("datasets", name))
+    remove_tag("datasets", dataset["name"])
+    return redirect(url_for("data.show", name=f"{dataset['name']}@{dataset['version']}"), 303)
+
+
+@blueprint.post("/<name>/delete")
+def delete(name: str) -> Response:
+    """Delete a version, or with a name alone all of them."""
+    api().delete(path_of("datasets", name))
+    return redirect(url_for("data.index"), 303)
 
 
 def leaderboard(name: str) -> Mapping[str, Any] | None:

@@ -1,10 +1,13 @@
 """Pages of models: what is stored, the simulations of each, and the runtimes that load them."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
 
 from web.api_client import api, path_of
+from web.version_tags import remove_tag, set_tag
 
 blueprint = Blueprint("models", __name__)
 
@@ -27,6 +30,34 @@ def show(name: str) -> str:
         simulations=api().get("/v1/simulations", limit=20, **used)["items"],
         counts=api().get("/v1/simulations/counts", **used),
     )
+
+
+@blueprint.post("/models/<name>/tags")
+def tag(name: str) -> Response:
+    """Set or move a tag to a version: `name@version`."""
+    model = api().get(path_of("models", name))
+    set_tag("models", model["name"], str(model["version"]))
+    return redirect(address_of(model), 303)
+
+
+@blueprint.post("/models/<name>/tags/remove")
+def untag(name: str) -> Response:
+    """Remove a tag of a version."""
+    model = api().get(path_of("models", name))
+    remove_tag("models", model["name"])
+    return redirect(address_of(model), 303)
+
+
+@blueprint.post("/models/<name>/delete")
+def delete(name: str) -> Response:
+    """Delete a version."""
+    api().delete(path_of("models", name))
+    return redirect(url_for("models.index"), 303)
+
+
+def address_of(model: Mapping[str, Any]) -> str:
+    """Return the address of a version's page."""
+    return url_for("models.show", name=f"{model['name']}@{model['version']}")
 
 
 @blueprint.get("/runtimes")

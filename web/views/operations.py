@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
 
-from web.api_client import Refused, api
+from web.api_client import Refused, api, path_of
 
 blueprint = Blueprint("operations", __name__, url_prefix="/operations")
 
@@ -36,6 +37,15 @@ def show() -> str:
     if request.headers.get("HX-Request"):
         return render_template("operations/live.html", **shown)
     return render_template("operations/page.html", **shown, simulators=api().get("/v1/simulators")["items"])
+
+
+@blueprint.post("/executors/<any(drain, undrain):action>")
+def change_executor(action: str) -> Response:
+    """Drain an executor, or end its drain."""
+    reason = request.form.get("reason", "").strip()
+    body = {"reason": reason} if action == "drain" and reason else None
+    api().post(path_of("executors", request.form.get("executor", ""), action), body)
+    return redirect(url_for("operations.show"), 303)
 
 
 def readiness() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 from web import formatting, snippets
 from web.api_client import api, path_of
 from web.declared_metrics import metrics_of, score_of
+from web.form_fields import number_of
 from web.reruns import rerun_of
 from web.states import STATES
 
@@ -121,6 +122,13 @@ def plotted_metrics(dataset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def cancel(id: str) -> Response:
     """Cancel a simulation."""
     api().post(path_of("simulations", id, "cancel"))
+    return redirect(url_for("simulation.show", id=id), 303)
+
+
+@blueprint.post("/workers")
+def resize(id: str) -> Response:
+    """Change the number of workers of a simulation that has not ended."""
+    api().patch(path_of("simulations", id), {"workers": number_of(request.form.get("workers", "").strip())})
     return redirect(url_for("simulation.show", id=id), 303)
 
 

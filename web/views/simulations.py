@@ -20,6 +20,12 @@ FILTERS = ("q", "dataset", "dataset_version", "dataset_digest", "runtime", "mode
 REPEATED = ("state", "label")
 #: Rows of a page: more than most windows have, and few enough to be painted without a wait.
 PAGE = 30
+#: States of the simulations that are repeated all at once, unless the list is filtered by state.
+RETRIED = ("failed", "errored", "cancelled")
+#: What is said of simulations in a state, where that is not its name.
+WORDS: Mapping[str, str] = {"cancelled": "were cancelled"}
+#: Pages of 500 that are repeated by one request.
+PAGES = 10
 #: What an action on the chosen simulations has done to them.
 DONE: Mapping[str, str] = {"cancel": "are cancelled", "retry": "are repeated as new simulations"}
 
@@ -64,6 +70,7 @@ def index() -> str:
         "any_state": address(filters, state=[]),
         "fixed": {name: filters[name] for name in filters if name not in ("q", "dataset", "runtime")},
         "here": address(filters, after=after),
+        "retried": retried(filters, counts["states"]),
         "first": address(filters) if after else None,
         "following": following,
         "filters": filters,
@@ -84,6 +91,38 @@ def bulk() -> AnyResponse:
     else:
         items = api().post(path_of("simulations", action), {"ids": ids}).json()["items"]
         message = outcome(items, DONE[action])
+    return answered(message)
+
+
+@blueprint.post("/retry")
+def retry_all() -> AnyResponse:
+    """Repeat what is not ok of all simulations that the query of this request selects, page by page."""
+    filters = query()
+    body = {"filter": filters | {"state": filters.get("state", list(RETRIED))}}
+    items: list[Mapping[str, Any]] = []
+    following = None
+    for _ in range(PAGES):
+        page = api().post(path_of("simulations", "retry"), body).json()
+        items += page["items"]
+        if (following := page["next"]) is None:
+            break
+        body["filter"]["after"] = following
+    rest = " There are more: repeat all once more." if following else ""
+    return answered(outcome(items, DONE["retry"]) + rest)
+
+
+def retried(filters: Mapping[str, Any], counts: Mapping[str, int]) -> Mapping[str, Any]:
+    """Return how many of the simulations that match can be repeated, in which states, and where that is requested."""
+    states = [state for state in filters.get("state", RETRIED) if STATES[state].ended]
+    return {
+        "count": sum(counts.get(state, 0) for state in states),
+        "states": [WORDS.get(state, state) for state in states],
+        "address": "/simulations/retry" + address(filters).removeprefix("/simulations"),
+    }
+
+
+def answered(message: str) -> AnyResponse:
+    """Answer with a message; a browser without scripts is led back to the list."""
     if not request.headers.get("HX-Request"):
         return redirect(own_address(request.form.get("here", "")), 303)
     return Response(render_template("message.html", message=message), headers={"HX-Trigger": "refresh"})
