@@ -61,6 +61,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
         submission,
     ):
         app.register_blueprint(module.blueprint)
+    app.register_blueprint(data.register_blueprint)
     app.add_url_rule("/", "root", lambda: redirect(url_for("simulations.index"), 303))
     app.add_url_rule("/favicon.ico", "icon", lambda: redirect(static_address("icon.svg"), 301))
     app.register_error_handler(Refused, refused)

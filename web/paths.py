@@ -12,6 +12,7 @@ SEGMENTS = frozenset(
         "favicon.ico",
         "models",
         "operations",
+        "register",
         "runtimes",
         "sign-in",
         "sign-out",

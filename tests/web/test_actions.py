@@ -105,7 +105,7 @@ def test_an_executor_is_drained_and_undrained_on_the_page(
     page.goto(f"{origin}/operations")
     page.get_by_label("Reason, for those who wait").fill("<b>new kernel</b>")
     page.keyboard.press("Enter")
-    row = page.get_by_role("row", name="local")
+    row = page.get_by_role("region", name="Table of executors").get_by_role("row", name="local")
     expect(row).to_contain_text("drained <b>new kernel</b> since just now; nothing runs there")
     id = submit().json["id"]
     assert client.get(f"/v1/simulations/{id}").json["reason"] == "waits for local: it is drained (<b>new kernel</b>)"

@@ -14,6 +14,8 @@ from web.api_client import Refused, api, path_of
 from web.version_tags import remove_tag, set_tag
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
+#: Apart from the pages of datasets, one of which may have any name.
+register_blueprint = Blueprint("register", __name__, url_prefix="/register")
 
 SCENARIOS, FILES, CHANGES = 30, 100, 500
 #: Simulations that are named on the page of the version that they used.
@@ -25,6 +27,12 @@ UNANSWERED = (404, 409, 422)
 PICTURES = frozenset({"gif", "jpeg", "jpg", "png", "webp"})
 
 
+@register_blueprint.get("")
+def register() -> str:
+    """Show the form that registers a dataset, or its next version: files by drop."""
+    return render_template("data/new.html", name=request.args.get("name", "").strip())
+
+
 @blueprint.get("")
 def index() -> str:
     """List datasets."""
@@ -33,9 +41,16 @@ def index() -> str:
 
 
 @blueprint.get("/<name>")
-def show(name: str) -> str:
-    """Show a version of a dataset: `name`, `name@version` or `name@tag`."""
+def show(name: str) -> str | Response:
+    """Show a version of a dataset: `name`, `name@version`, `name@tag`, or the id of a registration."""
     dataset = api().get(path_of("datasets", name))
+    if dataset["state"] != "ready":
+        return registration(dataset)
+    if "@" not in name and name != dataset["name"]:  # an id, whose registration has just become a version, or a digest
+        address = url_for("data.show", name=f"{dataset['name']}@{dataset['version']}")
+        if request.headers.get("HX-Request"):
+            return Response(status=204, headers={"HX-Redirect": address})
+        return redirect(address, 303)
     used = {"dataset": dataset["name"], "dataset_version": dataset["version"]}
     newest = api().get("/v1/simulations", limit=NEWEST, **used)
     return render_template(
@@ -49,6 +64,12 @@ def show(name: str) -> str:
         used=api().get("/v1/simulations/counts", **used)["total"] if newest["next"] else len(newest["items"]),
         leaderboard=leaderboard(name) if dataset.get("score") else None,
     )
+
+
+def registration(dataset: Mapping[str, Any]) -> str:
+    """Show a registration, or only what changes: its progress, or why it has failed."""
+    part = "_live" if request.headers.get("HX-Request") else ""
+    return render_template(f"data/registration{part}.html", dataset=dataset)
 
 
 @blueprint.post("/<name>/tags")
