@@ -347,11 +347,23 @@ class SimulationSchema(Open):
     )
 
 
+#: Members that are left out of lists unless they are asked for: nine tenths of a simulation's document.
+LARGE = ("metrics", "provenance", "spec")
+
+
+class ListedSimulationSchema(SimulationSchema):
+    """A simulation in a list: without `metrics`, `provenance` and `spec`, unless `include` names them."""
+
+    metrics = fields.Dict(metadata={"description": "With `include=metrics`: statistics of the metrics, by name."})
+    spec = fields.Dict(metadata={"description": "With `include=spec`: the submission."})
+    provenance = fields.Dict(metadata={"description": "With `include=provenance`: resolved versions and digests."})
+
+
 class SimulationPageSchema(PageSchema):
     """A page of simulations, newest first."""
 
     items = fields.List(
-        fields.Nested(SimulationSchema),
+        fields.Nested(ListedSimulationSchema),
         required=True,
         metadata={"description": "The simulations of the page, newest first."},
     )
@@ -399,6 +411,11 @@ class SimulationQuery(ListingQuery, PageQuery):
         StateName(),
         validate=validate.Length(max=len(State)),
         metadata={"description": "Only simulations in this state; may be repeated, for any of several states."},
+    )
+    include = fields.List(
+        Choice(*LARGE),
+        validate=validate.Length(max=len(LARGE)),
+        metadata={"description": "With this large member, which lists leave out; may be repeated."},
     )
 
 

@@ -1,5 +1,6 @@
 """Routes /v1/simulations: submission, list, state, change, cancellation, retry, deletion, summary and comparison."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -13,7 +14,9 @@ from api.paging import LINK, numbered_page, page
 from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
 from api.schemas.results import ChangesHeaders, ChangesQuery, SummarySchema
 from api.schemas.simulations import (
+    LARGE,
     CountsSchema,
+    ListedSimulationSchema,
     ListingQuery,
     RetrySchema,
     SimulationPageSchema,
@@ -86,7 +89,6 @@ SUBMISSION_ERRORS = (
     UnsupportedMedia,
     UploadUnfinished,
 )
-SIMULATION_SCHEMA = SimulationSchema()
 CREATED = {
     "Location": header("Address of the simulation."),
     "Idempotency-Replayed": header("`true` if this is the response of the first request with the key."),
@@ -98,6 +100,12 @@ NEXT = {
     "cancel_simulation": {"id": "$response.body#/id"},
     "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
 }
+
+
+@cache
+def _listed(included: frozenset[str]) -> ListedSimulationSchema:
+    """Return the schema of a list's items, with these large members."""
+    return ListedSimulationSchema(exclude=set(LARGE) - included)
 
 
 @blueprint.at("")
@@ -112,10 +120,12 @@ class SimulationsView(MethodView):
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations
 
-        The newest first, with state, progress and metrics so far. Filters are combined: a simulation meets all of them.
+        The newest first, with state, progress and the answer so far. Filters are combined: a simulation meets all of
+        them. `metrics`, `provenance` and `spec`, which are large, are listed if `include` names them.
         """
         after, limit = query.pop("after", None), query.pop("limit")
-        return page(*services().simulations.list(listing_of(query), after=after, limit=limit), SIMULATION_SCHEMA)
+        schema = _listed(frozenset(query.pop("include", ())))
+        return page(*services().simulations.list(listing_of(query), after=after, limit=limit), schema)
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(

@@ -101,6 +101,18 @@ def test_a_row_has_the_series_of_its_score_while_it_runs_and_after_its_end(
     assert client.get(f"/v1/simulations/{id}/summary").json["score_series"] == score
 
 
+def test_large_members_are_listed_if_they_are_asked_for(client: FlaskClient, finished: str) -> None:
+    whole = client.get(f"/v1/simulations/{finished}").json
+    assert listed_item(client) == {name: whole[name] for name in whole if name not in ("metrics", "provenance", "spec")}
+    [item] = client.get("/v1/simulations?include=metrics&include=spec").json["items"]
+    assert item == {name: whole[name] for name in whole if name != "provenance"}
+    problem(client.get("/v1/simulations?include=summary"), 422, "invalid")
+
+
+def test_a_row_of_the_list_is_at_most_two_kilobytes(client: FlaskClient, finished: str) -> None:
+    assert len(client.get("/v1/simulations").data) < 2000 < len(client.get(f"/v1/simulations/{finished}").data)
+
+
 def listed_item(client: FlaskClient) -> dict[str, Any]:
     [item] = client.get("/v1/simulations").json["items"]
     return dict(item)

@@ -131,9 +131,13 @@ class AsyncSimulations:
         model: str | None = None,
         runtime: str | None = None,
         labels: Mapping[str, str] | None = None,
+        include: Sequence[str] = (),
         limit: int | None = None,
     ) -> AsyncIterator[Simulation]:
-        """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids."""
+        """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids.
+
+        Without ``include``, they lack their large members, which are `metrics`, `provenance` and `spec`.
+        """
         params = {
             "q": query,
             "state": [state] if isinstance(state, str) else list(state or ()) or None,
@@ -141,6 +145,7 @@ class AsyncSimulations:
             "model": model,
             "runtime": runtime,
             "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+            "include": list(include) or None,
         }
         async for document in pages(self._transport, path("simulations"), params, limit):
             yield read(Simulation, document)

@@ -129,9 +129,13 @@ class Simulations:
         model: str | None = None,
         runtime: str | None = None,
         labels: Mapping[str, str] | None = None,
+        include: Sequence[str] = (),
         limit: int | None = None,
     ) -> Iterator[Simulation]:
-        """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids."""
+        """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids.
+
+        Without ``include``, they lack their large members, which are `metrics`, `provenance` and `spec`.
+        """
         params = {
             "q": query,
             "state": [state] if isinstance(state, str) else list(state or ()) or None,
@@ -139,6 +143,7 @@ class Simulations:
             "model": model,
             "runtime": runtime,
             "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+            "include": list(include) or None,
         }
         for document in pages(self._transport, path("simulations"), params, limit):
             yield read(Simulation, document)
