@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import event
 
 from core.services.platform import Platform
 from core.services.simulations.leaderboards import Leaderboards
@@ -54,6 +55,27 @@ def leaderboard(client: FlaskClient, dataset: str = "cartpole", **query: Any) ->
     assert response.status_code == 200, response.data
     document: dict[str, Any] = response.json
     return document
+
+
+def test_results_are_read_once_for_many_leaderboards(client: FlaskClient, play: Play, platform: Platform) -> None:
+    first, deleted = play("good", lambda task: 200), play("bad", lambda task: 50)
+    read: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        read.extend([statement] if "simulations.headline" in statement else [])
+
+    with platform.database.read() as c:
+        engine = c.engine
+    event.listen(engine, "before_cursor_execute", note)
+    assert [item["simulation"] for item in leaderboard(client)["items"]] == [first, deleted]
+    assert len(read) == 1
+    newest = play("best", lambda task: 300)
+    assert client.delete(f"/v1/simulations/{deleted}").status_code == 204
+    read.clear()
+    for _ in range(2):
+        assert [item["simulation"] for item in leaderboard(client)["items"]] == [newest, first]
+    event.remove(engine, "before_cursor_execute", note)
+    assert len(read) == 1, "of the simulation that is new"
 
 
 def test_models_are_ranked_by_all_their_simulations(client: FlaskClient, play: Play) -> None:

@@ -62,7 +62,8 @@ def show(name: str) -> str | Response:
         files=files(name) if dataset["registered"] else None,
         simulations=newest["items"],
         used=api().get("/v1/simulations/counts", **used)["total"] if newest["next"] else len(newest["items"]),
-        leaderboard=leaderboard(name) if dataset.get("score") else None,
+        ranked=bool(dataset.get("score")),
+        leaderboard=leaderboard(name) if dataset.get("score") and request.args.get("whole") else None,
     )
 
 
@@ -93,6 +94,14 @@ def delete(name: str) -> Response:
     """Delete a version, or with a name alone all of them."""
     api().delete(path_of("datasets", name))
     return redirect(url_for("data.index"), 303)
+
+
+@blueprint.get("/<name>/leaderboard")
+def show_leaderboard(name: str) -> str | Response:
+    """Return the leaderboard as a part of a version's page, which does not wait for it; without scripts, the page."""
+    if not request.headers.get("HX-Request"):
+        return redirect(url_for("data.show", name=name, whole=1, _anchor="leaderboard-heading"), 303)
+    return render_template("data/leaderboard.html", leaderboard=leaderboard(name))
 
 
 def leaderboard(name: str) -> Mapping[str, Any] | None:

@@ -1,5 +1,6 @@
 """Leaderboards of datasets: the pooled simulations of each model, from the newest simulations of a version."""
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from errors import Invalid
 
 #: Most simulations of a version that are searched, the newest; and rows per query, which hold their headlines.
 SEARCHED, ROWS = 5000, 500
+#: Versions whose scores are kept in memory, those that were asked for last: some megabytes each.
+KEPT = 4
 
 
 class _Headline(msgspec.Struct):
@@ -51,12 +54,17 @@ _statistics_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Leaderboards:
-    """Ranks models on the version of a dataset. The cost is bounded by SEARCHED, whatever the number of simulations."""
+    """Ranks models on the version of a dataset. The cost is bounded by SEARCHED, whatever the number of simulations.
+
+    Results of a simulation that has succeeded do not change: each is read once, and its score kept.
+    """
 
     def __init__(self, database: Database, datasets: Datasets, searched: int = SEARCHED) -> None:
         self._database = database
         self._datasets = datasets
         self._searched = searched
+        self._kept: dict[str | None, Mapping[str, PlayedScore | None]] = {}  # by version's digest, then by simulation
+        self._lock = threading.Lock()
 
     def leaderboard(self, ref: str, limit: int) -> dict[str, Any]:
         """Return up to ``limit`` places. Raise Invalid for a dataset without a score, or without fixed scenarios."""
@@ -72,7 +80,8 @@ class Leaderboards:
             filters = Listing(states=(State.SUCCEEDED,), dataset_digest=dataset.digest)
             ids = listing.page_ids(c, filters, after=None, limit=self._searched + 1)
         searched = ids[: self._searched]
-        ranked = places(self._scores(dataset, score.metric, searched), lower_is_better=score.lower_is_better)
+        scores = filter(None, self._scores(dataset, score.metric, searched).values())
+        ranked = places(scores, lower_is_better=score.lower_is_better)
         return {
             "dataset": dataset.name,
             "version": dataset.version,
@@ -84,7 +93,19 @@ class Leaderboards:
             "items": [_described(number, place) for number, place in enumerate(ranked[:limit], start=1)],
         }
 
-    def _scores(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
+    def _scores(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Mapping[str, PlayedScore | None]:
+        """Return the score of each simulation, None of one that is not ranked; read are those that are not known."""
+        known = self._kept.get(dataset.digest, {})
+        read = {score.id: score for score in self._read(dataset, metric, [id for id in ids if id not in known])}
+        scores = {id: known[id] if id in known else read.get(id) for id in ids}
+        with self._lock:
+            self._kept.pop(dataset.digest, None)
+            self._kept[dataset.digest] = scores
+            if len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+        return scores
+
+    def _read(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
         """Yield the scores of those simulations whose tasks are all scenarios, with the default parameters."""
         declared = dataset.definition.get("params", {})
         defaults = checked_params(declared, {}, dataset.name)
