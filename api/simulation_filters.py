@@ -1,4 +1,4 @@
-"""Filters of simulations: the listing that a query, or the filter of a body, describes."""
+"""Filters of simulations and comparisons: the listing that a query, or the filter of a body, describes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,6 +4,7 @@ from marshmallow import fields, validate
 
 from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Real, Strict, Text
 from api.schemas.pages import PageQuery
+from api.schemas.simulations import NamesQuery
 from api.schemas.submissions import SubmissionSchema
 from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, UNTIL
 from core.domain.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
@@ -117,10 +118,9 @@ class JoiningModelsSchema(Strict):
     runtimes = _runtimes()
 
 
-class ComparisonListQuery(PageQuery):
-    """Filters of the list of comparisons."""
+class ComparisonListQuery(NamesQuery, PageQuery):
+    """Filters of the list of comparisons: one meets a filter of a model or a runtime if one of its models does."""
 
-    dataset = Text(NAME, longest=100, metadata={"description": "Only comparisons on this dataset."})
     state = fields.List(
         Choice(*_STATES),
         validate=validate.Length(max=len(_STATES)),

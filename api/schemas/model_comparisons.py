@@ -249,3 +249,15 @@ class ComparisonPageSchema(PageSchema):
         required=True,
         metadata={"description": "The comparisons of the page, newest first."},
     )
+
+
+class ComparisonCountsSchema(Open):
+    """Numbers of comparisons."""
+
+    total = fields.Integer(required=True, metadata={"description": "Number of comparisons that meet the filters."})
+    states = fields.Dict(
+        required=True,
+        keys=fields.String(),
+        values=fields.Integer(),
+        metadata={"description": "Number in each state, also those without a comparison.", "example": {"running": 1}},
+    )

@@ -17,6 +17,7 @@ from api.schemas.fields import (
     Whole,
 )
 from api.schemas.pages import PageQuery, PageSchema
+from core.domain.listing import NO_COMPARISON
 from core.domain.score_series import PARTS
 from core.domain.states import State
 
@@ -380,8 +381,8 @@ class StateName(Choice):
         return State(name) if name in set(State) else name
 
 
-class ListingQuery(Strict):
-    """Filters of simulations, besides their state: a simulation meets all of them."""
+class NamesQuery(Strict):
+    """Filters of simulations and of comparisons, besides their state: each meets all of them."""
 
     q = Text(
         longest=200,
@@ -390,17 +391,27 @@ class ListingQuery(Strict):
             "(`name=value`), or begins the id. Case is ignored."
         },
     )
-    dataset = Text(NAME, longest=100, metadata={"description": "Only simulations of this dataset."})
-    dataset_version = Text(REFERENCE, longest=100, metadata={"description": "Only of this version of their dataset."})
-    dataset_digest = Text(DIGEST, longest=71, metadata={"description": "Only of the dataset version with this digest."})
-    runtime = Text(NAME, longest=100, metadata={"description": "Only simulations with this runtime."})
-    model = Text(NAME, longest=100, metadata={"description": "Only simulations of models with this name."})
-    model_digest = Text(DIGEST, longest=71, metadata={"description": "Only simulations of the model with this digest."})
-    submitted_by = Text(longest=50, metadata={"description": "Only simulations that this address has submitted."})
+    dataset = Text(NAME, longest=100, metadata={"description": "Only on this dataset."})
+    dataset_version = Text(REFERENCE, longest=100, metadata={"description": "Only on this version of their dataset."})
+    dataset_digest = Text(DIGEST, longest=71, metadata={"description": "Only on the dataset version with this digest."})
+    runtime = Text(NAME, longest=100, metadata={"description": "Only with this runtime."})
+    model = Text(NAME, longest=100, metadata={"description": "Only of models with this name."})
+    model_digest = Text(DIGEST, longest=71, metadata={"description": "Only of the model with this digest."})
+    submitted_by = Text(longest=50, metadata={"description": "Only what this address has submitted."})
     label = fields.List(
         Text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$", longest=264),
         validate=validate.Length(max=32),
-        metadata={"description": "Only simulations with this label, `name=value`; may be repeated."},
+        metadata={"description": "Only with this label, `name=value`; may be repeated."},
+    )
+
+
+class ListingQuery(NamesQuery):
+    """Filters of simulations, besides their state."""
+
+    comparison = Text(
+        rf"^({NO_COMPARISON}|[0-9a-z]{{26}})$",
+        longest=26,
+        metadata={"description": f"Only batches of the comparison with this id; `{NO_COMPARISON}`: of no comparison."},
     )
 
 

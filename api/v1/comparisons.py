@@ -16,13 +16,16 @@ from api.schemas.comparison_requests import (
     ComparisonRequestSchema,
     JoiningModelsSchema,
 )
-from api.schemas.model_comparisons import ComparisonPageSchema, ModelComparisonSchema
+from api.schemas.model_comparisons import ComparisonCountsSchema, ComparisonPageSchema, ModelComparisonSchema
 from api.schemas.results import EventsHeaders, EventsQuery
+from api.schemas.simulations import NamesQuery
 from api.schemas.submissions import IdempotencyHeaders
 from api.schemas.verdicts import ComparisonFlipsQuery, FlipPageSchema
+from api.simulation_filters import listing_of
 from api.streams import SSE, stream_events
 from api.submissions import replay_headers
 from core.domain.comparison_requests import ComparisonRequest
+from core.domain.comparisons import ComparisonState
 from errors import (
     BadArchive,
     Conflict,
@@ -83,8 +86,8 @@ class ComparisonsView(MethodView):
 
         The newest first. `GET /v1/comparisons/{id}` has the details.
         """
-        states = query.pop("state", ())
-        return page(*services().comparisons.list(states=states, **query))
+        states, after, limit = query.pop("state", ()), query.pop("after", None), query.pop("limit")
+        return page(*services().comparisons.list(listing_of(query), states=states, after=after, limit=limit))
 
     @blueprint.takes(IdempotencyHeaders, location="headers")
     @blueprint.operation(
@@ -121,6 +124,25 @@ class ComparisonsView(MethodView):
             ) from None
         location = {"Location": f"/v1/comparisons/{comparison['id']}"}
         return json_response(comparison, 201, location | replay_headers(replayed))
+
+
+@blueprint.at("/counts")
+class ComparisonCountsView(MethodView):
+    """Numbers of comparisons."""
+
+    @blueprint.takes(NamesQuery)
+    @blueprint.operation(
+        "count_comparisons",
+        Success(schema=ComparisonCountsSchema, plain=True, description="The numbers of comparisons, by state."),
+    )
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Count comparisons by state
+
+        With the filters of the list. States without a comparison are listed with 0.
+        """
+        numbers = services().comparisons.count(listing_of(query))
+        states = {state.value: numbers.get(state, 0) for state in ComparisonState}
+        return {"total": sum(numbers.values()), "states": states}
 
 
 @blueprint.at("/<id:id>")

@@ -9,6 +9,8 @@ from core.domain.states import State
 LONGEST = 1200
 #: Begin of a search text that was cut.
 CUT = "\t"
+#: In place of the id of a comparison: of none.
+NO_COMPARISON = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +18,7 @@ class Listing:
     """Which simulations a list has: those that meet every condition; None or empty: all.
 
     ``states``: any of these. ``labels``: each (name, value). ``words``: each is in the search text, or begins the id.
+    ``comparison``: the id of the one whose batches they are, or NO_COMPARISON.
     """
 
     states: tuple[State, ...] = ()
@@ -26,6 +29,7 @@ class Listing:
     model: str | None = None
     model_digest: str | None = None
     submitted_by: str | None = None
+    comparison: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()
 

@@ -58,20 +58,6 @@ def models_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
     ).all()
 
 
-def page(
-    c: Connection, *, dataset: str | None, states: Sequence[str], after: str | None, limit: int
-) -> Sequence[Row[Any]]:
-    """Return up to ``limit`` comparisons, newest first, older than ``after``; ``states``: any of these, or all."""
-    query = select(comparisons)
-    if dataset is not None:
-        query = query.where(comparisons.c.dataset == dataset)
-    if states:
-        query = query.where(comparisons.c.state.in_(states))
-    if after is not None:
-        query = query.where(comparisons.c.id < after)
-    return c.execute(query.order_by(comparisons.c.id.desc()).limit(limit)).all()
-
-
 def simulations_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Return comparison, ordinal, batch, simulation, and its state and reason; null for one that was deleted."""
     if not ids:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, select, text
 
-from core.domain.listing import CUT, Listing, label_line
+from core.domain.listing import CUT, NO_COMPARISON, Listing, label_line
 from core.domain.states import State
 from core.store.tables import FILTERED, LISTED, LISTED_ROWS, simulations
 
@@ -26,7 +26,7 @@ _EQUAL: Mapping[str, str] = {
     "submitted_by": "submitted_by",
 }
 #: What an id may begin with (core/domain/ids.py): other words need not be compared with ids.
-_ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
+ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
 #: Characters with a meaning in a pattern of GLOB, and how each stands for itself.
 _GLOB, _ESCAPED = re.compile(r"([*?[])"), r"[\1]"
 #: A summary is read only where the row has no headline: it may be a hundred times larger.
@@ -92,7 +92,7 @@ def _has_own_index(listing: Listing) -> bool:
     compared = {column for column, member in _EQUAL.items() if getattr(listing, member) is not None}
     if listing.words or listing.labels or len(compared) > 1:
         return False
-    return compared <= set(FILTERED) if compared else not listing.states
+    return compared <= set(FILTERED) if compared else not listing.states and listing.comparison is None
 
 
 def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
@@ -106,33 +106,40 @@ def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, A
             if column not in LISTED and not _has_own_index(listing):
                 equal = f"id IN (SELECT id FROM simulations WHERE {equal} AND {LISTED_ROWS})"
             conditions.append(equal)
+    if listing.comparison == NO_COMPARISON:
+        batch = "SELECT 1 FROM comparison_simulations WHERE simulation_id = simulations.id"
+        conditions.append(f"NOT EXISTS({batch})")
+    elif listing.comparison is not None:
+        values["comparison"] = listing.comparison
+        conditions.append("id IN (SELECT simulation_id FROM comparison_simulations WHERE comparison_id = :comparison)")
     for number, word in enumerate(listing.words):
-        values[f"word{number}"] = _pattern(c, word)
-        condition = _contains(c, "search", f"word{number}")
-        if _ID_PREFIX.fullmatch(word):
+        values[f"word{number}"] = pattern(c, word)
+        condition = contains(c, "search", f"word{number}")
+        if ID_PREFIX.fullmatch(word):
             values[f"prefix{number}"] = word
             condition = f"({condition} OR substr(id, 1, {len(word)}) = :prefix{number})"
         conditions.append(condition)
     for number, (name, value) in enumerate(listing.labels):
         # Labels are stored with sorted keys and without spaces, so a pair is a substring.
         pair = json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        line = _pattern(c, label_line(name, value))
-        values |= {f"line{number}": line, f"pair{number}": _pattern(c, pair), "cut": CUT}
+        line = pattern(c, label_line(name, value))
+        values |= {f"line{number}": line, f"pair{number}": pattern(c, pair), "cut": CUT}
         conditions.append(
-            f"({_contains(c, 'search', f'line{number}')} OR (substr(search, 1, 1) = :cut AND EXISTS("
+            f"({contains(c, 'search', f'line{number}')} OR (substr(search, 1, 1) = :cut AND EXISTS("
             f"SELECT 1 FROM simulations whole WHERE whole.id = simulations.id"
-            f" AND {_contains(c, 'whole.labels', f'pair{number}')})))"
+            f" AND {contains(c, 'whole.labels', f'pair{number}')})))"
         )
     return conditions, values
 
 
-def _contains(c: Connection, column: str, parameter: str) -> str:
-    """Return the condition that a column contains the text of a ``_pattern``, case included.
+def contains(c: Connection, column: str, parameter: str) -> str:
+    """Return the condition that a column contains the text of a ``pattern``, case included.
 
     SQLite's GLOB skips to the next candidate several times faster than its instr() does.
     """
     return f"{column} GLOB :{parameter}" if c.dialect.name == "sqlite" else f"strpos({column}, :{parameter}) > 0"
 
 
-def _pattern(c: Connection, text: str) -> str:
+def pattern(c: Connection, text: str) -> str:
+    """Return the value of a parameter of ``contains``."""
     return f"*{_GLOB.sub(_ESCAPED, text)}*" if c.dialect.name == "sqlite" else text

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, text
+from sqlalchemy import delete, insert, text
 
-from core.domain.listing import CUT, LONGEST, Listing, search_text, words_of
+from core.domain.listing import CUT, LONGEST, NO_COMPARISON, Listing, search_text, words_of
 from core.domain.states import State
 from core.store import listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
-from core.store.tables import LISTED_ROWS, events, scheduling_changes, stages
+from core.store.tables import LISTED_ROWS, comparison_simulations, events, scheduling_changes, stages
 from core.store.tables import simulations as table
 from tests.databases import postgres_url
 
@@ -30,10 +30,11 @@ ROW = {"project": "p", "spec": "{}", "provenance": "{}", "created_at": 0.0}
 
 @dataclass(frozen=True)
 class Listed:
-    """A row and its labels."""
+    """A row, its labels, and the comparison whose batch it is."""
 
     row: Mapping[str, Any]
     labels: Mapping[str, str]
+    comparison: str | None = None
 
     def meets(self, filters: Listing) -> bool:
         """Return whether the row is in a listing, by comparison of its members."""
@@ -49,6 +50,7 @@ class Listed:
         return (
             equal
             and filters.submitted_by in (None, row["submitted_by"])
+            and filters.comparison in (None, self.comparison or NO_COMPARISON)
             and (not filters.states or row["state"] in filters.states)
             and all(self.labels.get(name) == value for name, value in filters.labels)
             and all(row["id"].startswith(word) or any(word in line for line in lines) for word in filters.words)
@@ -76,7 +78,7 @@ def listed_simulations(draw: st.DrawFn, number: int) -> Listed:
         "dry_run": draw(st.sampled_from((0, 0, 0, 1))),
         "summary": "{}",
     }
-    return Listed(row, labels)
+    return Listed(row, labels, draw(maybe(("k1", "k2"))))
 
 
 def maybe(values: Sequence[str]) -> st.SearchStrategy[str | None]:
@@ -93,6 +95,7 @@ LISTINGS = st.builds(
     model=maybe(("mine", "yours")),
     model_digest=maybe(DIGESTS),
     submitted_by=maybe(("10.0.0.1", "10.0.0.2")),
+    comparison=maybe(("k1", "k2", NO_COMPARISON)),
     labels=st.lists(st.tuples(st.sampled_from(("branch", "team")), st.sampled_from(VALUES)), max_size=1).map(tuple),
     words=st.lists(
         st.sampled_from(
@@ -111,12 +114,15 @@ def store(database: Database, rows: Sequence[Listed]) -> None:
     """Replace all simulations."""
 
     def write(c: Connection) -> None:
-        for old in (table, stages, events, scheduling_changes):
+        for old in (table, stages, events, scheduling_changes, comparison_simulations):
             c.execute(delete(old))
-        for listed in rows:
+        for number, listed in enumerate(rows):
             id = listed.row["id"]
             stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
             simulations.add(c, listed.row, stage)
+            if listed.comparison is not None:
+                batch = {"comparison_id": listed.comparison, "ordinal": 0, "batch": number, "simulation_id": id}
+                c.execute(insert(comparison_simulations), batch)
 
     database.write(write)
 
@@ -184,6 +190,8 @@ def many(database: Database) -> Database:
         (Listing(words=("nothing",)), "simulations_listed"),
         (Listing(labels=(("branch", "nothing"),)), "simulations_listed"),
         (Listing(dataset="noop", dataset_version="2"), "simulations_listed"),
+        (Listing(comparison="k1"), "simulations_listed"),
+        (Listing(comparison=NO_COMPARISON, model="rare"), "simulations_model"),
         (Listing(states=(State.SUCCEEDED,), model="mine", model_digest=DIGESTS[2]), "simulations_listed"),
     ],
 )

@@ -131,11 +131,13 @@ class AsyncSimulations:
         model: str | None = None,
         runtime: str | None = None,
         labels: Mapping[str, str] | None = None,
+        comparison: str | None = None,
         include: Sequence[str] = (),
         limit: int | None = None,
     ) -> AsyncIterator[Simulation]:
         """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids.
 
+        ``comparison`` is the id of the one whose batches they are; `none` leaves out the batches of all comparisons.
         Without ``include``, they lack their large members, which are `metrics`, `provenance` and `spec`.
         """
         params = {
@@ -145,6 +147,7 @@ class AsyncSimulations:
             "model": model,
             "runtime": runtime,
             "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+            "comparison": comparison,
             "include": list(include) or None,
         }
         async for document in pages(self._transport, path("simulations"), params, limit):

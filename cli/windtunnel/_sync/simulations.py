@@ -129,11 +129,13 @@ class Simulations:
         model: str | None = None,
         runtime: str | None = None,
         labels: Mapping[str, str] | None = None,
+        comparison: str | None = None,
         include: Sequence[str] = (),
         limit: int | None = None,
     ) -> Iterator[Simulation]:
         """Yield simulations that meet all filters, the newest first. ``query`` searches in names, labels and ids.
 
+        ``comparison`` is the id of the one whose batches they are; `none` leaves out the batches of all comparisons.
         Without ``include``, they lack their large members, which are `metrics`, `provenance` and `spec`.
         """
         params = {
@@ -143,6 +145,7 @@ class Simulations:
             "model": model,
             "runtime": runtime,
             "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+            "comparison": comparison,
             "include": list(include) or None,
         }
         for document in pages(self._transport, path("simulations"), params, limit):

@@ -32,6 +32,7 @@ def command() -> None:
 @click.option("--dataset", shell_complete=dataset_names, help="Of this dataset.")
 @click.option("--model", shell_complete=model_names, help="Of models with this name.")
 @click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="With this label; may be repeated.")
+@click.option("--comparison", metavar="ID", help="Batches of this comparison; `none`: without those of comparisons.")
 @click.option("-q", "--query", metavar="WORDS", help="Words in the names, the labels, or the first letters of the id.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
 @click.option("-w", "--watch", is_flag=True, help="Read the list again every two seconds, until Ctrl-C.")
@@ -43,6 +44,7 @@ def list_(
     dataset: str | None,
     model: str | None,
     labels: Sequence[str],
+    comparison: str | None,
     query: str | None,
     limit: int,
     watch: bool,
@@ -53,7 +55,13 @@ def list_(
 
     def read() -> list[dict[str, Any]]:
         found = client.simulations.list(
-            query=query, state=state, dataset=dataset, model=model, labels=wanted, limit=limit
+            query=query,
+            state=state,
+            dataset=dataset,
+            model=model,
+            labels=wanted,
+            comparison=comparison,
+            limit=limit,
         )
         return [item.raw for item in found]
 

@@ -18,6 +18,7 @@ from core.domain.comparisons import (
     ComparisonState,
 )
 from core.domain.ids import new_id
+from core.domain.listing import Listing
 from core.domain.margins import checked_margin
 from core.domain.metric_scale import MetricScale
 from core.domain.records import Event, Submission
@@ -32,8 +33,8 @@ from core.services.event_streams import event_of, follow
 from core.services.simulations.resolving import Resolved, Resolver
 from core.services.simulations.simulations import KEY_TTL, PRINCIPAL
 from core.services.uploads.models import PROJECT, Models
+from core.store import comparison_listing, simulations
 from core.store import comparisons as store
-from core.store import simulations
 from core.store.database import Connection, Database
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
@@ -175,11 +176,14 @@ class Comparisons:
             return view(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
 
     def list(
-        self, *, dataset: str | None = None, states: Sequence[str] = (), after: str | None = None, limit: int = 50
+        self, listing: Listing, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
     ) -> tuple[Sequence[dict[str, Any]], str | None]:
-        """Return a page of comparisons without the details of their verdicts, newest first, and the next cursor."""
+        """Return a page of comparisons without the details of their verdicts, newest first, and the next cursor.
+
+        ``states``: any of these; those of the listing are of simulations.
+        """
         with self._database.read() as c:
-            rows = store.page(c, dataset=dataset, states=states, after=after, limit=limit + 1)
+            rows = comparison_listing.page(c, listing, states=states, after=after, limit=limit + 1)
             ids = [row.id for row in rows[:limit]]
             models, plays = store.models_of(c, ids), store.simulations_of(c, ids)
         documents = [
@@ -192,6 +196,11 @@ class Comparisons:
             for row in rows[:limit]
         ]
         return documents, ids[-1] if len(rows) > limit else None
+
+    def count(self, listing: Listing) -> dict[ComparisonState, int]:
+        """Return the number of comparisons of a listing in each state."""
+        with self._database.read() as c:
+            return comparison_listing.counts(c, listing)
 
     def events(self, id: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
         """Return up to ``limit`` present events after number ``after``."""

@@ -1,0 +1,87 @@
+"""Lists of comparisons in SQL: pages and counts by state, with the filters of the list of simulations.
+
+A comparison meets a filter if one of its models does; its state is its own. Runtimes and words are those of the
+simulations of its first batch, of which it has one for each model.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from core.domain.comparisons import LABEL, ComparisonState
+from core.domain.listing import NO_COMPARISON, Listing
+from core.store.listing import ID_PREFIX, contains, pattern
+from core.store.tables import comparisons
+
+#: Columns of a comparison by member of a listing; condition on one of its models.
+_EQUAL = ("dataset", "dataset_version", "dataset_digest", "submitted_by")
+_OF_A_MODEL = "id IN (SELECT comparison_id FROM comparison_models WHERE {})"
+_IN_FIRST_BATCH = (
+    "EXISTS(SELECT 1 FROM comparison_simulations p JOIN simulations s ON s.id = p.simulation_id"
+    " WHERE p.comparison_id = comparisons.id AND p.batch = 0 AND {})"
+)
+
+
+def page(
+    c: Connection, listing: Listing, *, states: Sequence[str], after: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return up to ``limit`` comparisons of a listing, newest first, older than ``after``; ``states``: any of these."""
+    conditions, values = _conditions(c, listing)
+    if states:
+        values |= {f"state{number}": state for number, state in enumerate(states)}
+        conditions.append(f"state IN ({', '.join(f':state{number}' for number in range(len(states)))})")
+    if after is not None:
+        values["after"] = after
+        conditions.append("id < :after")
+    query = text(f"SELECT * FROM comparisons{_where(conditions)} ORDER BY id DESC LIMIT :most")
+    return c.execute(query.columns(*comparisons.c), values | {"most": limit}).all()
+
+
+def counts(c: Connection, listing: Listing) -> dict[ComparisonState, int]:
+    """Return the number of comparisons of a listing in each state."""
+    conditions, values = _conditions(c, listing)
+    query = text(f"SELECT state, count(*) FROM comparisons{_where(conditions)} GROUP BY state")
+    return {ComparisonState(state): number for state, number in c.execute(query, values)}
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
+    """Return the conditions of a listing besides states, and their values."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    for member in _EQUAL:
+        if (value := getattr(listing, member)) is not None:
+            values[member] = value
+            conditions.append(f"{member} = :{member}")
+    if listing.model is not None:
+        values["model"] = listing.model
+        conditions.append(_OF_A_MODEL.format("name = :model"))
+    if listing.model_digest is not None:
+        values["digest"] = listing.model_digest
+        conditions.append(_OF_A_MODEL.format("digest = :digest"))
+    if listing.runtime is not None:
+        values["runtime"] = listing.runtime
+        conditions.append(_IN_FIRST_BATCH.format("s.runtime = :runtime"))
+    if listing.comparison is not None:
+        values["comparison"] = listing.comparison
+        conditions.append("id = :comparison" if listing.comparison != NO_COMPARISON else "1 = 0")
+    for number, (name, value) in enumerate(listing.labels):
+        if name == LABEL:  # of its simulations
+            values[f"id{number}"] = value
+            conditions.append(f"id = :id{number}")
+        else:
+            values[f"pair{number}"] = pattern(c, json.dumps({name: value})[1:-1])  # as the column is written
+            conditions.append(contains(c, "labels", f"pair{number}"))
+    for number, word in enumerate(listing.words):
+        values[f"word{number}"] = pattern(c, word)
+        condition = _IN_FIRST_BATCH.format(contains(c, "s.search", f"word{number}"))
+        if ID_PREFIX.fullmatch(word):
+            values[f"prefix{number}"] = word
+            condition = f"({condition} OR substr(id, 1, {len(word)}) = :prefix{number})"
+        conditions.append(condition)
+    return conditions, values
