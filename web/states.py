@@ -26,3 +26,6 @@ STATES: Mapping[str, ShownState] = {
     "errored": ShownState("!", "bad", ended=True),
     "cancelled": ShownState("\N{EN DASH}", "ended", ended=True),
 }
+#: Those that simulations have, and those that comparisons have.
+OF_SIMULATIONS = frozenset(STATES) - {"finished"}
+OF_COMPARISONS = frozenset(STATES) - {"queued", "staging", "launching", "succeeded", "errored"}

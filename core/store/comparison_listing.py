@@ -1,7 +1,7 @@
 """Lists of comparisons in SQL: pages and counts by state, with the filters of the list of simulations.
 
-A comparison meets a filter if one of its models does; its state is its own. Runtimes and words are those of the
-simulations of its first batch, of which it has one for each model.
+A comparison meets a filter if one of its models does; its state is its own. Its runtimes, and words besides the
+names of models and dataset, are those of the simulations of its first batch, of which it has one for each model.
 """
 
 import json
@@ -79,7 +79,9 @@ def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, A
             conditions.append(contains(c, "labels", f"pair{number}"))
     for number, word in enumerate(listing.words):
         values[f"word{number}"] = pattern(c, word)
-        condition = _IN_FIRST_BATCH.format(contains(c, "s.search", f"word{number}"))
+        named = _OF_A_MODEL.format(contains(c, "lower(name)", f"word{number}"))  # also before its first batch
+        played = _IN_FIRST_BATCH.format(contains(c, "s.search", f"word{number}"))
+        condition = f"({named} OR {contains(c, 'lower(dataset)', f'word{number}')} OR {played})"
         if ID_PREFIX.fullmatch(word):
             values[f"prefix{number}"] = word
             condition = f"({condition} OR substr(id, 1, {len(word)}) = :prefix{number})"

@@ -68,7 +68,8 @@ def test_a_comparison_is_listed_by_what_its_models_are(client: FlaskClient, runs
 
 def test_comparisons_are_counted_by_their_own_state(client: FlaskClient, runs: Runs) -> None:
     runs.finish(runs.create("new", "old", scenarios={"range": [0, 20]}), equal)
-    running = runs.create("other", "old")
+    running = runs.create("other", "old")  # without a batch so far
+    assert ids(client, "comparisons", q="OTHER car_str") == ids(client, "comparisons", model="other") == [running]
     counts = client.get("/v1/comparisons/counts").json
     assert counts == {
         "total": 2, "states": {"running": 1, "cancelling": 0, "finished": 1, "failed": 0, "cancelled": 0},

@@ -249,11 +249,44 @@ def test_chosen_simulations_are_cancelled_together(page: Page, origin: str, appl
     page.get_by_label("all on this page").check()
     page.evaluate("document.body.dispatchEvent(new CustomEvent('refresh'))")  # what is chosen stays chosen
     page.get_by_role("button", name="Cancel the chosen").click()
+    dialog = page.get_by_role("dialog", name="Cancel 2 simulations?")
+    expect(dialog).to_contain_text("1 of the chosen has ended already")
+    expect(dialog.get_by_role("listitem")).to_have_count(2)
+    assert accessibility_violations(page) == []
+    dialog.get_by_role("button", name="Cancel them").click()
+    expect(dialog).to_have_count(0)
     expect(page.get_by_role("status")).to_contain_text("2 of 3 are cancelled. Unchanged: 1 (it is cancelled already).")
     for id in ids:
         expect(page.locator(f"#row-{id}")).to_contain_text("cancelled")
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("status")).to_be_empty()
+
+
+def test_simulations_go_on_whose_cancellation_is_not_confirmed(page: Page, origin: str, application: Flask) -> None:
+    [id] = submitted(application)
+    page.goto(origin)
+    page.locator(f"#row-{id}").get_by_role("checkbox").check()
+    for answer in ("Escape", "Let it go on"):
+        page.get_by_role("button", name="Cancel the chosen").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(id)
+        if answer == "Escape":
+            page.keyboard.press(answer)
+        else:
+            dialog.get_by_role("link", name=answer).click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_role("button", name="Cancel the chosen")).to_be_focused()
+    assert application.test_client().get(f"/v1/simulations/{id}").json["state"] == "queued"
+
+
+def test_without_scripts_a_page_asks_before_simulations_are_cancelled(client: FlaskClient, application: Flask) -> None:
+    ids = submitted(application, 2)
+    form = {"ids": ids, "action": "cancel", "here": "/simulations?q=noop"}
+    asked = client.post("/simulations/bulk", data=form).text
+    assert "Cancel 2 simulations?" in asked and 'href="/simulations?q=noop"' in asked
+    assert client.get("/v1/simulations/counts").json["states"]["queued"] == 2
+    assert client.post("/simulations/bulk", data={**form, "confirmed": "true"}).location == "/simulations?q=noop"
+    assert client.get("/v1/simulations/counts").json["states"]["cancelled"] == 2
 
 
 def test_chosen_simulations_are_repeated_together(page: Page, origin: str, application: Flask) -> None:

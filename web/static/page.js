@@ -106,3 +106,18 @@ document.addEventListener("click", (event) => {
     location.assign(`${button.formAction}?${new URLSearchParams(chosen.map((id) => ["simulation", id]))}`);
   }
 });
+
+// A dialog with data-opens opens when it is put into the page, and is removed when it is answered: its form's answer is a
+// message. The focus then returns to where it was.
+document.body.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
+  const dialog = target.querySelector?.(":scope > dialog[data-opens]");
+  if (!dialog) return;
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("htmx:afterRequest", () => dialog.close());
+  dialog.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-close]")) return;
+    event.preventDefault();
+    dialog.close();
+  });
+  dialog.showModal();
+});

@@ -119,7 +119,12 @@ def metric_rows(comparison: Mapping[str, Any], declared: Mapping[str, Mapping[st
 
 def others(reference: Mapping[str, Any], ids: list[str]) -> list[Mapping[str, Any]]:
     """Return simulations that can be added: the newest that have succeeded on the same version of the dataset."""
-    query = {"dataset_digest": reference["dataset"]["digest"], "state": ["succeeded"], "limit": 50}
+    query = {
+        "dataset_digest": reference["dataset"]["digest"],
+        "state": ["succeeded"],
+        "comparison": "none",
+        "limit": 50,
+    }
     return [simulation for simulation in api().get("/v1/simulations", **query)["items"] if simulation["id"] not in ids]
 
 

@@ -3,7 +3,6 @@
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -12,11 +11,12 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from web import comparison_report, snippets, verdict_units
+from web import comparison_report, snippets
 from web.api_client import Refused, api, path_of
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
 from web.form_fields import Fields, UnreadableField, key_of
+from web.model_labels import labelled
 from web.offered_names import dataset_names, model_names
 from web.states import STATES
 from web.verdict_course import course_of
@@ -48,20 +48,6 @@ def index() -> str:
     if request.headers.get("HX-Target") == "rows":
         return render_template("comparisons/rows.html", **shown)
     return render_template("comparisons/list.html", **shown)
-
-
-def labelled(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy as it is shown: each model has a label, its name with the version where several have that name."""
-    comparison: dict[str, Any] = deepcopy(dict(answer))
-    models = [comparison["reference"], *comparison["models"]]
-    names = [model["name"] for model in models]
-    for model in models:
-        version = f"@{model['version']}" if names.count(model["name"]) > 1 else ""
-        model["label"] = f"{model['name']}{version}"
-    for model in comparison["models"]:
-        if "groups" in model:
-            model |= verdict_units.shown(model)
-    return comparison
 
 
 # -- request

@@ -11,14 +11,16 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web.api_client import Refused, api, path_of
+from web.run_list import run_counts, run_page
 from web.version_tags import remove_tag, set_tag
+from web.views.comparison import DECISIONS
 
 blueprint = Blueprint("data", __name__, url_prefix="/data")
 #: Apart from the pages of datasets, one of which may have any name.
 register_blueprint = Blueprint("register", __name__, url_prefix="/register")
 
 SCENARIOS, FILES, CHANGES = 30, 100, 500
-#: Simulations that are named on the page of the version that they used.
+#: Runs that are named on the page of the version that they used.
 NEWEST = 5
 #: Bytes of a file that a preview reads, and rows of a table that it shows.
 PREVIEWED, ROWS = 64 << 10, 100
@@ -52,7 +54,7 @@ def show(name: str) -> str | Response:
             return Response(status=204, headers={"HX-Redirect": address})
         return redirect(address, 303)
     used = {"dataset": dataset["name"], "dataset_version": dataset["version"]}
-    newest = api().get("/v1/simulations", limit=NEWEST, **used)
+    newest = run_page(used, limit=NEWEST)
     return render_template(
         "data/dataset.html",
         dataset=dataset,
@@ -60,8 +62,9 @@ def show(name: str) -> str | Response:
         versions=api().get(path_of("datasets", dataset["name"], "versions"), limit=50)["items"],
         scenarios=scenarios(name, request.args.get("from", 0, type=int)),
         files=files(name) if dataset["registered"] else None,
-        simulations=newest["items"],
-        used=api().get("/v1/simulations/counts", **used)["total"] if newest["next"] else len(newest["items"]),
+        runs=newest.items,
+        used=run_counts(used, newest)["total"],
+        decisions=DECISIONS,
         ranked=bool(dataset.get("score")),
         leaderboard=leaderboard(name) if dataset.get("score") and request.args.get("whole") else None,
     )

@@ -7,9 +7,14 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web.api_client import api, path_of
+from web.run_list import run_counts, run_page
 from web.version_tags import remove_tag, set_tag
+from web.views.comparison import DECISIONS
 
 blueprint = Blueprint("models", __name__)
+
+#: Runs that are named on the page of a model.
+NEWEST = 20
 
 
 @blueprint.get("/models")
@@ -24,11 +29,13 @@ def show(name: str) -> str:
     """Show a model and its simulations: `name`, `name@version` or `name@tag`."""
     model = api().get(path_of("models", name))
     used = {"model_digest": model["digest"]}
+    newest = run_page(used, limit=NEWEST)
     return render_template(
         "models/model.html",
         model=model,
-        simulations=api().get("/v1/simulations", limit=20, **used)["items"],
-        counts=api().get("/v1/simulations/counts", **used),
+        runs=newest.items,
+        used=run_counts(used, newest)["total"],
+        decisions=DECISIONS,
     )
 
 

@@ -11,13 +11,20 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from web.api_client import Refused, api, path_of
 from web.offered_names import dataset_names, runtime_names
+from web.run_list import UNFOLDED, run_counts, run_page
 from web.states import STATES
+from web.views.comparison import DECISIONS
 
 blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
 
 #: Filters of the list that an address may have, as the API names them; one that may be repeated is a list.
-FILTERS = ("q", "dataset", "dataset_version", "dataset_digest", "runtime", "model", "model_digest", "submitted_by")
+FILTERS = (
+    *("q", "dataset", "dataset_version", "dataset_digest", "runtime", "model", "model_digest", "submitted_by"),
+    *UNFOLDED,
+)
 REPEATED = ("state", "label")
+#: Those that have a control of their own, and are not listed as set.
+CONTROLS = ("q", "dataset", "runtime", "batches")
 #: Rows of a page: more than most windows have, and few enough to be painted without a wait.
 PAGE = 30
 #: States of the simulations that are repeated all at once, unless the list is filtered by state.
@@ -37,17 +44,6 @@ def query() -> dict[str, Any]:
     return {name: value for name, value in filters.items() if value}
 
 
-def counts_of(page: Mapping[str, Any], filters: Mapping[str, Any], after: str) -> Mapping[str, Any]:
-    """Return the number of simulations in each state, whatever the states that the page is filtered by."""
-    if after or page.get("next") or "state" in filters:
-        counted = {name: value for name, value in filters.items() if name != "state"}
-        counts: Mapping[str, Any] = api().get("/v1/simulations/counts", **counted)
-        return counts
-    # The page has them all: a search with few matches reads every simulation once, not twice.
-    states = Counter(simulation["state"] for simulation in page["items"])
-    return {"total": states.total(), "states": {name: states[name] for name in STATES if states[name]}}
-
-
 def address(filters: Mapping[str, Any], **changes: Any) -> str:
     """Return the address of the list with filters and a cursor; a change to an empty value removes a filter."""
     text = urlencode({name: value for name, value in {**filters, **changes}.items() if value}, doseq=True)
@@ -59,21 +55,22 @@ def index() -> str:
     """Show the list, or only its rows to a page that has it already."""
     began = int(time.time() * 1e6)  # changes since then are streamed
     filters, after = query(), request.args.get("after", "")
-    page = api().get("/v1/simulations", limit=PAGE, after=after, **filters)
-    following = address(filters, after=page["next"]) if page.get("next") else None
-    counts = counts_of(page, filters, after)
+    page = run_page(filters, after=after, limit=PAGE)
+    following = address(filters, after=page.next) if page.next else None
+    counts = run_counts(filters, None if after else page)
     shown = {
         "began": began,
-        "simulations": page["items"],
+        "runs": page.items,
         "counts": counts,
         "states_addresses": {name: address(filters, state=[name]) for name in counts["states"]},
         "any_state": address(filters, state=[]),
-        "fixed": {name: filters[name] for name in filters if name not in ("q", "dataset", "runtime")},
+        "fixed": {name: filters[name] for name in filters if name not in CONTROLS},
         "here": address(filters, after=after),
         "retried": retried(filters, counts["states"]),
         "first": address(filters) if after else None,
         "following": following,
         "filters": filters,
+        "decisions": DECISIONS,
     }
     if request.headers.get("HX-Target") == "rows":
         return render_template("simulations/rows.html", **shown)
@@ -82,12 +79,14 @@ def index() -> str:
 
 @blueprint.post("/bulk")
 def bulk() -> AnyResponse:
-    """Cancel or repeat the chosen simulations; say what was done, and what was not and why."""
+    """Cancel, once that is confirmed, or repeat the chosen simulations; say what was done, and what was not and why."""
     ids, action = request.form.getlist("ids"), request.form.get("action", "")
     if action not in DONE:
         raise Refused(422, {"title": "Unknown action", "detail": f"An action is one of {', '.join(DONE)}."})
     if not ids:
         message = "No simulation is chosen."
+    elif action == "cancel" and not request.form.get("confirmed") and (unended := unended_of(ids)):
+        return question(ids, unended)
     else:
         items = api().post(path_of("simulations", action), {"ids": ids}).json()["items"]
         message = outcome(items, DONE[action])
@@ -126,6 +125,26 @@ def answered(message: str) -> AnyResponse:
     if not request.headers.get("HX-Request"):
         return redirect(own_address(request.form.get("here", "")), 303)
     return Response(render_template("message.html", message=message), headers={"HX-Trigger": "refresh"})
+
+
+def unended_of(ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the simulations that can be cancelled."""
+    found = (api().find(path_of("simulations", id)) for id in ids)
+    return [simulation for simulation in found if simulation and not STATES[simulation["state"]].ended]
+
+
+def question(ids: Sequence[str], unended: Sequence[Mapping[str, Any]]) -> AnyResponse:
+    """Ask whether these simulations are to be cancelled: in a dialog, or without scripts on a page."""
+    asked = {
+        "ids": ids,
+        "chosen": unended,
+        "ended": len(ids) - len(unended),
+        "here": own_address(request.form.get("here", "")),
+    }
+    if not request.headers.get("HX-Request"):
+        return Response(render_template("simulations/confirm-page.html", **asked))
+    headers = {"HX-Retarget": "#dialog", "HX-Reswap": "innerHTML"}
+    return Response(render_template("simulations/confirm-dialog.html", **asked), headers=headers)
 
 
 def outcome(items: Sequence[Mapping[str, Any]], done: str) -> str:
