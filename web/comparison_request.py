@@ -47,6 +47,7 @@ def _error_rate(text: str) -> float | None:
     rate = round(number / 100, 10) if isinstance(number, float | int) else math.nan
     if not low <= rate <= high:
         raise UnreadableField(
-            f"Error rate: {text[:40]!r} is not a number from {100 * low:g} % to {100 * high:g} %. Enter 5 for 5 %."
+            "error_rate",
+            f"Error rate: {text[:40]!r} is not a number from {100 * low:g} % to {100 * high:g} %. Enter 5 for 5 %.",
         )
     return rate

@@ -12,12 +12,16 @@ Fields = Mapping[str, Sequence[str]]
 
 
 class UnreadableField(ValueError):
-    """A field of a form cannot be read; the message names it and says what to write."""
+    """A field of a form cannot be read; the message names it and says what to write. ``field``: its name."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
     @property
     def problem(self) -> dict[str, str]:
         """What a problem document says, for a field that is not sent to the API."""
-        return {"title": "A field cannot be read", "detail": str(self)}
+        return {"title": "A field cannot be read", "detail": str(self), "field": self.field}
 
 
 def text_of(fields: Fields, name: str) -> str:

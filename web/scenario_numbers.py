@@ -42,7 +42,7 @@ def selection_of(kind: str, text: str) -> dict[str, Any] | None:
         case "tasks", [_, *_] if all(first <= last for first, last in spans):
             if sum(last - first + 1 for first, last in spans) > MOST:
                 raise UnreadableField(
-                    f"Scenarios: a list has at most {MOST:,} numbers; choose “{SELECTIONS['range']}”."
+                    "scenarios", f"Scenarios: a list has at most {MOST:,} numbers; choose “{SELECTIONS['range']}”."
                 )
             return {"tasks": [number for first, last in spans for number in range(first, last + 1)]}
     raise _unreadable(kind)
@@ -60,7 +60,7 @@ def check_numbers(selection: Mapping[str, Any], total: int) -> None:
         case _:
             beyond = False
     if beyond:
-        raise UnreadableField(f"Scenarios: this dataset has {total:,}, with the numbers 0 to {total - 1}.")
+        raise UnreadableField("scenarios", f"Scenarios: this dataset has {total:,}, with the numbers 0 to {total - 1}.")
 
 
 def text_of_selection(selection: Mapping[str, Any]) -> tuple[str, str]:
@@ -97,4 +97,4 @@ def _spans_of(tasks: Sequence[int]) -> Iterable[str]:
 
 
 def _unreadable(kind: str) -> UnreadableField:
-    return UnreadableField(f"Scenarios, {SELECTIONS[kind]}: write {EXAMPLES[kind]}.")
+    return UnreadableField("scenarios", f"Scenarios, {SELECTIONS[kind]}: write {EXAMPLES[kind]}.")

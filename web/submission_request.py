@@ -116,10 +116,10 @@ def _labels(text: str) -> dict[str, str]:
     try:
         pairs = [word.partition("=") for word in words]
     except ValueError:
-        raise UnreadableField("Labels: a double quotation mark is not closed.") from None
+        raise UnreadableField("labels", "Labels: a double quotation mark is not closed.") from None
     names = [name for name, _, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UnreadableField(f"Labels: {twice!r} is given twice; a label has one value.")
+        raise UnreadableField("labels", f"Labels: {twice!r} is given twice; a label has one value.")
     return {name: value for name, _, value in pairs}
 
 
@@ -133,7 +133,7 @@ def _more(text: str) -> dict[str, Any]:
     except ValueError:
         more = None
     if not isinstance(more, dict):
-        raise UnreadableField('Further members: write a JSON object, such as {"placement": {"cpu": 2}}.')
+        raise UnreadableField("more", 'Further members: write a JSON object, such as {"placement": {"cpu": 2}}.')
     return more
 
 

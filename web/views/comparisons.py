@@ -15,7 +15,8 @@ from web import comparison_report, snippets
 from web.api_client import Refused, api, path_of
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
-from web.form_fields import Fields, UnreadableField, key_of
+from web.field_problems import field_problems
+from web.form_fields import Fields, UnreadableField, key_of, text_of
 from web.model_labels import labelled
 from web.offered_names import dataset_names, model_names
 from web.states import STATES
@@ -25,6 +26,8 @@ from web.views.comparison import DECISIONS, TONES, address_of
 blueprint = Blueprint("comparisons", __name__, url_prefix="/comparisons")
 
 PAGE = 50
+#: Field of a member of a comparison that has another name.
+FIELD_OF = {"models": "model", "scenarios": "sample"}
 #: What a new form has in its fields.
 DEFAULTS: Fields = {"error_rate": ["5"], "design": ["population"]}
 
@@ -101,6 +104,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
         models=[*given, *[""] * (max(3, len(given)) - len(given))][:MODELS],
         more=MODELS - max(3, len(given)),
         problem=problem,
+        problems=field_problems(problem, fields, FIELD_OF),
         key=secrets.token_hex(16),
         **request_shown(fields),
     )
@@ -118,7 +122,7 @@ def request_shown(fields: Fields) -> dict[str, Any]:
     try:
         body = comparison_request(fields)
     except UnreadableField as error:
-        return {"unreadable": str(error)}
+        return {"unreadable": error}
     return {"curl": snippets.curl_of(request.host_url, body, path="v1/comparisons")}
 
 
@@ -128,12 +132,20 @@ def request_shown(fields: Fields) -> dict[str, Any]:
 @blueprint.get("/<id>")
 def show(id: str) -> str:
     """Show a comparison."""
+    return page_of(id, {})
+
+
+def page_of(id: str, fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
+    """Return the page of a comparison; ``fields``: of its form for another model, which has a problem."""
     comparison = api().get(path_of("comparisons", id))
     return render_template(
         "comparisons/page.html",
         **shown_parts(comparison),
         document=json.dumps(comparison, indent=2),
         names=model_names(),
+        joining=text_of(fields, "model"),
+        problem=problem,
+        problems=field_problems(problem, fields, FIELD_OF),
     )
 
 
@@ -182,9 +194,15 @@ def change(id: str, action: str) -> Response:
 
 
 @blueprint.post("/<id>/models")
-def join(id: str) -> Response:
+def join(id: str) -> Response | tuple[str, int]:
     """Let a model join."""
-    api().post(path_of("comparisons", id, "models"), {"models": [request.form.get("model", "").strip()]})
+    fields = request.form.to_dict(flat=False)
+    try:
+        api().post(path_of("comparisons", id, "models"), {"models": [text_of(fields, "model")]})
+    except Refused as error:
+        if error.status == 401:
+            raise
+        return page_of(id, fields, error.problem), error.status
     return redirect(url_for("comparisons.show", id=id), 303)
 
 

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 
 from web import snippets
 from web.api_client import Refused, api, path_of
+from web.field_problems import field_problems
 from web.form_fields import Fields, UnreadableField, key_of, text_of
 from web.offered_names import dataset_names, model_names, runtime_names
 from web.scenario_numbers import SELECTIONS, check_numbers
@@ -19,6 +20,8 @@ from web.task_request import exact
 blueprint = Blueprint("submission", __name__, url_prefix="/submit")
 
 RECORDS = ("none", "failures", "all")
+#: Field of the members of a submission that have none of their own.
+FIELD_OF = {"": "more"}
 #: Members of a submission that decide whether its model fits.
 CHECKED = ("dataset", "model", "runtime", "params", "placement")
 
@@ -56,7 +59,8 @@ def create() -> str | Response | tuple[str, int]:
 def dataset() -> str:
     """Return the part of the form that depends on the dataset that is chosen."""
     fields = request.args.to_dict(flat=False)
-    return render_template("submit/dataset.html", fields=fields, dataset=dataset_of(fields), selections=SELECTIONS)
+    parts = {"fields": fields, "dataset": dataset_of(fields), "selections": SELECTIONS}
+    return render_template("submit/dataset.html", **parts, problems={})
 
 
 @blueprint.post("/request")
@@ -99,6 +103,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
         selections=SELECTIONS,
         records=RECORDS,
         problem=problem,
+        problems=field_problems(problem, fields, FIELD_OF),
         key=secrets.token_hex(16),
         **request_shown(fields, dataset),
     )
@@ -118,5 +123,5 @@ def request_shown(fields: Fields, dataset: Mapping[str, Any] | None) -> dict[str
         if dataset and isinstance(dataset["tasks"], int):
             check_numbers(body.get("scenarios", {}), dataset["tasks"])
     except UnreadableField as error:
-        return {"unreadable": str(error), "lines": {}, "tasks": None}
+        return {"unreadable": error, "lines": {}, "tasks": None}
     return {"lines": snippets.of_submission(request.host_url, body), "tasks": tasks_of(body, dataset)}
