@@ -70,6 +70,10 @@ class ApiClient:
                 raise
         return None
 
+    def status(self, path: str, *, headers: Mapping[str, str] | None = None) -> int:
+        """Return the status of a HEAD: of a refusal too, which has no document here."""
+        return self._http.head(path, headers=dict(headers or {})).status_code
+
     def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """Send a POST, with a JSON body if there is one; raise Refused."""
         return self.send("POST", path, body=body, headers=headers)

@@ -47,10 +47,14 @@ def test_a_person_compares_two_models_replays_the_worst_and_keeps_the_report(
     page.get_by_role("table", name="Where it is better").get_by_role("link").first.click()
     expect(page.locator("replay-compare").get_by_role("slider").first).to_be_visible()
     page.goto(address)
+    page.get_by_role("link", name="Report (HTML file)").click()
+    ready = page.get_by_role("link", name="Download the report, at most 3 MB")
+    expect(ready).to_be_visible(timeout=END_TIMEOUT * 1000)
     with page.expect_download(timeout=END_TIMEOUT * 1000) as started:
-        page.get_by_role("link", name="Report (HTML file)").click()
+        ready.click()
     report = tmp_path / started.value.suggested_filename
     started.value.save_as(report)
+    assert report.stat().st_size < 3_000_000
     page.context.set_offline(True)
     page.goto(report.as_uri())
     expect(page.locator(".verdict")).to_contain_text("idm is better than constant_speed in score")

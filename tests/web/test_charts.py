@@ -15,7 +15,9 @@ from tests.browser import accessibility_violations, keep_picture, scrolls_sidewa
 from tests.waiting import until
 from tests.web.test_chart_colours import BACKGROUND, SCHEMES, Colour, Scheme, colour_of, contrast, numbers, pixels
 from web import application, comparison_report
-from web.views.comparisons import labelled, verdict_parts
+from web.comparison_report import Replays
+from web.model_labels import labelled
+from web.views.comparisons import verdict_parts
 
 #: Pairs played at the looks of a comparison.
 COUNTS = (16, 32, 48, 64, 86, 115, 154, 206, 275, 367, 490, 654, 872, 1163, 1551)
@@ -36,7 +38,13 @@ def report(document: dict[str, Any], file: Path) -> str:
     with application.create(lambda environ, start: []).test_request_context():
         parts = {**comparison_report.inline_parts(), **verdict_parts(comparison)}
         file.write_text(
-            render_template("comparisons/report.html", comparison=comparison, replays={}, document=document, **parts)
+            render_template(
+                "comparisons/report.html",
+                comparison=comparison,
+                replays=Replays([], [], []),
+                document=document,
+                **parts,
+            )
         )
     return file.as_uri()
 

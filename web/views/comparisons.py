@@ -1,6 +1,7 @@
 """Pages of comparisons of models: list, request, one comparison with its live verdicts, and its report as one file."""
 
 import json
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -213,29 +214,48 @@ def delete(id: str) -> Response:
     return redirect(url_for("comparisons.index"), 303)
 
 
+@blueprint.get("/<id>/report")
+def report_progress(id: str) -> FlaskResponse:
+    """Show how many replays of the report have been made, then where it is; as a part of the comparison's page too."""
+    comparison = labelled(api().get(path_of("comparisons", id)))
+    made = comparison_report.request_replays(comparison_report.pairs_of(comparison))
+    part = bool(request.headers.get("HX-Request"))
+    template = "comparisons/report-progress.html" if part else "comparisons/report-page.html"
+    page = render_template(template, comparison=comparison, made=made, most=comparison_report.MOST_BYTES)
+    waits = {} if part or made.count == made.total else {"Refresh": "2"}  # without scripts
+    return FlaskResponse(page, headers=waits)
+
+
 @blueprint.get("/<id>/report.html")
 def report(id: str) -> FlaskResponse:
-    """Return the comparison as one HTML file that needs no server, with the worst replays in it."""
+    """Return the comparison as one HTML file that needs no server, with the worst replays in it.
+
+    ``replays`` of the query: `none`, `all`, or else as many as a file of at most MOST_BYTES has.
+    """
     answer = api().get(path_of("comparisons", id))
-    comparison = labelled(answer)
-    replays = {} if request.args.get("replays") == "none" else comparison_report.replays_of(comparison)
-    if replays is None:  # at least one is being made
-        waiting = render_template("reload.html", address=request.path, seconds=2, what="The replays are being made.")
+    comparison, wanted = labelled(answer), request.args.get("replays")
+    pairs = comparison_report.pairs_of(comparison) if wanted != "none" else []
+    made = comparison_report.request_replays(pairs)
+    if made.count < made.total:
+        what = f"{made.count} of {made.total} replays are made."
+        waiting = render_template("reload.html", address=request.full_path.rstrip("?"), seconds=2, what=what)
         return FlaskResponse(waiting, 202, headers={"Retry-After": "2"})
     host = request.host_url.rstrip("/")  # a file has no server of its own
     for model in comparison["models"]:
-        for scenario in scenarios_of(model):
-            anchor = comparison_report.anchor_of(scenario)
-            scenario["address"] = f"#{anchor}" if anchor in replays else None
         for flip in flips_of(model):
             flip["replay"] = f"{host}{flip['replay']}"
-    page = render_template(
-        "comparisons/report.html",
-        comparison=comparison,
-        replays=replays,
-        document=answer,
-        host=host,
-        **comparison_report.inline_parts(),
-        **verdict_parts(comparison),
-    )
+    parts = {"document": answer, "host": host, **comparison_report.inline_parts(), **verdict_parts(comparison)}
+    bare = report_page(comparison, comparison_report.replays_of([], 0), parts)
+    room = math.inf if wanted == "all" else comparison_report.MOST_BYTES - len(bare.encode())
+    page = report_page(comparison, comparison_report.replays_of(pairs, room), parts)
     return FlaskResponse(page, headers={"Content-Disposition": f'attachment; filename="comparison-{id}.html"'})
+
+
+def report_page(comparison: Mapping[str, Any], replays: comparison_report.Replays, parts: Mapping[str, Any]) -> str:
+    """Return the report with these replays, to which its tables lead."""
+    shown = {pair.anchor for pair, _ in replays.shown}
+    for model in comparison["models"]:
+        for scenario in scenarios_of(model):
+            anchor = comparison_report.anchor_of(scenario)
+            scenario["address"] = f"#{anchor}" if anchor in shown else None
+    return render_template("comparisons/report.html", comparison=comparison, replays=replays, **parts)
