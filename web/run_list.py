@@ -29,8 +29,10 @@ def run_page(filters: Mapping[str, Any], *, after: str = "", limit: int) -> RunP
     Ids of simulations and of comparisons sort by time: the next page of both begins after the last id of this one.
     """
     states = filters.get("state", ())
-    of_simulations = [state for state in states if state in OF_SIMULATIONS or state not in STATES]  # the API refuses it
-    simulations = _page("/v1/simulations", _of_simulations(filters), of_simulations, after, limit)
+    simulation_states = [
+        state for state in states if state in OF_SIMULATIONS or state not in STATES
+    ]  # the API refuses it
+    simulations = _page("/v1/simulations", of_simulations(filters), simulation_states, after, limit)
     comparisons = RunPage([], None)
     if not any(name in filters for name in UNFOLDED):
         comparisons = _page("/v1/comparisons", filters, [s for s in states if s in OF_COMPARISONS], after, limit)
@@ -40,18 +42,25 @@ def run_page(filters: Mapping[str, Any], *, after: str = "", limit: int) -> RunP
 
 
 def run_counts(filters: Mapping[str, Any], page: RunPage | None = None) -> Mapping[str, Any]:
-    """Return the number of runs in each state, whatever the states that filters name; ``page``: if it has them all."""
+    """Return the number of runs in each state, whatever states filters name; ``page``: if it has them all.
+
+    ``simulations``: the numbers without comparisons.
+    """
+    # With few matches the list is read once, not twice.
     if page is not None and page.next is None and "state" not in filters:
-        states = Counter(run["state"] for run in page.items)  # a search with few matches reads the list once, not twice
+        simulations = Counter(run["state"] for run in page.items if "models" not in run)
+        states = Counter(run["state"] for run in page.items)
     else:
         counted = {name: value for name, value in filters.items() if name != "state"}
-        states = Counter(api().get("/v1/simulations/counts", **_of_simulations(counted))["states"])
+        simulations = Counter(api().get("/v1/simulations/counts", **of_simulations(counted))["states"])
+        states = simulations.copy()
         if not any(name in filters for name in UNFOLDED):
             states.update(api().get("/v1/comparisons/counts", **counted)["states"])
-    return {"total": states.total(), "states": {name: states[name] for name in STATES if states[name]}}
+    shown = {name: states[name] for name in STATES if states[name]}
+    return {"total": states.total(), "states": shown, "simulations": simulations}
 
 
-def _of_simulations(filters: Mapping[str, Any]) -> dict[str, Any]:
+def of_simulations(filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filters of the API's simulations: without batches, unless an address asks for them."""
     query = {name: value for name, value in filters.items() if name != "batches"}
     return query if any(name in filters for name in UNFOLDED) else {**query, "comparison": "none"}

@@ -125,3 +125,19 @@ def test_a_narrow_window_shows_scores_and_verdicts(page: Page, origin: str, runs
     box = shown.bounding_box()
     assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360
     assert not scrolls_sideways(page)
+
+
+def test_a_comparison_is_not_repeated_with_all_that_match(application: Flask, runs: Runs) -> None:
+    id = runs.create("new", "old")
+    runs.advance(id)
+    runs.client.post(f"/v1/comparisons/{id}/cancel")
+    runs.advance(id)
+    [own, *_] = submitted(application)
+    runs.client.post("/v1/simulations/cancel", json={"ids": [own]})
+    states = runs.client.get("/v1/simulations/counts").json["states"]  # type: ignore[index]
+    assert states["cancelled"] == 3, "two batches, and one of its own"
+    for address in ("/simulations", "/simulations?state=cancelled", "/simulations?state=cancelled&state=finished"):
+        assert "Repeat 1<" in runs.client.get(address).text
+    assert "Repeat all" not in runs.client.get("/simulations?state=finished").text
+    answer = runs.client.post("/simulations/retry?state=cancelled", headers={"HX-Request": "true"}).text
+    assert "1 of 1 are repeated" in answer

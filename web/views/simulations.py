@@ -11,8 +11,8 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from web.api_client import Refused, api, path_of
 from web.offered_names import dataset_names, runtime_names
-from web.run_list import UNFOLDED, run_counts, run_page
-from web.states import STATES
+from web.run_list import UNFOLDED, of_simulations, run_counts, run_page
+from web.states import OF_SIMULATIONS, STATES
 from web.views.comparison import DECISIONS
 
 blueprint = Blueprint("simulations", __name__, url_prefix="/simulations")
@@ -66,7 +66,7 @@ def index() -> str:
         "any_state": address(filters, state=[]),
         "fixed": {name: filters[name] for name in filters if name not in CONTROLS},
         "here": address(filters, after=after),
-        "retried": retried(filters, counts["states"]),
+        "retried": retried(filters, counts["simulations"]),
         "first": address(filters) if after else None,
         "following": following,
         "filters": filters,
@@ -97,7 +97,7 @@ def bulk() -> AnyResponse:
 def retry_all() -> AnyResponse:
     """Repeat what is not ok of all simulations that the query of this request selects, page by page."""
     filters = query()
-    body = {"filter": filters | {"state": filters.get("state", list(RETRIED))}}
+    body = {"filter": of_simulations(filters) | {"state": retried_states(filters)}}
     items: list[Mapping[str, Any]] = []
     following = None
     for _ in range(PAGES):
@@ -110,9 +110,14 @@ def retry_all() -> AnyResponse:
     return answered(outcome(items, DONE["retry"]) + rest)
 
 
+def retried_states(filters: Mapping[str, Any]) -> list[str]:
+    """Return the states, of those that filters name, in which simulations can be repeated."""
+    return [state for state in filters.get("state", RETRIED) if state in OF_SIMULATIONS and STATES[state].ended]
+
+
 def retried(filters: Mapping[str, Any], counts: Mapping[str, int]) -> Mapping[str, Any]:
     """Return how many of the simulations that match can be repeated, in which states, and where that is requested."""
-    states = [state for state in filters.get("state", RETRIED) if STATES[state].ended]
+    states = retried_states(filters)
     return {
         "count": sum(counts.get(state, 0) for state in states),
         "states": [WORDS.get(state, state) for state in states],
