@@ -66,8 +66,16 @@ class SpaceCodec(NamedTuple):
             whole = array.dtype.kind in "iub" and not isinstance(space, spaces.Box)
             if whole and array.size == int(np.prod(space.shape)) and not space.contains(_fitting(space, array)):
                 named = "".join(f"[{part!r}]" for part in place)
-                raise Refused(f"The action{named} is {array.tolist()}, which is not an element of {space}.")
+                raise Refused(
+                    f"The action{named} is {array.tolist()}, which is not an element of {space}{_values(space)}."
+                )
             yield np.asarray(array, np.float64).reshape(-1)
+
+
+def _values(space: Any) -> str:
+    if not isinstance(space, spaces.Discrete):
+        return ""
+    return f": a whole number from {space.start} to {space.start + space.n - 1}"
 
 
 def _fitting(space: Any, array: NDArray[Any]) -> Any:

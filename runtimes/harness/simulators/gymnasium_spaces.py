@@ -144,7 +144,7 @@ class ActionApplier:
             return math.floor(within + 0.5), clipped, within != value
         clipped = np.clip(flat, self._low, self._high)
         was_clipped = bool((clipped != flat).any())
-        if self._structure.type == structures.BOX:
-            return clipped.reshape(self._interface.shape).astype(self._interface.dtype), clipped, was_clipped
+        if isinstance(self._structure, Part) and self._structure.type == structures.BOX:
+            return clipped.reshape(self._structure.shape).astype(self._interface.dtype), clipped, was_clipped
         rounded = np.where(self._whole, np.floor(clipped + 0.5), clipped)
         return element_of(self._structure, rounded), clipped, was_clipped
