@@ -82,15 +82,6 @@ def test_what_is_no_element_of_the_action_space_is_refused_with_what_was_expecte
         gymnasium_model(source, structures.discrete(2)).act(np.zeros((1, 2)))
 
 
-def test_an_array_of_the_spaces_own_integers_is_compared_with_the_values_of_a_choice() -> None:
-    taken = replace(SPACE, dtype="int64", shape=(1,), gymnasium=structures.discrete(2))
-    source = b"import numpy\nclass Model:\n    def act(self, o): return numpy.array([int(o[0])])\n"
-    model = python.load(Assignment(source=source, interface=replace(INTERFACE, action=taken)))
-    assert model.act(np.array([[1.0, 0]])) == np.int64(1).tobytes()
-    with pytest.raises(NoAction, match=r"answered 2 \(int64\); the action is Discrete\(2\)"):
-        model.act(np.array([[2.0, 0]]))
-
-
 def test_the_spaces_that_a_model_may_ask_for_are_named_and_an_attribute_of_its_own_is_not_meant() -> None:
     with pytest.raises(Misfit, match=r"`Model.spaces` is 'gym'; it is 'array' or 'gymnasium', or left out"):
         gymnasium_model("class Model:\n    spaces = 'gym'\n    def act(self, o): ...\n", structures.discrete(2))

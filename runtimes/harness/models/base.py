@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..simulators.base import Interface, Space
-from ..simulators.structures import BOX, Structure, whole_limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -238,8 +237,8 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
     """Return an answer as the bytes of ``count`` actions; raise NoAction if its size, its type or a value is wrong.
 
     Floats of any width are converted to a float space. Whole numbers are taken for every space that has exactly their
-    values, whatever their width; floats are taken for a space of integers if they are whole numbers. A whole number for
-    a choice, as of a Discrete, is one of its values; a float is left to the simulator, which clips and rounds it.
+    values, whatever their width; floats are taken for a space of integers if they are whole numbers. What is no value
+    of a choice, as of a Discrete, is left to the simulator, which clips and rounds it.
     """
     if answer is None:  # numpy would make it a NaN
         raise NoAction("the model answered nothing (None)")
@@ -251,8 +250,6 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
         if array.dtype.kind not in "fiub":  # text, or objects that may be numbers
             array = _converted(array, dtype)
         _check_size(array, count, space)  # before numbers are converted, which refuses scores for a space of integers
-        if array.dtype.kind != "f" and (structure := space.gymnasium) is not None and structure.type != BOX:
-            _check_choices(array, structure)
         if array.dtype != dtype:
             array = _converted(array, dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -274,20 +271,6 @@ def _check_size(array: "NDArray[Any]", count: int, space: Space) -> None:
         expected = space.shape if count == 1 else (count, *space.shape)
         advice = scores_advice(array.size // count, space)
         raise NoAction(f"the model answered an array of shape {array.shape}, not {expected}{advice}")
-
-
-def _check_choices(array: "NDArray[Any]", structure: Structure) -> None:
-    """Raise NoAction for a whole number that is none of the values of its choice."""
-    low, high = whole_limits(structure)
-    flat = array.reshape(-1, structure.size)
-    outside = (flat < low) | (flat > high)
-    if outside.any():
-        row, place = divmod(int(outside.argmax()), structure.size)
-        entry = f" for entry {place}" if structure.size > 1 else ""
-        raise NoAction(
-            f"the model answered {flat[row, place]} ({array.dtype}){entry}; the action is {structure}: a whole number"
-            f" from {low[place]:g} to {high[place]:g}"
-        )
 
 
 def scores_advice(numbers: int, space: Space) -> str:

@@ -8,7 +8,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
-from ..simulators.structures import BOX, DoesNotFit, box, element_of, flattened
+from ..simulators.structures import DoesNotFit, box, element_of, flattened
 from .base import (
     Assignment,
     Certainty,
@@ -143,9 +143,6 @@ class PythonModel:
         self._space = assignment.interface.action
         self._size = self._space.size
         self._dtype = np.dtype(self._space.dtype)
-        structure = self._space.gymnasium
-        if self._dtype.kind != "f" and structure is not None and structure.type != BOX:
-            self._size = -1  # that of no array: whole numbers for a choice are compared with its values
         self._pack = float_packer(self._space)
         self._reset_arguments = {
             "observation": assignment.interface.observation,
