@@ -40,6 +40,15 @@ RENAMED: Mapping[str, str] = {
 OF_CLIENTS = frozenset({"URL", "CONTEXT", "CONFIG"})
 
 
+#: Ports that move with PORT, unless they are set themselves, and their distance from it.
+OFFSETS: Mapping[str, int] = {"runner_api_port": 1, "scs_port": 80}
+
+
+def beside(port: int, offset: int) -> int:
+    """Return the port at a distance from another, above it or, where there is none, below it."""
+    return port + offset if port + offset < 1 << 16 else port - offset
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """An empty URL means: embedded, under ``home``. Durations are values in seconds, sizes in bytes."""
@@ -48,9 +57,9 @@ class Settings:
     home: Path = Path("var")
     #: Address of the public API; any address other than loopback needs a token.
     host: str = "127.0.0.1"
-    #: Port of the public API.
+    #: Port of the public API; if it is set, the two ports below that are not set have the same distance from it.
     port: int = 5000
-    #: Port of the runner API, separate from the public API so that streams cannot starve it.
+    #: Port of the runner API (`PORT` + 1), separate from the public API so that streams cannot starve it.
     runner_api_port: int = 5001
     #: Address of the runner API; other than loopback only where a network policy restricts access to runners.
     runner_api_host: str = "127.0.0.1"
@@ -131,7 +140,7 @@ class Settings:
     scs_bucket: str = "private"
     #: File with the bearer token for the cache service; read again when it changes.
     scs_token_file: str = ""
-    #: Port of this machine's own cache service; 0: it is not started.
+    #: Port of this machine's own cache service (`PORT` + 80); 0: it is not started.
     scs_port: int = 5080
     #: JSON file with the configuration of this machine's own cache service; empty: a default for laptops.
     scs_config: str = ""
@@ -193,6 +202,9 @@ class Settings:
                     raise ValueError(f"{key}: 'yes' or 'no', not {env[key]!r}") from None
                 except ValueError as error:
                     raise ValueError(f"{key}: {error}") from None
+        if "port" in values:  # one variable moves a server with all its ports
+            for name, offset in OFFSETS.items():
+                values.setdefault(name, beside(values["port"], offset))
         settings = cls(**values)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")

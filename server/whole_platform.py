@@ -23,6 +23,8 @@ READY_TIMEOUT = 10.0
 #: Age in seconds of a liveness file from which its role does not answer; the role is killed after the rest of the
 #: second number, which is the same as in the chart.
 SILENT_AGE, LIVENESS_AGE = 15.0, 60.0
+#: File of the folder `run`, which only its owner can enter, with the URL for clients of the same user.
+ADDRESS = "address"
 
 
 def run(settings: Settings) -> int:
@@ -92,6 +94,7 @@ def run(settings: Settings) -> int:
         roles.append(_role("scs", after=after, probe=http_probe("127.0.0.1", settings.scs_port)))
 
     def print_summary() -> None:
+        (run_dir / ADDRESS).write_text(f"{client_address(settings)}\n")
         seconds = time.monotonic() - started_at
         print_line(f"Windtunnel answers at {address} after {seconds:.1f} s; its manual is {address}/docs.")
         remote = ", ".join(
@@ -110,7 +113,18 @@ def run(settings: Settings) -> int:
                 print_line(f"  missing: {layer}")
         print_line("Ctrl-C stops it.")
 
-    return supervisor.run(roles, environ, ready, print_summary, steps)
+    try:
+        return supervisor.run(roles, environ, ready, print_summary, steps)
+    finally:
+        (run_dir / ADDRESS).unlink(missing_ok=True)
+
+
+def client_address(settings: Settings) -> str:
+    """Return the URL of this platform for clients on this machine."""
+    host = settings.host
+    if host in {"", "0.0.0.0", "::", "localhost"}:
+        host = "127.0.0.1"
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
 def _role(

@@ -1,8 +1,9 @@
 """Contexts: named platforms with their addresses, in the user's configuration; tokens in the keyring if there is one.
 
 The address is, in this order: the argument, ``WINDTUNNEL_URL``, the context (argument, ``WINDTUNNEL_CONTEXT``, or the
-current one), ``http://localhost:5000``. The token: the argument, ``WINDTUNNEL_TOKEN``, that of the context. The token
-of a context is sent to the address of this context only.
+current one), port ``WINDTUNNEL_PORT`` of this machine, the platform that runs in this user's home folder of the server
+(``WINDTUNNEL_HOME``), ``http://localhost:5000``. The token: the argument, ``WINDTUNNEL_TOKEN``, that of the context.
+The token of a context is sent to the address of this context only.
 """
 
 import json
@@ -86,6 +87,43 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "windtunnel"
 
 
+def local_url(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the address of the platform of this machine: by ``WINDTUNNEL_PORT``, or where it says that it serves."""
+    if port := environ.get("WINDTUNNEL_PORT"):
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise BadConfiguration(f"WINDTUNNEL_PORT is {port!r}, which is not a port; set it to one, or unset it.")
+        return f"http://localhost:{port}"
+    return next(filter(None, map(_running_at, _server_homes(environ))), DEFAULT_URL)
+
+
+def _server_homes(environ: Mapping[str, str]) -> list[Path]:
+    """Return the folders that a server of this user has its data in: the one that is set, or the defaults."""
+    if home := environ.get("WINDTUNNEL_HOME"):
+        return [Path(home)]
+    from windtunnel.server_command import checkout_of
+
+    checkout = checkout_of(Path(__file__))
+    base = Path(environ.get("XDG_DATA_HOME", ""))
+    data = base if base.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
+    return [*([checkout / "var"] if checkout else []), data / "windtunnel"]
+
+
+def _running_at(home: Path) -> str | None:
+    """Return the address that the server of a home serves at; None without any.
+
+    It counts only in a folder of this user that nobody else can enter, and if it is one of this machine: a token of
+    ``WINDTUNNEL_TOKEN`` is sent there.
+    """
+    try:
+        status = (home / "run").stat()
+        text = (home / "run" / "address").read_text().strip()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            return None
+        return text if urlsplit(text).hostname in {"127.0.0.1", "::1"} and checked_url(text) == text else None
+    except (OSError, ValueError, BadConfiguration):
+        return None
+
+
 def load(path: Path) -> Contexts:
     """Read the contexts; there are none if there is no file."""
     try:
@@ -157,7 +195,7 @@ def server(
         contexts = load(config_path(environ))
         name = context or environ.get("WINDTUNNEL_CONTEXT") or contexts.current
         found = contexts.get(name) if name else None
-    address = checked_url(explicit or (found.url if found else DEFAULT_URL))
+    address = checked_url(explicit or (found.url if found else local_url(environ)))
     secret = token or environ.get("WINDTUNNEL_TOKEN") or None
     if secret is None and name and found is not None and checked_url(found.url) == address:
         secret = stored_token(name, found)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -275,7 +276,10 @@ def test_contexts_are_added_used_and_removed_without_showing_a_token(
 
     added = run("context", "add", "lab", platform.url, "--token", stdin="secret-of-lab\n")
     assert added.returncode == 0 and "only you can read" in added.stdout
-    assert run("context", "add", "other", "http://127.0.0.1:1", "--no-use").returncode == 0
+    refused = run("context", "add", "other", "http://127.0.0.1:1", "--no-use")
+    assert refused.returncode == 2 and "Nothing was added" in refused.stderr
+    [anyway] = re.findall(r"with (--[\w-]+) it is added anyway", refused.stderr)
+    assert run("context", "add", "other", "http://127.0.0.1:1", "--no-use", anyway).returncode == 0
     listed = run("context", "list", "-o", "json")
     assert [(item["name"], item["current"]) for item in json.loads(listed.stdout)] == [("lab", True), ("other", False)]
     shown = run("context", "show")
@@ -336,14 +340,32 @@ def test_the_exit_code_says_whose_fault_it_is(
     assert "Traceback" not in process.stderr.replace('Traceback (most recent call last):\n  File "model.py"', "")
 
 
-def test_a_cancelled_run_could_not_be_done(windtunnel: Run, environ: dict[str, str]) -> None:
-    command = ["windtunnel", "run", ECHO, "noop", *LONG, "--quiet"]
+def begun(windtunnel: Run, label: str) -> str:
+    """Return the id of the simulation that has this label, once it is there."""
+    name = ("simulations", "list", "--label", f"of={label}", "-o", "name")
+    until(lambda: windtunnel(*name).stdout != "", timeout=60.0)
+    return windtunnel(*name).stdout.strip()
+
+
+def test_a_quiet_run_prints_its_id_when_it_has_ended(windtunnel: Run, environ: dict[str, str]) -> None:
+    command = ["windtunnel", "run", ECHO, "noop", *LONG, "--quiet", "--label", "of=quiet"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        id = process.stdout.readline().strip()
+        id = begun(windtunnel, "quiet")
+        process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a background job of a shell ignores
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "") and f"{id} has not ended and goes on" in err
+    [follow] = re.findall(r"`windtunnel (events \w+)` follows it", err)
+    windtunnel("cancel", id)
+    assert windtunnel(*follow.split()).returncode == 0
+
+
+def test_a_cancelled_run_could_not_be_done(windtunnel: Run, environ: dict[str, str]) -> None:
+    command = ["windtunnel", "run", ECHO, "noop", *LONG, "--quiet", "--label", "of=cancelled"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        id = begun(windtunnel, "cancelled")
         cancelled = windtunnel("cancel", id)
         assert cancelled.returncode == 0 and cancelled.stdout.startswith(id)
-        assert process.wait(60) == 2
+        assert process.wait(60) == 2 and process.stdout is not None and process.stdout.read() == f"{id}\n"
     assert windtunnel("cancel", id).stdout == f"{id}  cancelled\n"
 
 

@@ -278,3 +278,36 @@ def test_an_address_that_is_accepted_can_be_used_and_is_its_own_normal_form(text
         return
     assert contexts.checked_url(url) == url
     httpx.URL(url)
+
+
+def running_at(home: Path, address: str, mode: int = 0o700) -> Path:
+    """Make the folder of a server that runs, as it leaves it."""
+    (home / "run").mkdir(parents=True)
+    (home / "run").chmod(mode)
+    (home / "run" / "address").write_text(f"{address}\n")
+    return home
+
+
+@pytest.mark.parametrize(
+    ("address", "mode", "url"),
+    [
+        ("http://127.0.0.1:6000", 0o700, "http://127.0.0.1:6000"),
+        ("http://[::1]:6000", 0o700, "http://[::1]:6000"),
+        ("http://127.0.0.1:6000", 0o755, contexts.DEFAULT_URL),  # others could have written it
+        ("http://windtunnel.example.com", 0o700, contexts.DEFAULT_URL),
+        ("nonsense", 0o700, contexts.DEFAULT_URL),
+    ],
+)
+def test_the_platform_of_this_user_is_found_where_it_serves(address: str, mode: int, url: str, tmp_path: Path) -> None:
+    home = running_at(tmp_path / "home", address, mode)
+    assert contexts.local_url({"WINDTUNNEL_HOME": str(home)}) == url
+    running_at(tmp_path / ".local" / "share" / "windtunnel", address, mode)
+    assert contexts.local_url({"HOME": str(tmp_path)}) == url
+
+
+def test_the_variable_that_moves_a_server_moves_its_client(tmp_path: Path) -> None:
+    environ = {"WINDTUNNEL_PORT": "6000", "HOME": str(tmp_path)}
+    assert contexts.server(environ=environ).url == "http://localhost:6000"
+    assert contexts.server(environ={**environ, "WINDTUNNEL_URL": "http://lab:1"}).url == "http://lab:1"
+    with pytest.raises(BadConfiguration, match="WINDTUNNEL_PORT is '70000'"):
+        contexts.server(environ={**environ, "WINDTUNNEL_PORT": "70000"})

@@ -98,3 +98,19 @@ def test_an_explicit_setting_permits_service_without_a_token() -> None:
 
 def test_every_setting_is_described() -> None:
     assert all(page.descriptions().values()), "a setting has no description"
+
+
+@pytest.mark.parametrize(
+    ("variables", "ports"),
+    [
+        ({}, (5000, 5001, 5080)),
+        ({"PORT": "6000"}, (6000, 6001, 6080)),
+        ({"PORT": "6000", "RUNNER_API_PORT": "7000"}, (6000, 7000, 6080)),
+        ({"PORT": "6000", "SCS_PORT": "0"}, (6000, 6001, 0)),
+        ({"PORT": "65535"}, (65535, 65534, 65455)),
+    ],
+)
+def test_one_variable_moves_a_server_with_all_its_ports(variables: dict[str, str], ports: tuple[int, int, int]) -> None:
+    settings = Settings.from_env({f"WINDTUNNEL_{name}": value for name, value in variables.items()})
+    assert (settings.port, settings.runner_api_port, settings.scs_port) == ports
+    assert settings.runner_api_address == f"http://127.0.0.1:{ports[1]}"

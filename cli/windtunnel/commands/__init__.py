@@ -74,6 +74,6 @@ def cli(context: str | None, url: str | None) -> None:
     windtunnel run policy.onnx car_street          # upload, simulate, watch, report
     windtunnel run idm car_street --scenarios 0-49 # a model that the platform has
 
-    The platform is the one of the current context (`windtunnel context`), WINDTUNNEL_URL, or http://localhost:5000; its
-    token is in the context or in WINDTUNNEL_TOKEN. Exit codes: 0; 1 the model failed; 2 it could not be done.
+    The platform is that of WINDTUNNEL_URL, of the current context (`windtunnel context`), or the one of this machine;
+    its token is in the context or in WINDTUNNEL_TOKEN. Exit codes: 0; 1 the model failed; 2 it could not be done.
     """

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 import click
 
@@ -10,6 +11,7 @@ from windtunnel import contexts
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import context_names, output_option
+from windtunnel.errors import BadConfiguration
 
 COLUMNS: Sequence[outputs.Column] = (
     ("current", lambda context: "*" if context["current"] else ""),
@@ -68,14 +70,17 @@ def show(output: str) -> None:
 @click.argument("url")
 @click.option("--token", "asks", is_flag=True, help="Ask for the token; without a terminal, read it from stdin.")
 @click.option("--use/--no-use", default=True, show_default=True, help="Make it the current context.")
-def add(name: str, url: str, asks: bool, use: bool) -> None:
-    """Add a context, or replace the one of this name."""
+@click.option("--check/--no-check", default=True, show_default=True, help="Ask the platform whether it answers.")
+def add(name: str, url: str, asks: bool, use: bool, check: bool) -> None:
+    """Add a context, or replace the one of this name. The platform is asked first: a wrong address is added nowhere."""
     if not name or not name.isprintable() or name.startswith("-"):
         raise click.UsageError(f"{name!r} is not a name of a context.")
     path = contexts.config_path()
     address = contexts.checked_url(url)
     known = contexts.load(path)
     token = _token() if asks else None
+    if check:
+        _check(address, token)
     if name in known.contexts:
         contexts.forget_token(name, known.contexts[name])
     context = contexts.store_token(name, address, token)
@@ -85,6 +90,23 @@ def add(name: str, url: str, asks: bool, use: bool) -> None:
     click.echo(f"{name} is {address}" + (f"; its token is {where}." if token else "."))
     if known.current == name:
         _say_current(name)
+
+
+def _check(url: str, token: str | None) -> None:
+    """Ask a platform whether it is one, and takes the token; raise BadConfiguration with what is wrong."""
+    from windtunnel import Client, WindtunnelError
+
+    try:
+        with Client(url, token=token or os.environ.get("WINDTUNNEL_TOKEN"), patience=0.0, timeout=10.0) as client:
+            described = client.get("/openapi.json")
+            if not isinstance(described, dict) or described.get("info", {}).get("title") != "Windtunnel":
+                raise BadConfiguration(f"{url} answers, but it is not a Windtunnel.")
+            client.executors()
+            version = described["info"]["version"]
+    except WindtunnelError as error:
+        raise BadConfiguration(f"{error}\nNothing was added; with --no-check it is added anyway.") from None
+    own = metadata.version("windtunnel")
+    click.echo(f"It is Windtunnel {version}" + ("." if version == own else f"; this client is {own}."), err=True)
 
 
 def _token() -> str:

@@ -56,7 +56,7 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
 @click.option("-o", "--output", "outputs", metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson.")
 @click.option("--json", "as_json", is_flag=True, help="Print the simulation at its end as JSON, and nothing else.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the id of the simulation, and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the id when it has ended, and nothing else.")
 @click.option("-d", "--detach", is_flag=True, help="Submit only.")
 @click.option("--watch", is_flag=True, help="Run again whenever the model's file changes.")
 @with_client
@@ -162,11 +162,11 @@ def _run_once(
     silent = style != "report"
     simulation = _submitted(client, model, dataset, submission, silent)
     described = None if silent else client.datasets.get(simulation.dataset.reference)
-    if style == "quiet":
-        click.echo(simulation.id)
-    elif style == "report":
+    if style == "report":
         click.echo(f"{client.server.url}/simulations/{simulation.id}", err=True)
     simulation = _followed(client, simulation, described)
+    if style == "quiet":  # before files are saved, which may fail
+        click.echo(simulation.id)
     for file in files:
         client.simulations.results(simulation.id).save(file)
     if style == "json":
@@ -197,9 +197,15 @@ def _followed(client: "Client", simulation: "Simulation", dataset: "Dataset | No
                     after = event.number
                     view.event(event)
             return client.simulations.get(simulation.id)
+        except WindtunnelError:
+            click.echo(f"{simulation.id} has not ended here: `windtunnel events {simulation.id}` follows it.", err=True)
+            raise
         except KeyboardInterrupt:
             if cancelled or not _cancels(simulation.id):
-                click.echo(f"{simulation.id} goes on: `windtunnel events {simulation.id}` follows it.", err=True)
+                click.echo(
+                    f"{simulation.id} has not ended and goes on: `windtunnel events {simulation.id}` follows it.",
+                    err=True,
+                )
                 raise click.exceptions.Exit(DETACHED) from None
             client.simulations.cancel(simulation.id)
             cancelled = True

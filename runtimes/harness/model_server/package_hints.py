@@ -22,7 +22,7 @@ PACKAGES: Mapping[str, str] = {
 BLOCK = "# /// script"
 #: Files of an archive that declare packages, in the order in which they count, and how one more is declared in each.
 FILES: Mapping[str, str] = {
-    "pylock.toml": "add `{package}` to the project and write pylock.toml anew (`uv export --format pylock.toml`)",
+    "pylock.toml": "add `{package}` to the project and write pylock.toml again (`uv export --format pylock.toml`)",
     "uv.lock": "run `uv add {package}` and pack pyproject.toml and uv.lock again",
     "requirements.txt": "add a line `{package}` to requirements.txt",
     "pyproject.toml": 'add "{package}" to the list `dependencies` in [project] of pyproject.toml',
