@@ -8,7 +8,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
-from windtunnel.commands.options import confirm, model_names, output_option, runtime_names, with_client
+from windtunnel.commands.options import SaveOption, confirm, model_names, output_option, runtime_names, with_client
 from windtunnel.commands.transfer_bar import transfer_bar
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ def untag(client: "Client", name: str, tag: str) -> None:
 @command.command()
 @click.argument("model", shell_complete=model_names)
 @click.option(
-    "-o",
-    "--output",
+    "--save",
+    "output",
+    cls=SaveOption,
     metavar="FILE",
     type=click.Path(),
     help="File, which is replaced, or folder; by default a new file with the model's name.",

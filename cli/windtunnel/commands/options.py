@@ -3,7 +3,8 @@
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -68,6 +69,19 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Without a terminal, --yes answers.")
     click.confirm(question, abort=True, err=True)
+
+
+class SaveOption(click.Option):
+    """Option `--save` of a file. Its former name, `-o`, is accepted and not shown: it is the format elsewhere."""
+
+    def __init__(self, declarations: Sequence[str], **attributes: Any) -> None:
+        super().__init__([*declarations, "-o", "--output"], **attributes)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return what the help shows: the present name only."""
+        shown = copy(self)
+        shown.opts = ["--save"]
+        return click.Option.get_help_record(shown, ctx)
 
 
 def output_option() -> Callable[[Callable[P, T]], Callable[P, T]]:

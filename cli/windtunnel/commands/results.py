@@ -46,10 +46,11 @@ def _scenario(result: outputs.Document) -> str:
 @click.option(
     "-o",
     "--output",
-    metavar="FORMAT|FILE",
+    metavar="FORMAT",
     default="table",
-    help="`table`, `json`, `yaml`, `ndjson`, `csv`; or a file that ends in .ndjson, .csv or .parquet.",
+    help="`table`, `json`, `yaml`, `ndjson` or `csv`.",
 )
+@click.option("--save", metavar="FILE", help="Save them in a file that ends in .ndjson, .csv or .parquet.")
 @click.option("--worst", type=click.IntRange(1, 1000), metavar="N", help="Only the N worst.")
 @click.option("--status", type=click.Choice(STATUSES), multiple=True, help="Only this status; may be repeated.")
 @click.option(
@@ -68,6 +69,7 @@ def command(
     client: "Client",
     id: str,
     output: str,
+    save: str | None,
     worst: int | None,
     status: Sequence[str],
     where: Sequence[str],
@@ -79,10 +81,11 @@ def command(
 
     \b
     windtunnel results last --worst 10
-    windtunnel results last -o results.parquet
+    windtunnel results last --save results.parquet
     windtunnel results last -o ndjson --status failed | jq .error
     windtunnel results last --where failed=true --where street=arterial --sort metrics.min_ttc
     """
+    output = save or output  # `-o FILE` is the former spelling
     id = client.simulations.find(id)
     if worst is not None and (status or where or sort or limit or follow):
         raise click.UsageError("--worst selects and sorts by itself: leave out the other options.")
@@ -125,6 +128,7 @@ def _show(client: "Client", id: str, results: "Sequence[Result]", format: str) -
     outputs.show_list([result.raw for result in results], columns(score), format, name="task")
     if format == "table" and 0 < len(results) < simulation.tasks.done:
         click.echo(
-            f"{len(results)} of {simulation.tasks.done} results; `-o results.parquet` saves all, --limit shows more.",
+            f"{len(results)} of {simulation.tasks.done} results; `--save results.parquet` saves all,"
+            " --limit shows more.",
             err=True,
         )

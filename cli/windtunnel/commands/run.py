@@ -11,6 +11,7 @@ import click
 
 from windtunnel import tables
 from windtunnel.commands.options import (
+    SaveOption,
     Seconds,
     dataset_names,
     executor_names,
@@ -54,7 +55,9 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Time limit, from the first task on.")
 @click.option("--max-failures", type=click.IntRange(0), metavar="N", help="Stop when more than N tasks have failed.")
 @click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
-@click.option("-o", "--output", "outputs", metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson.")
+@click.option(
+    "--save", "outputs", cls=SaveOption, metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the simulation at its end as JSON, and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the id when it has ended, and nothing else.")
 @click.option("-d", "--detach", is_flag=True, help="Submit only.")
@@ -77,7 +80,7 @@ def command(
 
     \b
     windtunnel run policy.onnx car_street
-    windtunnel run controller.py car_street --scenarios 0-49 --sweep latency_steps=0,2,4 -o results.parquet
+    windtunnel run controller.py car_street --scenarios 0-49 --sweep latency_steps=0,2,4 --save results.parquet
 
     Exit codes: 0 every task is ok; 1 the model failed, as a whole or in a task; 2 it could not be run or was cancelled.
     Ctrl-C asks whether to cancel the simulation or to leave it running.
@@ -88,7 +91,7 @@ def command(
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other.")
     if detach and outputs:
-        raise click.UsageError("--detach submits only; `windtunnel results ID -o FILE` saves the results later.")
+        raise click.UsageError("--detach submits only; `windtunnel results ID --save FILE` saves the results later.")
     if watch and (detach or not Path(model).exists()):
         raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
     submission = _submission(options)
