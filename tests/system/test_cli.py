@@ -298,6 +298,17 @@ def test_contexts_are_added_used_and_removed_without_showing_a_token(
     assert file.stat().st_mode & 0o077 == 0
 
 
+def test_the_platform_of_this_user_is_found_at_its_port_and_in_its_home(
+    windtunnel: Run, platform: PlatformProcess
+) -> None:
+    moved = {"WINDTUNNEL_PORT": str(platform.port)}, {"WINDTUNNEL_HOME": str(platform.home)}
+    for variables in moved:
+        assert windtunnel("executors", "-o", "name", WINDTUNNEL_URL="", **variables).stdout == "local\n", variables
+    # each context is asked: one of another service, and of a platform
+    other = windtunnel("context", "add", "runners", f"127.0.0.1:{platform.runner_api_port}")
+    assert other.returncode == 2 and "Nothing was added" in other.stderr
+
+
 # -- run: exit codes, output, progress
 
 
