@@ -37,8 +37,18 @@ def test_a_simulation_is_followed_and_its_worst_drive_replayed(page: Page, platf
     keep_picture(page, "replay")
     page.get_by_role("button", name="Run just this again").click()
     page.wait_for_url(lambda url: "/tasks/" not in url)
-    expect(page.locator("#live .statusline")).to_contain_text("succeeded")
+    expect(page.locator("#live .rerun")).to_contain_text("as it was")
     expect(page.locator("#live")).to_contain_text("1 of 1")
+    page.locator("#live .rerun").get_by_role("link").first.click()
+    again = page.get_by_role("region", name="Run it again with changes")
+    again.get_by_label("latency_steps").fill("8")
+    again.get_by_role("button", name="Run with these").click()
+    page.wait_for_url(lambda url: "/tasks/" not in url)
+    expect(page.locator("#live .rerun")).to_contain_text("with latency_steps 8 instead of 0")
+    page.get_by_role("link", name="Both replays side by side").click()
+    expect(page.locator("replay-compare").get_by_role("slider").first).to_be_visible()
+    expect(page.locator("replay-compare .replay-note")).to_have_count(0)  # of different scenarios
+    keep_picture(page, "rerun")
 
 
 def test_two_models_are_compared_and_replayed_side_by_side(page: Page, platform: PlatformProcess) -> None:

@@ -35,7 +35,7 @@ def test_a_folder_becomes_a_dataset_that_can_be_simulated_on(
     assert accessibility_violations(page) == []
     page.get_by_label("A folder").set_input_files(folder)
     expect(page.locator("[data-files]")).to_contain_text("3 files")
-    expect(page.locator("[data-files]")).to_contain_text("1 hidden files are left out")
+    expect(page.locator("[data-files]")).to_contain_text("a hidden file is left out")
     page.get_by_label("Name").fill("drives")
     page.get_by_label("Tags").fill("gold, stable")
     keep_picture(page, "register")

@@ -50,7 +50,7 @@ class DatasetUpload extends HTMLElement {
     const total = this.files.reduce((sum, [, file]) => sum + file.size, 0);
     const hidden = files.length - this.files.length;
     this.list.textContent = this.files.length
-      ? `${this.files.length === 1 ? this.files[0][0] : `${this.files.length} files`}, ${size(total)}${hidden ? `; ${hidden} hidden files are left out` : ""}`
+      ? `${this.files.length === 1 ? this.files[0][0] : `${this.files.length} files`}, ${size(total)}${hidden ? `; ${hidden === 1 ? "a hidden file is" : `${hidden} hidden files are`} left out` : ""}`
       : "No file is chosen.";
     this.generate.hidden = !this.maps().length;
     const name = this.form.elements.name;
