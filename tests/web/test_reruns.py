@@ -82,7 +82,11 @@ def test_a_task_is_run_again_with_another_parameter_in_three_clicks(
     worker.run_to_end(rerun)
     both = note.get_by_role("link", name="Both replays side by side")
     expect(both).to_have_attribute("href", f"/compare/replay?left={id}.7&right={rerun}.0")
-    keep_picture(page, "rerun")
+    keep_picture(page, "rerun-page")
+    sides = client.get(f"/compare/replay?left={id}.7&right={rerun}.0").text
+    assert 'left-label="mine, sleep_ms 2"' in sides and 'right-label="mine, sleep_ms 1"' in sides
+    sides = client.get(f"/compare/replay?left={id}.7&right={id}.0").text
+    assert 'left-label="mine, left"' in sides and 'right-label="mine, right"' in sides
     note.get_by_role("link", name="task 7 of mine").click()
     side_by_side = form.get_by_role("link", name="side by side with this")
     expect(side_by_side).to_have_attribute("href", f"/compare/replay?left={id}.7&right={rerun}.0")

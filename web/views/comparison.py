@@ -1,5 +1,6 @@
 """Pages that compare simulations of one dataset: verdicts, groups, where each is better, and replays side by side."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from web import verdict_units
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
 from web.form_fields import seconds_of
+from web.reruns import rerun_of
 from web.views.simulation import dataset_of
 
 blueprint = Blueprint("comparison", __name__, url_prefix="/compare")
@@ -138,4 +140,24 @@ def replay() -> str:
             abort(404)
         sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
     at = seconds_of(request.args.get("at", ""))
+    for side, label in zip(sides, told_apart(*(side["simulation"] for side in sides)), strict=True):
+        side["label"] = label
     return render_template("compare/replay.html", left=sides[0], right=sides[1], at=at)
+
+
+def told_apart(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what two replays are called: their models, of a rerun with the parameters that it has changed."""
+    first, second = left["model"]["name"], right["model"]["name"]
+    if first != second:
+        return first, second
+    rerun = rerun_of(right)
+    if rerun is None or rerun["found"] is None or rerun["found"]["id"] != left["id"] or not rerun["changed"]:
+        return f"{first}, left", f"{second}, right"
+    before = ", ".join(f"{name} {cell(was)}" for name, was, _ in rerun["changed"])
+    after = ", ".join(f"{name} {cell(now)}" for name, _, now in rerun["changed"])
+    return f"{first}, {before}", f"{second}, {after}"
+
+
+def cell(value: Any) -> str:
+    """Return the value of a parameter as text."""
+    return value if isinstance(value, str) else json.dumps(value)
