@@ -22,6 +22,7 @@ from web.views import (
     data,
     models,
     operations,
+    reference,
     session,
     simulation,
     simulations,
@@ -57,6 +58,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
         data,
         models,
         operations,
+        reference,
         session,
         submission,
     ):

@@ -24,5 +24,5 @@ SEGMENTS = frozenset(
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path belongs to the web page; all others belong to the API."""
-    return path == "/" or (path.startswith("/") and path[1:].partition("/")[0] in SEGMENTS)
+    """Return whether a path belongs to the web page; all others belong to the API, the files of `/docs` too."""
+    return path in {"/", "/docs"} or (path.startswith("/") and path[1:].partition("/")[0] in SEGMENTS)
