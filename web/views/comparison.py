@@ -140,9 +140,9 @@ def replay() -> str:
             abort(404)
         sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
     at = seconds_of(request.args.get("at", ""))
-    for side, label in zip(sides, told_apart(*(side["simulation"] for side in sides)), strict=True):
-        side["label"] = label
-    return render_template("compare/replay.html", left=sides[0], right=sides[1], at=at)
+    labels = told_apart(*(side["simulation"] for side in sides))
+    left, right = (side | {"label": label} for side, label in zip(sides, labels, strict=True))
+    return render_template("compare/replay.html", left=left, right=right, at=at)
 
 
 def told_apart(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Page of the API's reference: Swagger UI on the OpenAPI document, with the header and the colours of the other pages."""
+"""Page of the API's reference: Swagger UI on the OpenAPI document, as the other pages look."""
 
 from flask import Blueprint, Response, render_template
 
