@@ -1,4 +1,4 @@
-"""Page of the API's reference: Swagger UI on the OpenAPI document, as the other pages look."""
+"""Page of the API reference: Swagger UI on the OpenAPI document, with the header and colours of the other pages."""
 
 from flask import Blueprint, Response, render_template
 
