@@ -35,6 +35,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/unit/test_one_sided_bets.py": {
         "test_the_error_rate_is_kept_in_many_repetitions_and_long_lists": "a minute; shorter lists are in every run",
     },
+    "tests/web/test_accessible_pages.py": {
+        "test_pages_are_accessible_and_fit_in_both_modes_and_widths": "axe on 21 pages, twice; every run has each once",
+    },
     "tests/chart/test_prometheus_rules.py": {
         "test_the_rules_are_valid": "needs promtool",
         "test_alerts_fire_on_a_platform_in_trouble_and_not_on_one_that_is_well": "needs promtool",

@@ -1,0 +1,83 @@
+"""Every page by axe-core: at 1280 and 360 px, light and dark, with all that opens opened."""
+
+import re
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+from playwright.sync_api import Page
+
+from tests.api.test_model_comparisons import Runs, better
+from tests.api.test_model_comparisons import runs as runs
+from tests.browser import Errors, accessibility_violations, scrolls_sideways
+
+#: Pages by rule of the application; `{simulation}` and so on are filled in. /docs has a test of its own.
+PAGES = {
+    "/submit": "/submit?dataset=car_street&model=new",
+    "/simulations": "/simulations",
+    "/simulations/<id>": "/simulations/{simulation}",
+    "/simulations/<id>/tasks": "/simulations/{simulation}/tasks",
+    "/simulations/<id>/tasks/<int:task>": "/simulations/{simulation}/tasks/1",
+    "/simulations/<id>/sensitivity": "/simulations/{simulation}/sensitivity",
+    "/compare": "/compare?simulation={simulation}&simulation={reference}&whole=1",
+    "/compare/replay": "/compare/replay?left={simulation}.1&right={reference}.1",
+    "/comparisons": "/comparisons",
+    "/comparisons/new": "/comparisons/new?dataset=car_street",
+    "/comparisons/<id>": "/comparisons/{comparison}",
+    "/comparisons/<id>/report": "/comparisons/{comparison}/report",
+    "/data": "/data",
+    "/data/<name>": "/data/car_street?whole=1",
+    "/data/<name>/scenarios/<int:index>": "/data/car_street/scenarios/0",
+    "/models": "/models",
+    "/models/<name>": "/models/new",
+    "/runtimes": "/runtimes",
+    "/operations": "/operations",
+    "/sign-in": "/sign-in",
+    "": "/simulations/nothing",
+}
+#: Parts of pages, files, forms' answers, and pages of registered datasets (tests/web/test_data_pages.py).
+OTHERS = {
+    "/", "/favicon.ico", "/static/<path:filename>", "/docs", "/simulations/<id>/live", "/comparisons/<id>/live",
+    "/comparisons/<id>/report.html", "/simulations/<id>/tasks/<int:task>/replay.html", "/compare/verdict",
+    "/submit/dataset", "/comparisons/new/metrics", "/data/<name>/leaderboard", "/data/<name>/diff",
+    "/data/<name>/files/<path:path>",
+}  # fmt: skip
+
+
+def test_every_page_is_among_those_that_are_tested(application: Flask) -> None:
+    page: Any = application.wsgi_app
+    while not hasattr(page, "_page"):
+        page = next(getattr(page, name) for name in ("_app", "app", "wsgi_app", "_wsgi_app") if hasattr(page, name))
+    served = page._page
+    while not isinstance(served, Flask):
+        served = next(value for value in (getattr(served, "__self__", None), getattr(served, "_app", None)) if value)
+    rules = {rule.rule for rule in served.url_map.iter_rules() if "GET" in (rule.methods or ())}
+    assert rules == {rule for rule in PAGES if rule} | OTHERS
+
+
+def test_pages_are_accessible_and_fit_in_both_modes_and_widths(
+    page: Page, origin: str, runs: Runs, page_errors: Errors, client: FlaskClient
+) -> None:
+    page_errors.expect("404|409|410")
+    id = runs.create("new", "old", scenarios={"range": [0, 60]})
+    document = runs.finish(id, better)
+    client.post("/v1/simulations", json={"dataset": "noop", "runtime": "python", "labels": {"team": "a"}})
+    names = {
+        "comparison": id,
+        "simulation": document["models"][0]["simulations"][0]["id"],
+        "reference": document["reference"]["simulations"][0]["id"],
+    }
+    found: list[str] = []
+    for address in PAGES.values():
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.emulate_media(color_scheme="light")
+        page.goto(origin + address.format(**names))
+        page.wait_for_load_state("load")
+        for width, scheme in ((1280, "light"), (360, "dark")):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.evaluate("document.querySelectorAll('details:not(.confirm)').forEach(d => { d.open = true; })")
+            found += [f"{address} {width} {scheme}: {violation}" for violation in accessibility_violations(page)]
+            if scrolls_sideways(page):
+                found.append(f"{address} {width} {scheme}: scrolls sideways")
+    assert found == [], "\n".join(re.sub(r"\b01[0-9a-z]{24}\b", "ID", line) for line in found)
