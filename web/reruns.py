@@ -58,7 +58,7 @@ def rerun_of(simulation: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def reruns_of(id: str, task: int) -> list[dict[str, Any]]:
     """Return the newest simulations that run a task again, each with the address of both replays side by side."""
-    newest = api().get("/v1/simulations", label=[f"{LABEL}={id}.{task}"], limit=RERUNS)["items"]
+    newest = api().get("/v1/simulations", label=[f"{LABEL}={id}.{task}"], include=["spec"], limit=RERUNS)["items"]
     return [{"simulation": rerun, "side_by_side": side_by_side(Origin(id, task), rerun)} for rerun in newest]
 
 

@@ -4,7 +4,6 @@ Members that are not declared here are kept in ``raw``, the document as the plat
 platforms that are newer than itself.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -332,7 +331,7 @@ class Executor(Record, frozen=True, kw_only=True):
     in_use: int
     healthy: bool | None = None
     reason: str | None = None
-    drain: Mapping[str, Any] | None = None
+    drain: dict[str, Any] | None = None
 
 
 class Verdict(Record, frozen=True, kw_only=True):

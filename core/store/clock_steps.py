@@ -50,6 +50,7 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "launches.created_at": (Time.BEGIN, "state='live'"),
     "launches.seen_at": (Time.RECORD, ""),
     "executors.since": (Time.RECORD, ""),
+    "executor_drains.since": (Time.RECORD, ""),
     "ranges.ttl": (Time.RECORD, ""),  # a number of seconds
     "ranges.rate": (Time.RECORD, ""),  # tasks per second
     "ranges.heartbeat_at": (Time.BEGIN, "state='leased'"),

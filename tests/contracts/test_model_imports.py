@@ -12,6 +12,7 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
+from core.services.simulations.new_simulations import resubmission
 from core.store import model_imports
 from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 from datasets.objectstore.connections import Connection
@@ -94,7 +95,7 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
     source = ready.provenance["model"]["source"]
     assert source["reference"] == reference and source["etag"] and source["resolved_at"]
     put(bucket, "brake.py", PYTHON.replace(b"0", b"1"))
-    again = platform.simulations.resubmit({"spec": ready.spec, "provenance": ready.provenance})
+    again = resubmission({"spec": ready.spec, "provenance": ready.provenance})
     assert again.model == f"brake@{ready.model.digest}" and again.model_reference is None
     repeated = platform.simulations.submit(again)[0]
     assert repeated.model.digest == ready.model.digest

@@ -29,15 +29,15 @@ HOSTILE_MODELS = [
     ("allocates_all_memory", "failed", "at most 4,096 MB of memory"),
     ("fills_the_disk", "failed", "A file that a model writes has at most 64 MB"),
     ("fills_the_folder", "failed", "The writable folder has 64 MB and 1,000 files"),
-    ("forks", "failed", "A model starts no programs and forks no processes"),
-    ("starts_a_program", "failed", "A model starts no programs and forks no processes"),
+    ("forks", "failed", "A model starts no programs and no processes"),
+    ("starts_a_program", "failed", "A model starts no programs and no processes"),
     ("opens_a_connection", "failed", "A model has no network and no sockets"),
     ("downloads_a_file", "failed", "A model has no network and no sockets"),
     ("opens_many_files", "failed", "A model has at most 64 open files"),
     ("loads_a_library_that_it_wrote", "failed", "are not run or mapped as code"),
     ("calls_another_abi", "crashed", "ended: killed by SIGSYS: a system call that the sandbox does not allow"),
-    ("imports_a_missing_module_later", "failed", "declare it in requirements.txt"),
-    ("reads_host_files", "failed", "its own files only"),
+    ("imports_a_missing_module_later", "failed", '# dependencies = ["nothing_of_this_name"]'),
+    ("reads_host_files", "failed", "A model of one file has no files beside it"),
     ("starts_many_threads", "failed", "at most 64 threads and processes together"),
     ("writes_to_every_descriptor", "invalid", ""),
     ("writes_to_every_descriptor_later", "invalid", ""),
@@ -109,7 +109,7 @@ def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess)
 
 #: Models that do not load: name, and a part of the reason.
 INVALID_MODELS = [
-    ("imports_a_missing_module", "declare it in requirements.txt (docs/dependencies.md#declaring-them)"),
+    ("imports_a_missing_module", "(docs/dependencies.md#declaring-them):\n# /// script"),
     ("allocates_all_memory_at_import", "at most 4,096 MB of memory"),
     ("has_no_model", "no class `Model` (its classes: Driver)"),
     ("has_no_act_method", "no method `act(self, observation)`"),

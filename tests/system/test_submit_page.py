@@ -122,7 +122,7 @@ def test_the_lines_beside_the_form_submit_the_same(page: Page, platform: Platfor
     page.wait_for_url("**/simulations/0*")
     by_page = platform.get(page.url.rpartition("/")[2])
     assert '"id"' in by_curl and by_page["tasks"]["total"] == 12
-    newest = platform.http.get("/v1/simulations?limit=4").json()["items"]
+    newest = platform.http.get("/v1/simulations?limit=4&include=spec").json()["items"]
     assert {by_line, by_python} < {simulation["id"] for simulation in newest}
     assert [simulation["spec"] for simulation in newest] == [by_page["spec"]] * 4
     for simulation in newest:

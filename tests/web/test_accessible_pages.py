@@ -32,6 +32,7 @@ PAGES = {
     "/models/<name>": "/models/new",
     "/runtimes": "/runtimes",
     "/operations": "/operations",
+    "/register": "/register",
     "/sign-in": "/sign-in",
     "": "/simulations/nothing",
 }
