@@ -111,7 +111,7 @@ def _server_homes(environ: Mapping[str, str]) -> list[Path]:
 def _running_at(home: Path) -> str | None:
     """Return the address that the server of a home serves at; None without any.
 
-    It counts only in a folder of this user that nobody else can enter, and if it is one of this machine: a token of
+    It counts only in a folder of this user that no other user can enter, and if it is one of this machine: a token of
     ``WINDTUNNEL_TOKEN`` is sent there.
     """
     try:

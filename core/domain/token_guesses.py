@@ -1,15 +1,17 @@
 """Token guesses: for how long the check of a caller's token is delayed, after wrong ones; values only, no I/O.
 
-A delay of wrong tokens alone would slow nobody down: a guesser takes an answer that does not come at once for "wrong",
+A delay of wrong tokens alone would not slow a guesser down, who takes an answer that does not come at once for "wrong"
 and goes on. So the check itself waits, whatever its outcome, unless the caller has had the right token before.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TypeVar
 
+V = TypeVar("V")
 #: Wrong tokens of a caller that are answered at once, and seconds after which one of them is forgotten.
 BURST, INTERVAL = 10, 1.0
-#: Longest delay in seconds, so that guesses of others at the same address lock nobody out.
+#: Longest delay in seconds, so that guesses of others at the same address lock a user out for no longer.
 LONGEST = 10.0
 #: Most checks of a caller that wait. With LONGEST it bounds its guesses: two a second, however many it sends at once.
 MOST_WAITING = 20
@@ -43,18 +45,20 @@ class TokenGuesses:
         bucket.empty_at = max(now, bucket.empty_at)
         if not right:
             bucket.empty_at = min(bucket.empty_at + INTERVAL, now + BURST * INTERVAL + LONGEST)
-            self._buckets[caller] = bucket
-            self._buckets.move_to_end(caller)
-            if len(self._buckets) > MOST_CALLERS:
-                self._buckets.popitem(last=False)
+            _remember(self._buckets, caller, bucket)
         return min(LONGEST, max(0.0, bucket.empty_at - now - BURST * INTERVAL))
 
     def checked(self, caller: str, token: bytes, *, right: bool) -> None:
         """Take note of the outcome of a check that has waited."""
         if right:
-            self._known[caller] = None
-            self._known.move_to_end(caller)
-            if len(self._known) > MOST_CALLERS:
-                self._known.popitem(last=False)
+            _remember(self._known, caller, None)
         elif (bucket := self._buckets.get(caller)) is not None:
             bucket.last = token
+
+
+def _remember(callers: OrderedDict[str, V], caller: str, value: V) -> None:
+    """Set what is known of a caller; of more than MOST_CALLERS, the one that was set longest ago is forgotten."""
+    callers[caller] = value
+    callers.move_to_end(caller)
+    if len(callers) > MOST_CALLERS:
+        callers.popitem(last=False)

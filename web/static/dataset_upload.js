@@ -1,7 +1,7 @@
 // The element <dataset-upload>: files or a folder are sent by tus, and registered as a dataset, maps with a description.
 
 import { element } from "./replay/dom.js";
-import { button, library, RETRIES, size } from "./upload_parts.js";
+import { button, library, RETRIES, size, takeDrops } from "./upload_parts.js";
 
 const ARCHIVE = /\.(tar|tar\.(gz|bz2|xz|zst)|tgz|tbz2|txz|zip)$/i;
 /** Suffixes of maps, the longest first: docs/maps.md. */
@@ -22,16 +22,9 @@ class DatasetUpload extends HTMLElement {
     for (const input of this.querySelectorAll("input[type=file]")) {
       input.addEventListener("change", () => this.choose([...input.files].map((file) => [pathOf(file), file])));
     }
-    this.addEventListener("dragover", (event) => {
-      event.preventDefault();
-      this.classList.add("over");
-    });
-    this.addEventListener("dragleave", () => this.classList.remove("over"));
-    this.addEventListener("drop", (event) => {
-      event.preventDefault();
-      this.classList.remove("over");
-      dropped(event.dataTransfer).then((files) => this.choose(files), () => this.say("A folder cannot be read.", true));
-    });
+    takeDrops(this, (data) =>
+      dropped(data).then((files) => this.choose(files), () => this.say("A folder cannot be read.", true)),
+    );
     this.bar = element("progress", { class: "whole", max: "1", value: "0", "aria-label": "Sent", hidden: "" });
     this.text = element("p", { role: "status", "aria-live": "polite" });
     this.stop = button("Cancel the upload", () => this.cancel());

@@ -1,23 +1,13 @@
 // The element <model-upload>: a model file is sent by tus, resumed after a break or a reload, and stored as a model.
 
 import { element } from "./replay/dom.js";
-import { button, library, RETRIES, size } from "./upload_parts.js";
+import { button, library, RETRIES, size, takeDrops } from "./upload_parts.js";
 
 class ModelUpload extends HTMLElement {
   connectedCallback() {
     this.input = this.querySelector("input[type=file]");
     this.input.addEventListener("change", () => this.input.files[0] && this.begin(this.input.files[0]));
-    this.addEventListener("dragover", (event) => {
-      event.preventDefault();
-      this.classList.add("over");
-    });
-    this.addEventListener("dragleave", () => this.classList.remove("over"));
-    this.addEventListener("drop", (event) => {
-      event.preventDefault();
-      this.classList.remove("over");
-      const [file] = event.dataTransfer.files;
-      if (file) this.begin(file);
-    });
+    takeDrops(this, ({ files: [file] }) => file && this.begin(file));
     this.bar = element("progress", { class: "whole", max: "1", value: "0", "aria-label": "Sent", hidden: "" });
     this.text = element("p", { role: "status", "aria-live": "polite" });
     this.pause = button("Pause", () => this.toggle());

@@ -1,4 +1,4 @@
-// Parts of the elements that send files: their buttons, numbers of bytes, and the tus library.
+// Parts of the elements that send files: their buttons and drops, numbers of bytes, and the tus library.
 
 import { element } from "./replay/dom.js";
 
@@ -9,6 +9,20 @@ export function button(text, action) {
   const made = element("button", { type: "button" }, text);
   made.addEventListener("click", action);
   return made;
+}
+
+/** Let files be dropped onto an element; `taken` gets what was dropped. */
+export function takeDrops(target, taken) {
+  target.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    target.classList.add("over");
+  });
+  target.addEventListener("dragleave", () => target.classList.remove("over"));
+  target.addEventListener("drop", (event) => {
+    event.preventDefault();
+    target.classList.remove("over");
+    taken(event.dataTransfer);
+  });
 }
 
 /** Format a number of bytes. */

@@ -84,6 +84,18 @@ class SaveOption(click.Option):
         return click.Option.get_help_record(shown, ctx)
 
 
+def save_option(default: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Give a command the option of the file that it saves; ``default``: the name if it is left out, for the help."""
+    return click.option(
+        "--save",
+        "output",
+        cls=SaveOption,
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help=f"File; {default} if left out.",
+    )
+
+
 def output_option() -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Give a command the option of the format that it prints."""
     return click.option(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.commands.options import SaveOption, simulation_ids, with_client
+from windtunnel.commands.options import save_option, simulation_ids, with_client
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("id", shell_complete=simulation_ids)
 @click.argument("task", type=click.IntRange(0), required=False)
-@click.option(
-    "--save",
-    "output",
-    cls=SaveOption,
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="File; ID-TASK.svg if left out.",
-)
+@save_option("ID-TASK.svg")
 @click.option("--open", "open_", is_flag=True, help="Show it in a browser.")
 @with_client
 def command(client: "Client", id: str, task: int | None, output: str | None, open_: bool) -> None:

@@ -11,11 +11,11 @@ from windtunnel import output as outputs
 from windtunnel.answers import failures_text, score_text
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import (
-    SaveOption,
     confirm,
     dataset_names,
     model_names,
     output_option,
+    save_option,
     simulation_ids,
     with_client,
 )
@@ -120,14 +120,7 @@ def delete(client: "Client", ids: Sequence[str], yes: bool) -> None:
 
 @command.command()
 @click.argument("id", shell_complete=simulation_ids)
-@click.option(
-    "--save",
-    "output",
-    cls=SaveOption,
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="File; ID.zip if left out.",
-)
+@save_option("ID.zip")
 @click.option("--no-model", is_flag=True, help="Without the model's file.")
 @with_client
 def archive(client: "Client", id: str, output: str | None, no_model: bool) -> None:
