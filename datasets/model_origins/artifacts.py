@@ -4,14 +4,16 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from core.domain.model_references import confined
 from datasets.model_origins import mlflow_model
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.mlflow_client import FoundModel, ListedArtifact, MlflowClient
-from datasets.objectstore.bucket_reader import BucketReader
 from errors import Invalid, OriginRefused, TooLarge
+
+if TYPE_CHECKING:
+    from datasets.objectstore.bucket_reader import BucketReader
 
 #: Suffixes of a model that is a file in a flavour's folder, and the file that makes a folder a SavedModel.
 SUFFIXES = (".keras", ".h5", ".pth", ".pt")
@@ -48,7 +50,7 @@ class ServedFolder:
 class BucketFolder:
     """A folder of an operator's bucket."""
 
-    def __init__(self, reader: BucketReader, bucket: str, prefix: str) -> None:
+    def __init__(self, reader: "BucketReader", bucket: str, prefix: str) -> None:
         self._reader = reader
         self._bucket = bucket
         self._prefix = prefix.strip("/")

@@ -12,9 +12,9 @@ from urllib3.exceptions import HTTPError
 
 from core.domain.model_references import LoggedModel, RegisteredModel, RunModel
 from datasets.model_origins.config import MlflowServer
+from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
-from datasets.objectstore.s3_client import LIMITS, connection_pools
 from errors import OriginFailed, OriginRefused
 
 #: Most bytes of an answer in JSON.

@@ -14,9 +14,9 @@ from urllib3.exceptions import HTTPError
 from core.domain.model_references import origin_of
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import AllowedAddress
+from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
-from datasets.objectstore.s3_client import LIMITS, connection_pools
 from errors import Invalid, OriginFailed, OriginRefused
 
 #: Most redirects that are followed for one file.

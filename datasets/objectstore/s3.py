@@ -16,9 +16,10 @@ from urllib.parse import quote
 from minio.error import S3Error, ServerError
 
 from datasets.objectstore.base import check_key
+from datasets.objectstore.connection_pools import LIMITS, ConnectionLimits, connection_pools
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
-from datasets.objectstore.s3_client import CLIENT_ERRORS, LIMITS, MISSING, S3Limits, client, connection_pools
+from datasets.objectstore.s3_client import CLIENT_ERRORS, MISSING, client
 from errors import NotFound, PlatformError, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioA
 class S3Store:
     """Object store in a bucket, under a prefix. The bucket is created when the first object is put."""
 
-    def __init__(self, connection: Connection, bucket: str, prefix: str = "", *, limits: S3Limits = LIMITS) -> None:
+    def __init__(
+        self, connection: Connection, bucket: str, prefix: str = "", *, limits: ConnectionLimits = LIMITS
+    ) -> None:
         self.connection = connection
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""

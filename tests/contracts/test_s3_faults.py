@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from datasets.objectstore import open_store
+from datasets.objectstore.connection_pools import ConnectionLimits
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3 import S3Store
-from datasets.objectstore.s3_client import S3Limits, client
+from datasets.objectstore.s3_client import client
 from errors import NotFound, StoreUnavailable
 from tests.faulty_s3_proxy import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.s3_servers import S3Server, fresh_bucket
@@ -19,7 +20,7 @@ from tests.waiting import TIMEOUT
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 #: As short as a busy machine allows.
-SHORT_LIMITS = S3Limits(connect=5.0, read=1.0, resumptions=2)
+SHORT_LIMITS = ConnectionLimits(connect=5.0, read=1.0, resumptions=2)
 
 
 @pytest.fixture
