@@ -10,6 +10,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_documented_exports.py": {"*": "needs PyTorch, TensorFlow, JAX and others"},
     "tests/system/test_documented_commands.py": {
         "[docs/quickstart.md]": "half a minute, of which most is a comparison; README.md has the same in every run",
+        **dict.fromkeys(
+            ("[docs/cli.md]", "[docs/local.md]", "[docs/how-to/sweep.md]"),
+            "a minute; every command and option that a page names is compared with the table of them in every run",
+        ),
     },
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
@@ -22,9 +26,13 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_comparison_that_is_disturbed_by_kills_has_the_verdict_of_one_that_is_not": (
             "two comparisons; that kills change no results is in every run, in test_chaos.py"
         ),
+        "test_a_person_compares_two_models_replays_the_worst_and_keeps_the_report": (
+            "15 s; each step is in every run, in web/test_model_comparison_pages.py and web/test_comparison_report.py"
+        ),
     },
     "tests/system/test_examples.py": {
         "test_the_comparison_decides_between_two_models": "a comparison; README.md has one in every run",
+        "test_the_sweep_draws_a_heat_map": "9 s; sweeps of the client are in every run, in test_cli.py",
     },
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
@@ -37,6 +45,51 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/web/test_accessible_pages.py": {
         "test_pages_are_accessible_and_fit_in_both_modes_and_widths": "axe on 21 pages, twice; every run has each once",
+    },
+    **{
+        f"tests/web/{file}.py": {"[dark]": "the same in the other colours; light ones are in every run"}
+        for file in (
+            "test_chart_colours",
+            "test_charts",
+            "test_pages",
+            "test_replay_player",
+            "test_simulation_page",
+            "test_task_list",
+        )
+    },
+    "tests/web/test_reference_page.py": dict.fromkeys(
+        ("[dark]", "[1280-light]"), "axe on the largest page; a narrow window in light colours is in every run"
+    ),
+    "tests/system/test_web_page.py": {
+        "test_two_models_are_compared_and_replayed_side_by_side": "12 s; in every run in web/test_comparison_page.py",
+    },
+    "tests/system/test_submit_page.py": {
+        "test_the_whole_way_is_gone_by_keyboard_alone": "8 s; the whole way, and a page by keyboard, are in every run",
+    },
+    "tests/system/test_gate.py": {
+        "test_too_few_scenarios_leave_it_undecided_and_a_wider_margin_does_not": (
+            "9 s; verdicts are in every run in unit/test_running_verdict.py, exit codes in the tests beside it"
+        ),
+    },
+    "tests/system/test_projects.py": dict.fromkeys(
+        ("[onnx-car_street]", "[onnx-cartpole]"), "projects in Python and C are in every run"
+    ),
+    "tests/system/test_local_play.py": {
+        **dict.fromkeys(
+            ("[model1-cartpole-options1]", "[model2-cartpole-options2]"), "two simulations more; two are in every run"
+        ),
+        **dict.fromkeys(
+            (
+                "[it does not answer]",
+                "[it raises]",
+                "[its action has another shape]",
+            ),
+            "a model that is not Python, one without a class, and one that ends its process are in every run",
+        ),
+    },
+    "tests/system/test_worlds.py": {
+        f"test_a_replay_that_is_not_there_is_a_problem_without_an_exception[{world}]": "two worlds are in every run"
+        for world in ("cartpole", "highway", "mujoco_reacher", "pettingzoo_simple_tag", "pettingzoo_tictactoe")
     },
     "tests/chart/test_prometheus_rules.py": {
         "test_the_rules_are_valid": "needs promtool",
@@ -136,6 +189,15 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[scikit_learn-numpy's generator]": "10 s of imports; a Python model with the same generator is in every run"
     },
     "tests/contracts/test_dependency_attacks.py": {"[large_page]": "14 s; limits of bytes are in every run"},
+    "tests/contracts/test_dataset_versions.py": {
+        **dict.fromkeys(
+            (
+                "test_referenced_objects_are_kept_and_all_others_are_deleted[2]",
+                "test_referenced_objects_are_kept_and_all_others_are_deleted[3]",
+            ),
+            "two orders of events are in every run",
+        )
+    },
     "tests/contracts/test_executor.py": {"[slurm]": "needs Slurm"},
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},
     "tests/simulators/test_tensorflow_models.py": {"*": "needs TensorFlow, 600 MB; LiteRT and ONNX are in every run"},
@@ -225,7 +287,8 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_conversion_survives_a_kill_of_its_process": "44 s; a killed registration is in every run"
     },
     "tests/system/test_model_dependencies.py": {
-        "test_models_with_equal_locks_share_an_environment": "28 s; contracts/test_installer.py is in every run"
+        "test_models_with_equal_locks_share_an_environment": "28 s; contracts/test_installer.py is in every run",
+        r"[alpha>=7\n-only alpha==1.0 is available]": "a package that does not exist is in every run",
     },
     "tests/system/test_uploads.py": {
         "test_tuspy_survives_kill_9": "35 s; another client's uploads survive kill -9 in every run",
@@ -251,6 +314,26 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
+        **{
+            f"test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue[{name}]": (
+                "the same fault is in every run, in contracts/test_evaluator.py; what a sandbox refuses is in every run"
+            )
+            for name in (
+                "hangs",
+                "returns_after_the_deadline",
+                "exits_with_the_code_of_success",
+                "segfaults",
+                "closes_every_descriptor",
+                "calls_sys_exit",
+                "raises",
+                "writes_to_every_descriptor",
+                "returns_nan",
+                "returns_infinity",
+                "returns_too_many_numbers",
+                "returns_text",
+                "returns_none",
+            )
+        },
         "test_in_a_shared_process_the_tasks_after_a_failure_are_run": (
             "the same models on a street are in every run, and in a shared process in contracts/test_evaluator.py"
         ),

@@ -40,7 +40,7 @@ Members = list[tuple[str | zipfile.ZipInfo, bytes]]
 
 
 class Attack(NamedTuple):
-    """What is tried, its outcome, and a part of the refusal's reason."""
+    """What is tried, its outcome, and a part of the refusal's reason; a large content is made when it is needed."""
 
     tries: str
     outcome: str
@@ -193,18 +193,24 @@ WHEELS: Mapping[str, Attack] = {
     "deep": Attack(
         "1,500 folders within each other", REFUSED, "folders within each other", packed([("a/" * 1500 + "x.py", b"")])
     ),
-    "bomb_of_one_file": Attack("200 MB of zeros in 200 kB", REFUSED, "", packed([("zeros", bytes(200 << 20))])),
+    "bomb_of_one_file": Attack("200 MB of zeros in 200 kB", REFUSED, "", lambda: packed([("zeros", bytes(200 << 20))])),
     "bomb_of_many_files": Attack(
-        "80 files of 1 MB", REFUSED, "", packed([(f"{number}", bytes(1 << 20)) for number in range(80)])
+        "80 files of 1 MB",
+        REFUSED,
+        "",
+        lambda: packed([(f"{number}", bytes(1 << 20)) for number in range(80)]),
     ),
     "bomb_in_a_bomb": Attack(
-        "a wheel in a wheel is a file", HARMLESS, "", packed([("x.whl", packed([("zeros", bytes(50 << 20))]))])
+        "a wheel in a wheel is a file",
+        HARMLESS,
+        "",
+        lambda: packed([("x.whl", packed([("zeros", bytes(50 << 20))]))]),
     ),
     "large_metadata": Attack(
         "metadata of 64 MB",
         REFUSED,
         "",
-        packed([], metadata=b"Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n\n" + bytes(64 << 20)),
+        lambda: packed([], metadata=b"Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n\n" + bytes(64 << 20)),
     ),
     "empty_files": Attack(
         "3,000 empty files, with a limit of 2,000", REFUSED, "more than 2,000 files", packed(empty_files(3000))
@@ -252,8 +258,9 @@ def test_a_wheel_is_refused_or_harmless(
 ) -> None:
     monkeypatch.setattr("runtimes.dependencies.confined_uv.ENTRIES", 2000)
     attack = WHEELS[name]
-    assert isinstance(attack.content, bytes)
-    index.packages["evil-1.0-py3-none-any.whl"] = attack.content
+    content = attack.content() if callable(attack.content) else attack.content
+    assert isinstance(content, bytes)
+    index.packages["evil-1.0-py3-none-any.whl"] = content
     result, reason = outcome(installer, "evil", tmp_path / "tree")
     remove(tmp_path / "packages" / "cache")
     assert result == attack.outcome and attack.reason in reason, reason

@@ -177,34 +177,40 @@ def many(database: Database) -> Database:
     return database
 
 
-@pytest.mark.parametrize(
-    ("filters", "index"),
-    [
-        (Listing(model="rare"), "simulations_model"),
-        (Listing(model="rare", states=(State.SUCCEEDED, State.FAILED)), "simulations_model"),
-        (Listing(dataset="nothing"), "simulations_dataset"),
-        (Listing(dataset_digest=DIGESTS[2]), "simulations_dataset_digest"),
-        (Listing(model_digest=DIGESTS[2]), "simulations_digest"),
-        (Listing(runtime="nothing"), "simulations_runtime"),
-        (Listing(submitted_by="nobody"), "simulations_submitted_by"),
-        (Listing(words=("nothing",)), "simulations_listed"),
-        (Listing(labels=(("branch", "nothing"),)), "simulations_listed"),
-        (Listing(dataset="noop", dataset_version="2"), "simulations_listed"),
-        (Listing(comparison="k1"), "simulations_listed"),
-        (Listing(comparison=NO_COMPARISON, model="rare"), "simulations_model"),
-        (Listing(states=(State.SUCCEEDED,), model="mine", model_digest=DIGESTS[2]), "simulations_listed"),
-    ],
+#: Filters that match nearly nothing, and the index that each reads.
+SELECTIVE: Sequence[tuple[Listing, str]] = (
+    (Listing(model="rare"), "simulations_model"),
+    (Listing(model="rare", states=(State.SUCCEEDED, State.FAILED)), "simulations_model"),
+    (Listing(dataset="nothing"), "simulations_dataset"),
+    (Listing(dataset_digest=DIGESTS[2]), "simulations_dataset_digest"),
+    (Listing(model_digest=DIGESTS[2]), "simulations_digest"),
+    (Listing(runtime="nothing"), "simulations_runtime"),
+    (Listing(submitted_by="nobody"), "simulations_submitted_by"),
+    (Listing(words=("nothing",)), "simulations_listed"),
+    (Listing(labels=(("branch", "nothing"),)), "simulations_listed"),
+    (Listing(dataset="noop", dataset_version="2"), "simulations_listed"),
+    (Listing(comparison="k1"), "simulations_listed"),
+    (Listing(comparison=NO_COMPARISON, model="rare"), "simulations_model"),
+    (Listing(states=(State.SUCCEEDED,), model="mine", model_digest=DIGESTS[2]), "simulations_listed"),
 )
-def test_a_filter_that_matches_nearly_nothing_reads_an_index_and_no_row(
-    many: Database, filters: Listing, index: str, plan_of: Callable[[Database, Callable[[Connection], Any]], str]
-) -> None:
-    def read(c: Connection) -> None:
-        assert len(listing.page_ids(c, filters, after=None, limit=51)) == (filters.model == "rare")
-        listing.counts(c, filters)
 
-    plan = plan_of(many, read)
-    if many.embedded or index != "simulations_listed":  # PostgreSQL may have another plan for as few rows as these
-        assert index in plan and "SCAN simulations\n" not in plan, plan
+
+def test_filters_that_match_nearly_nothing_read_an_index_and_no_row(
+    many: Database, plan_of: Callable[[Database, Callable[[Connection], Any]], str]
+) -> None:
+    others = {}
+    for filters, index in SELECTIVE:
+
+        def read(c: Connection, filters: Listing = filters) -> None:
+            assert len(listing.page_ids(c, filters, after=None, limit=51)) == (filters.model == "rare")
+            listing.counts(c, filters)
+
+        plan = plan_of(many, read)
+        # PostgreSQL may have another plan for as few rows as these.
+        if many.embedded or index != "simulations_listed":
+            if index not in plan or "SCAN simulations\n" in plan:
+                others[filters] = plan
+    assert others == {}
 
 
 @pytest.fixture

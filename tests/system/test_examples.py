@@ -5,9 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.system.platform_process import PlatformProcess
 
@@ -73,6 +71,10 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
+    # Their imports take two seconds, which no process that merely collects tests needs.
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before it is committed"
     NotebookClient(notebook, timeout=LIMIT, resources={"metadata": {"path": str(EXAMPLES)}}).execute()

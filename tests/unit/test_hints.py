@@ -1,9 +1,10 @@
 """Hints: every command, option and setting that a text of the product names exists."""
 
 import ast
+import functools
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -39,7 +40,7 @@ FOREIGN = {"docs/metrics_description.md"}  # of nuPlan
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def found_texts() -> Iterator[tuple[str, str]]:
     """Yield every text of the code and of the documentation, with where it is."""
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -53,7 +54,10 @@ def texts() -> Iterator[tuple[str, str]]:
         yield str(page.relative_to(ROOT)), page.read_text()
 
 
-TEXTS = list(texts())
+@functools.cache
+def texts() -> Sequence[tuple[str, str]]:
+    """Return all texts; they are read once, and not while tests are collected."""
+    return list(found_texts())
 
 
 def client_commands() -> Mapping[str, click.Command]:
@@ -84,7 +88,7 @@ def test_every_setting_that_a_text_names_exists() -> None:
     }
     named = {
         (where, name)
-        for where, text in TEXTS
+        for where, text in texts()
         for name in VARIABLE.findall(text)
         if not OTHERS.fullmatch(name) and not where.startswith("core/settings.py")
     }
@@ -95,7 +99,7 @@ def test_every_setting_that_a_text_names_exists() -> None:
 def test_every_command_and_option_that_a_text_names_exists() -> None:
     known = {"windtunnel": client_commands(), "windtunnel-server": server_commands()}
     unknown, count = [], 0
-    for where, text in TEXTS:
+    for where, text in texts():
         for program, words, rest in COMMAND[Path(where.partition(":")[0]).suffix].findall(text):
             commands = known[program]
             name = words if words in commands else words.split()[0]
@@ -115,7 +119,7 @@ def test_every_command_and_option_that_a_text_names_exists() -> None:
 def test_every_page_that_a_text_of_the_code_names_exists() -> None:
     headings: dict[str, set[str]] = {}
     missing, count = [], 0
-    for where, text in TEXTS:
+    for where, text in texts():
         if not where.partition(":")[0].endswith(".py"):
             continue
         for page, anchor in re.findall(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?", text):
