@@ -33,6 +33,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_examples.py": {
         "test_the_comparison_decides_between_two_models": "a comparison; README.md has one in every run",
         "test_the_sweep_draws_a_heat_map": "9 s; sweeps of the client are in every run, in test_cli.py",
+        "test_the_notebook_runs_from_its_first_cell_to_its_last": "7 s; its calls are in every run, in test_client.py",
     },
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
@@ -75,6 +76,8 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         ("[onnx-car_street]", "[onnx-cartpole]"), "projects in Python and C are in every run"
     ),
     "tests/system/test_local_play.py": {
+        "test_two_play_at_once_and_leave_nothing": "4 s; that one play leaves nothing is in every run",
+        "test_a_model_that_prints_without_end_does_not_fill_the_memory": "the same of a platform is in every run",
         **dict.fromkeys(
             ("[model1-cartpole-options1]", "[model2-cartpole-options2]"), "two simulations more; two are in every run"
         ),
@@ -96,6 +99,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_alerts_fire_on_a_platform_in_trouble_and_not_on_one_that_is_well": "needs promtool",
     },
     "tests/system/test_gym.py": {
+        **dict.fromkeys(("[sync]", "[highway]", "[pettingzoo_tictactoe]"), "others of the same kind are in every run"),
         "test_stable_baselines3_trains_on_an_environment": "needs PyTorch and Stable-Baselines3, 900 MB",
         "test_a_dqn_that_is_trained_and_exported_scores_what_training_showed": "needs PyTorch and Stable-Baselines3",
         "test_an_agent_that_masks_illegal_moves_trains_on_connect_four_and_plays_legally": "needs PyTorch",
@@ -176,7 +180,14 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "resident jobs are in every run",
         ),
     },
-    "tests/system/test_plants.py": {"[3]": "a plant by FMI 2.0 is in every run; the evaluator's tests have both"},
+    "tests/system/test_plants.py": {
+        "test_a_plant_with_state_in_globals_has_equal_results_for_any_number_of_workers": (
+            "9 s; that nothing is left of a scenario in any order is in every run, in test_plant_simulator.py"
+        ),
+    },
+    "tests/system/test_rushes.py": {
+        "test_callers_at_once_get_a_result_for_each_task_and_equal_ones": "7 s; a rush after kills is in every run",
+    },
     "tests/simulators/test_plant_simulator.py": {
         "[abort]": "a segmentation fault is in every run",
         "[sleep]": "a plant that computes for ever is in every run",

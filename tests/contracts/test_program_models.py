@@ -15,6 +15,7 @@ import pytest
 
 from errors import UnknownFormat
 from runtimes.formats import detect
+from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner import processes
 from runtimes.harness.sandbox import level
 from tests.contracts.harness_processes import evaluator_pair, play_of, refusal_of, worker_spec
@@ -81,13 +82,6 @@ def refusal(model: bytes) -> str:
 def results_of(model: bytes, format: str = "program", stop: int = 4, **changes: Any) -> list[dict[str, Any]]:
     with evaluator_pair(spec(format), model, play(**changes)) as pair:
         return [result | {"timing": None} for result in pair.run(0, stop)]
-
-
-def fault_of(model: bytes, **changes: Any) -> tuple[str, str]:
-    """Return the status and the error of a scenario, which the next scenario has as well."""
-    first, second = results_of(model, stop=2, **changes)
-    assert first["status"] == second["status"]
-    return first["status"], first["error"]
 
 
 # -- what programs answer
@@ -219,31 +213,51 @@ def test_a_program_that_does_not_load_is_refused_with_the_reason(load: str, reas
 # -- faults in a scenario
 
 
-@pytest.mark.parametrize(
-    ("act", "status", "text"),
-    [
-        ('answer = {"error": "no route"}', "failed", "ProgramFailed: no route"),
-        ("answer = {}", "invalid", "the program's answer to `act` has no member `action`"),
-        ('answer = {"action": [1, 2]}', "invalid", "the model answered an array of shape (2,), not (4,)"),
-        ('answer = {"action": [1, 2, 3, None]}', "invalid", "the action is not finite"),
-        ('answer = {"action": "left"}', "invalid", "not an array of numbers"),
-        ('answer = {"action": [1, 2, 3, float("nan")]}', "invalid", "the action is not finite"),
-        ('answer = {"action": [1, 2, 3, 1e300]}', "invalid", "the action is not finite"),
-        ('print("thinking")', "invalid", "the program wrote 'thinking' to its standard output"),
-        ('print("x" * 70000)', "invalid", "a line of more than"),
-        ("os.abort()", "crashed", "killed by SIGABRT"),
-        ("sys.exit(3)", "crashed", "it exited with code 3"),
-        ("sys.exit(0)", "crashed", "it exited with code 0"),
-        ("import ctypes; ctypes.string_at(0)", "crashed", "killed by SIGSEGV: a fault of machine code"),
-        ("os.close(1); sys.exit(5)", "crashed", "it exited with code"),
-        ("while True: pass", "timed_out", "no answer within"),
-        ("sys.stdin.read()", "timed_out", "no answer within"),
-    ],
-)
-def test_a_fault_of_a_program_is_the_result_of_its_task(act: str, status: str, text: str) -> None:
-    changes = {"deadline": 0.5} if status == "timed_out" else {}
-    assert (fault := fault_of(script(act=act), **changes))[0] == status
-    assert text in fault[1]
+#: What a program does in place of an answer to `act`, the result's status, and a part of its error.
+FAULTS = [
+    ('answer = {"error": "no route"}', "failed", "ProgramFailed: no route"),
+    ("answer = {}", "invalid", "the program's answer to `act` has no member `action`"),
+    ('answer = {"action": [1, 2]}', "invalid", "the model answered an array of shape (2,), not (4,)"),
+    ('answer = {"action": [1, 2, 3, None]}', "invalid", "the action is not finite"),
+    ('answer = {"action": "left"}', "invalid", "not an array of numbers"),
+    ('answer = {"action": [1, 2, 3, float("nan")]}', "invalid", "the action is not finite"),
+    ('answer = {"action": [1, 2, 3, 1e300]}', "invalid", "the action is not finite"),
+    ('print("thinking")', "invalid", "the program wrote 'thinking' to its standard output"),
+    ('print("x" * 70000)', "invalid", "a line of more than"),
+    ("os.abort()", "crashed", "killed by SIGABRT"),
+    ("sys.exit(3)", "crashed", "it exited with code 3"),
+    ("sys.exit(0)", "crashed", "it exited with code 0"),
+    ("import ctypes; ctypes.string_at(0)", "crashed", "killed by SIGSEGV: a fault of machine code"),
+    ("os.close(1); sys.exit(5)", "crashed", "it exited with code"),
+]
+#: What it does that takes for ever.
+ENDLESS = [
+    ("while True: pass", "timed_out", "no answer within"),
+    ("sys.stdin.read()", "timed_out", "no answer within"),
+]
+
+
+def test_a_fault_of_a_program_is_the_result_of_its_task() -> None:
+    """Which fault the program has follows from the scenario's seed: two scenarios have each, one after the other."""
+    assert_faults(FAULTS)
+
+
+def test_a_program_that_takes_for_ever_misses_the_deadline_of_its_task() -> None:
+    assert_faults(ENDLESS, deadline=0.5)
+
+
+def assert_faults(faults: list[tuple[str, str, str]], **changes: Any) -> None:
+    plan = TaskPlan(play()["tasks"])
+    acts = {plan.model_server_seed(task): faults[task // 2][0] for task in range(2 * len(faults))}
+    model = script(reset=f"statement = {acts!r}[seed]", act="exec(statement)")
+    results = results_of(model, stop=2 * len(faults), **changes)
+    expected = [fault for fault in faults for _ in range(2)]
+    others = [
+        (act, result["status"], result["error"])
+        for (act, status, text), result in zip(expected, results, strict=True)
+        if result["status"] != status or text not in result["error"]
+    ]
+    assert others == []
 
 
 def test_a_fault_in_one_scenario_leaves_the_others_as_they_are() -> None:
