@@ -77,7 +77,7 @@ sync-client: setup  ## Generate the synchronous client from the asynchronous one
 docs: setup  ## Build the documentation as a site, which needs no network, into var/site.
 	@$(PY) -m scripts.site
 
-reference: setup  ## Generate the pages of settings, states, metrics, errors and operations from the code.
+reference: setup  ## Generate from the code: the pages of settings, states, metrics, errors and operations, the chart's schema and dashboard.
 	@$(PY) -m scripts.reference
 
 bench-cluster: setup  ## Benchmarks on a real Kubernetes, with thousands of simulated nodes.

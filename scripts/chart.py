@@ -1,4 +1,4 @@
-"""Generate the settings in the schema of the chart's values: `python -m scripts.chart`; a test fails if they differ."""
+"""The schema of the chart's values: the settings in it, with their descriptions, follow from core/settings.py."""
 
 import json
 from dataclasses import fields
@@ -47,7 +47,3 @@ def schema() -> str:
     document = json.loads(SCHEMA.read_text())
     document["properties"]["settings"] = settings_schema()
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    SCHEMA.write_text(schema())

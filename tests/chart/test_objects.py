@@ -14,7 +14,6 @@ from core.domain.allowed_options import OPTIONS
 from core.domain.executor_config import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
-from scripts import chart as chart_schema
 from tests.cached import tool
 from tests.chart import schemas
 from tests.chart.rendering import (
@@ -156,10 +155,6 @@ def test_invalid_values_are_refused_with_a_reason(case: str) -> None:
     values, message = INVALID_VALUES[case]
     with pytest.raises(ValueError, match=re.escape(message)):
         render(values)
-
-
-def test_the_schema_file_is_up_to_date_with_the_settings() -> None:
-    assert chart_schema.SCHEMA.read_text() == chart_schema.schema(), "run `python -m scripts.chart`"
 
 
 # -- configuration of the processes
