@@ -1,8 +1,11 @@
 """A busy machine changes no result: a model server that is not run does not miss its deadline, one that waits does."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from runtimes.harness.runner.process_times import process_times
+from runtimes.harness.runner.processes import ChildProcess
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 from tests.waiting import until
 
@@ -49,6 +53,25 @@ def pair_of(request: pytest.FixtureRequest) -> Any:
         return evaluator_pair(spec, source, play_of(deadline=DEADLINE, isolation=request.param))
 
     return start
+
+
+#: Waits in the kernel for three deadlines, as for a disk: posix_spawn(3) returns when its child has opened the pipe.
+BLOCKED_MODEL = """
+import os, time
+class Model:
+    def act(self, observation):
+        opener = os.fork()
+        if opener == 0:
+            time.sleep({seconds})
+            os.open({pipe!r}, os.O_WRONLY)
+            os._exit(0)
+        opened = [(os.POSIX_SPAWN_OPEN, 9, {pipe!r}, os.O_RDONLY, 0)]
+        spawned = os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=opened)
+        for child in (opener, spawned):
+            os.waitpid(child, 0)
+        {after}
+        return observation
+"""
 
 
 def statuses(pair: EvaluatorPair, tasks: int = 2) -> list[str]:
@@ -155,10 +178,39 @@ def test_a_model_server_that_stopped_itself_misses_its_deadline() -> None:
         assert statuses(pair, 1) == ["timed_out"]
 
 
+@pytest.mark.parametrize(("after", "status"), [("pass", "ok"), ("time.sleep(3600)", "timed_out")])
+def test_a_model_server_that_waits_for_a_disk_keeps_its_deadline_and_one_that_then_sleeps_misses_it(
+    pair_of: Any, tmp_path: Path, after: str, status: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    source = BLOCKED_MODEL.format(pipe=str(pipe), seconds=3 * DEADLINE, after=after)
+    with pair_of(source) as pair:
+        assert statuses(pair, 1) == [status]
+
+
 def test_an_evaluator_that_is_hardly_run_does_not_blame_the_model() -> None:
     play = play_of(deadline=0.02)
     with evaluator_pair(worker_spec(), model(compute=0.0, sleep=0.004), play) as pair, outranked(pair, evaluator=True):
         assert set(statuses(pair, 30)) == {"ok"}
+
+
+def test_an_evaluator_that_was_stopped_while_it_waited_does_not_blame_the_model() -> None:
+    """As on a machine that was stopped, which counts no run delay: the answer came while nothing could take it."""
+    play = play_of(deadline=DEADLINE)
+    with evaluator_pair(worker_spec(), model(compute=0.0, sleep=DEADLINE / 2), play) as pair:
+        process = pair.evaluator.process
+        assert isinstance(process, ChildProcess)
+        stopping = threading.Timer(DEADLINE / 4, stopped_for, (process.pid, 3 * DEADLINE))
+        stopping.start()
+        assert statuses(pair, 1) == ["ok"]
+        stopping.join()
+
+
+def stopped_for(pid: int, seconds: float) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
 
 
 def test_a_slow_model_is_blamed_also_beside_an_evaluator_that_is_hardly_run() -> None:

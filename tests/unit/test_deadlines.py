@@ -17,7 +17,9 @@ from runtimes.harness.model_server.deadlines import (
 
 SECONDS = st.floats(0.0, 1000.0)
 DEADLINES = st.floats(0.01, 1000.0)
-USED = st.builds(Usage, cpu=SECONDS, queued=SECONDS, throttled=SECONDS, stalled=SECONDS)
+USED = st.builds(
+    Usage, cpu=SECONDS, queued=SECONDS, throttled=SECONDS, stalled=SECONDS, blocked=SECONDS, stolen=SECONDS
+)
 THREADS = st.dictionaries(st.sampled_from("abc"), st.tuples(SECONDS, SECONDS))
 
 
@@ -41,6 +43,22 @@ def test_time_in_a_run_queue_does_not_count(wall: float, share: float) -> None:
 @given(DEADLINES, st.floats(0.0, 1.0))
 def test_time_in_which_a_cpu_limit_stopped_the_model_server_does_not_count(wall: float, share: float) -> None:
     assert usable(wall, wall, Usage(throttled=share * wall)) == pytest.approx((1 - share) * wall, abs=1e-9)
+
+
+@given(DEADLINES, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_time_in_which_a_model_server_waited_for_a_disk_does_not_count(wall: float, share: float, part: float) -> None:
+    used = Usage(blocked=share * wall, stalled=part * share * wall)
+    assert usable(wall, wall, used) == pytest.approx((1 - share) * wall, abs=1e-9)
+
+
+@given(DEADLINES, st.floats(0.0, 1.0))
+def test_time_in_which_the_hypervisor_ran_another_machine_does_not_count(wall: float, share: float) -> None:
+    assert usable(wall, wall, Usage(stolen=share * wall)) == pytest.approx((1 - share) * wall, abs=1e-9)
+
+
+@given(DEADLINES, st.floats(0.0, 1.0))
+def test_time_on_a_processor_counts_also_while_another_thread_waits_for_a_disk(wall: float, share: float) -> None:
+    assert usable(wall, wall, Usage(cpu=share * wall, blocked=wall)) == pytest.approx(share * wall)
 
 
 @given(DEADLINES, st.integers(2, 64))

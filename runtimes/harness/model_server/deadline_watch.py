@@ -32,8 +32,11 @@ class DeadlineWatch:
         self._first: ServerTimes | None = None
         self._seen: dict[str, tuple[float, float]] = {}  # of all threads, also of those that have ended
         self._observed_since = 0.0
+        self._looked = 0.0
+        self._blocked = 0.0  # seconds before a look at which the model server waited for a disk
         self._share = 1.0  # of its time, what the model server could use until the last look
         self._blind = 0.0  # seconds in which the machine did not let this thread look, or take the answer
+        self._late = 0.0  # seconds by which waits of this thread took longer than they were to, since the last look
         self._next = self._began + UNOBSERVED * seconds  # the next look
 
     def wait(self, connection: socket.socket, event: int = select.POLLIN) -> None:
@@ -42,7 +45,11 @@ class DeadlineWatch:
         poll.register(connection, event)
         while True:
             self.check()
-            if poll.poll(max(0.0, self._next - time.monotonic()) * 1000 + 1):
+            until = max(self._next, time.monotonic()) + 0.001
+            ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
+            # A machine that was stopped, or whose hypervisor ran another one, tells nothing else.
+            self._late += max(0.0, time.monotonic() - until - 0.001)
+            if ready:
                 return
 
     def check(self) -> None:
@@ -75,17 +82,21 @@ class DeadlineWatch:
         """Return the share of its time that the model server could use, as far as it was observed; 1 if unknown."""
         asked = time.monotonic()
         # This thread was to look after a part of the deadline: before that it cannot have been late.
-        self._blind += min(self._own_delay(), max(0.0, asked - self._began - UNOBSERVED * self._seconds - self._blind))
+        delay, self._late = max(self._own_delay(), self._late), 0.0
+        self._blind += min(delay, max(0.0, asked - self._began - UNOBSERVED * self._seconds - self._blind))
         times = self._read_times()
         if times is None:
             return 1.0
         self._seen.update(times.threads)
+        before, self._looked = self._looked, time.monotonic()
         if self._first is None:
-            self._first, self._observed_since = times, time.monotonic()
-            self._blind += self._observed_since - asked  # its runner was late to tell
+            self._first, self._observed_since = times, self._looked
+            self._blind += self._looked - asked  # its runner was late to tell
             return 1.0  # what was not observed counts as had, or a model could gain from hiding
-        observed = time.monotonic() - self._observed_since
-        return usable(1.0, observed, usage(self._first, replace(times, threads=self._seen)))
+        if times.blocked:
+            self._blocked += self._looked - before
+        used = usage(self._first, replace(times, threads=self._seen), self._blocked)
+        return usable(1.0, self._looked - self._observed_since, used)
 
     def _timed_out(self, *, starved: bool = False) -> TimedOut:
         if starved:

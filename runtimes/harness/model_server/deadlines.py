@@ -25,27 +25,41 @@ class ServerTimes:
     ``threads``: of each living thread, by number, the time on a processor and the time on a run queue, ready to run but
     not running (proc_pid_schedstat(5)). ``throttled``: the time in which the CPU limit of a control group let none of
     its processes run (cpu.stat). ``stalled``: the time in which the machine lacked memory so much that nothing made
-    progress (PSI, the ``full`` line of /proc/pressure/memory). ``memory``: peak resident bytes; 0: unknown.
+    progress (PSI, the ``full`` line of /proc/pressure/memory). ``blocked``: whether a thread waits in the kernel at
+    this moment for what no signal ends, which is a page or a file that comes from a disk (state D of
+    proc_pid_stat(5)). ``stolen``: the time in which the hypervisor ran other machines in place of this one's
+    processors, on average (``steal`` of proc_stat(5)); a kernel that knows it counts it neither as processor time nor
+    as time on a run queue. ``memory``: peak resident bytes; 0: unknown.
     """
 
     threads: Mapping[str, tuple[float, float]]
     throttled: float = 0.0
     stalled: float = 0.0
+    blocked: bool = False
+    stolen: float = 0.0
     memory: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What the processes of a model server got in a period, in seconds; of several threads, the sums."""
+    """What the processes of a model server got in a period, in seconds; of several threads, the sums.
+
+    ``blocked``: for how long a thread waited for a disk, as far as looks show it.
+    """
 
     cpu: float = 0.0
     queued: float = 0.0
     throttled: float = 0.0
     stalled: float = 0.0
+    blocked: float = 0.0
+    stolen: float = 0.0
 
 
-def usage(before: ServerTimes, after: ServerTimes) -> Usage:
-    """Return what was used between two observations; a thread that ended in between is not counted."""
+def usage(before: ServerTimes, after: ServerTimes, blocked: float = 0.0) -> Usage:
+    """Return what was used between two observations, of which the model server was ``blocked`` for so many seconds.
+
+    A thread that ended in between is not counted.
+    """
     grown = [
         (max(0.0, cpu - start_cpu), max(0.0, queued - start_queued))
         for thread, (cpu, queued) in after.threads.items()
@@ -56,6 +70,8 @@ def usage(before: ServerTimes, after: ServerTimes) -> Usage:
         queued=sum(queued for _, queued in grown),
         throttled=max(0.0, after.throttled - before.throttled),
         stalled=max(0.0, after.stalled - before.stalled),
+        blocked=blocked,
+        stolen=max(0.0, after.stolen - before.stolen),
     )
 
 
@@ -69,7 +85,8 @@ def usable(wall: float, observed: float, used: Usage) -> float:
         return 0.0
     ready = min(observed, used.cpu + used.queued)
     lacking = ready * used.queued / (used.cpu + used.queued) if ready else 0.0
-    lacking = min(observed, lacking + used.throttled + used.stalled)
+    # A lack of memory is a wait for a disk, too: the two are one.
+    lacking = min(observed, lacking + used.throttled + used.stolen + max(used.stalled, used.blocked))
     had = max(observed - lacking, min(observed, used.cpu))
     return wall * (had / observed)
 

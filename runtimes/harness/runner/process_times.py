@@ -7,24 +7,37 @@ from pathlib import Path
 from typing import Any
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-#: Index of the parent's id among the fields of /proc/PID/stat that follow the name.
-PARENT = 1
+#: Indices of the state and of the parent's id among the fields of /proc/PID/stat that follow the name.
+STATE, PARENT = 0, 1
+#: Index of the stolen time among the words of the first line of /proc/stat.
+STEAL = 8
+#: The state of a thread that no signal wakes: it waits for a disk.
+BLOCKED = b"D"
 
 
 def process_times(pid: int) -> dict[str, Any] | None:
     """Return the fields of `ServerTimes` for a process and its descendants; None if the kernel does not tell them."""
     threads: dict[str, tuple[float, float]] = {}
-    memory = 0
+    memory, blocked = 0, False
     for process in (pid, *_descendants(pid)):
         with suppress(OSError):  # it has ended
             memory = max(memory, _peak_memory(process))
             for thread in os.listdir(PROC / str(process) / "task"):
                 with suppress(OSError):
-                    cpu, queued, _ = (PROC / str(process) / "task" / thread / "schedstat").read_text().split()
+                    folder = PROC / str(process) / "task" / thread
+                    cpu, queued, _ = (folder / "schedstat").read_text().split()
                     threads[thread] = (int(cpu) / 1e9, int(queued) / 1e9)
+                    blocked = blocked or _fields(folder / "stat")[STATE] == BLOCKED
     if not threads:
         return None
-    return {"threads": threads, "throttled": _throttled(pid), "stalled": _stalled(), "memory": memory}
+    return {
+        "threads": threads,
+        "throttled": _throttled(pid),
+        "stalled": _stalled(),
+        "blocked": blocked,
+        "stolen": _stolen(),
+        "memory": memory,
+    }
 
 
 def _peak_memory(process: int) -> int:
@@ -33,13 +46,17 @@ def _peak_memory(process: int) -> int:
         return next((int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:")), 0)
 
 
+def _fields(stat: Path) -> list[bytes]:
+    """Return the fields that follow the name, which may have blanks and parentheses."""
+    return stat.read_bytes().rpartition(b")")[2].split()
+
+
 def _descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir(PROC):
         if name.isdigit():
             with suppress(OSError):
-                fields = (PROC / name / "stat").read_bytes().rpartition(b")")[2].split()
-                children.setdefault(int(fields[PARENT]), []).append(int(name))
+                children.setdefault(int(_fields(PROC / name / "stat")[PARENT]), []).append(int(name))
     found = list(children.get(pid, ()))
     for process in found:
         found += children.get(process, ())
@@ -78,6 +95,14 @@ def _throttled_of(stat: Path) -> float:
         if "throttled_usec" in values:
             return int(values["throttled_usec"]) / 1e6
         return int(values.get("throttled_time", 0)) / 1e9
+    return 0.0
+
+
+def _stolen() -> float:
+    """Return the seconds that the hypervisor took from each processor on average; 0 if they are unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        first = (PROC / "stat").read_text().partition("\n")[0].split()
+        return int(first[STEAL]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
     return 0.0
 
 

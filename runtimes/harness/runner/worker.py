@@ -331,6 +331,8 @@ class Worker:
             },
             throttled=max(values.throttled for values in known),
             stalled=max(values.stalled for values in known),
+            blocked=any(values.blocked for values in known),
+            stolen=max(values.stolen for values in known),
         )
 
 
