@@ -33,7 +33,7 @@ openenv: setup  ## Serve the scenarios of DATASET to OpenEnv's clients on PORT (
 unit: setup  ## Tests without I/O: seconds.
 	@$(PY) -m pytest tests/unit
 
-test: setup  ## Tests that need no cluster: embedded parts, PostgreSQL, MinIO, the sandbox. Under ten minutes on a fresh machine.
+test: setup  ## Tests that need no cluster: embedded parts, PostgreSQL, MinIO, the sandbox. Ten to twenty minutes on two cores.
 	@scripts/tools/minio >/dev/null & $(PY) -m scripts.tests test tests --ignore tests/cluster --ignore tests/chart $(PARALLEL) -m "not verify"
 
 cluster: cluster-tools  ## Tests on a real Kubernetes, built from source on first use, or on the cluster of KUBECONFIG.
