@@ -195,19 +195,30 @@ def test_an_evaluator_that_is_hardly_run_does_not_blame_the_model() -> None:
         assert set(statuses(pair, 30)) == {"ok"}
 
 
-def test_an_evaluator_that_was_stopped_while_it_waited_does_not_blame_the_model() -> None:
+def test_an_evaluator_that_was_stopped_while_it_waited_does_not_blame_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As on a machine that was stopped, which counts no run delay: the answer came while nothing could take it."""
-    play = play_of(deadline=DEADLINE)
-    with evaluator_pair(worker_spec(), model(compute=0.0, sleep=DEADLINE / 2), play) as pair:
-        process = pair.evaluator.process
-        assert isinstance(process, ChildProcess)
-        stopping = threading.Timer(DEADLINE / 4, stopped_for, (process.pid, 3 * DEADLINE))
-        stopping.start()
+    deadline = 2.0
+    with evaluator_pair(worker_spec(), model(compute=0.0, sleep=deadline / 2), play_of(deadline=deadline)) as pair:
+        evaluator, model_server = pair.evaluator.process, pair.model_servers[-1].process
+        assert isinstance(evaluator, ChildProcess)
+        stopping = threading.Thread(target=stopped_for, args=(evaluator.pid, 2 * deadline))
+        told = model_server.times
+
+        def times() -> dict[str, Any] | None:
+            """Tell the evaluator, which looks for the first time and waits then, and stop it in that wait."""
+            if stopping.ident is None:
+                stopping.start()
+            return told()
+
+        monkeypatch.setattr(model_server, "times", times)
         assert statuses(pair, 1) == ["ok"]
         stopping.join()
 
 
 def stopped_for(pid: int, seconds: float) -> None:
+    time.sleep(0.05)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(seconds)
     os.kill(pid, signal.SIGCONT)
