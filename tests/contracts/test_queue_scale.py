@@ -96,7 +96,7 @@ def test_a_pass_costs_the_same_with_ten_and_with_two_thousand_simulations_queued
         for _ in range(3):  # reads what was submitted, and prepares the next of it
             full.dispatcher.step()
         costs.append(counter.during(full.dispatcher.step))
-    assert costs[0] > 100, "the counter counts"
+    assert costs[0] > 0, "the counter counts"  # each statement of less than STEP instructions counts as none
     assert costs[1] < costs[0] + 500, costs
 
 
