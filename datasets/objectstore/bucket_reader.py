@@ -10,8 +10,8 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, Protocol
 from urllib3.exceptions import TimeoutError as TimeoutError_
 
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
-from datasets.objectstore.connections import Connection
-from datasets.objectstore.guarded_pools import ForbiddenAddress
+from datasets.objectstore.connections import Connection, permitted
+from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
 from datasets.objectstore.s3_client import CLIENT_ERRORS, MISSING, client
 from errors import OriginChanged, OriginFailed, OriginRefused
@@ -34,7 +34,7 @@ class BucketReader:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._client = client(connection, connection_pools(LIMITS, guarded=True))
+        self._client = client(connection, guard(connection_pools(LIMITS), permitted))
 
     def listing(self, bucket: str, prefix: str) -> Iterator[ListedObject]:
         """Yield the objects under a prefix, sorted by key, page by page."""

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 from urllib3 import PoolManager, Retry, Timeout
 
-from datasets.objectstore.connections import permitted
-from datasets.objectstore.guarded_pools import guard
-
 # urllib3 logs a warning per retry, with the host and bytes of the response; the caller logs the outcome.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
@@ -30,7 +27,7 @@ class ConnectionLimits:
 LIMITS = ConnectionLimits()
 
 
-def connection_pools(limits: ConnectionLimits, *, guarded: bool = False) -> PoolManager:
+def connection_pools(limits: ConnectionLimits) -> PoolManager:
     """Create thread-safe connection pools with time-outs and retries, without redirects."""
     # `s3_body.resuming` resumes partially read bodies; urllib3 repeats only requests without a response.
     retries = Retry(
@@ -43,5 +40,4 @@ def connection_pools(limits: ConnectionLimits, *, guarded: bool = False) -> Pool
         raise_on_status=False,
         respect_retry_after_header=False,
     )
-    pools = PoolManager(maxsize=64, timeout=Timeout(connect=limits.connect, read=limits.read), retries=retries)
-    return guard(pools, permitted) if guarded else pools
+    return PoolManager(maxsize=64, timeout=Timeout(connect=limits.connect, read=limits.read), retries=retries)

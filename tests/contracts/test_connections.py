@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from datasets.objectstore import connection_pools, connections, open_store
+from datasets.objectstore import bucket_reader, connections, open_store
 from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from errors import Invalid, OriginChanged, OriginFailed
@@ -172,7 +172,7 @@ def test_a_host_that_does_not_exist_is_an_error_that_calls_it_unknown() -> None:
 
 
 def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_pools, "permitted", lambda number: number != "127.0.0.1")
+    monkeypatch.setattr(bucket_reader, "permitted", lambda number: number != "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = Connection(
             name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET
