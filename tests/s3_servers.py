@@ -1,6 +1,7 @@
 """Real S3 servers for tests: MinIO built from its pinned sources, and swift from the package index."""
 
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -23,7 +24,10 @@ START_TIMEOUT = 60.0
 
 
 class S3Server:
-    """An S3 server in a folder, with its own keys, on a port that stays the same over restarts."""
+    """An S3 server in a folder, with its own keys, on a port that stays the same over restarts.
+
+    ``health``: a path that is requested until it answers. ``healthy``: what the answer matches once the start is over.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class S3Server:
         command: list[str],
         *,
         health: str,
+        healthy: str = "",
         environ: Mapping[str, str] | None = None,
         access_key: str = "",
     ) -> None:
@@ -43,7 +48,7 @@ class S3Server:
         self.log = folder / "server.log"
         self._command = command
         self._environ = dict(environ or {})
-        self._health = health
+        self._health, self._healthy = health, healthy
         self._process: subprocess.Popen[bytes] | None = None
         self._users: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,11 +84,12 @@ class S3Server:
         return self
 
     def answers(self) -> bool:
-        """Return whether the server answers."""
+        """Return whether the server answers and has finished its start."""
         try:
-            return httpx.get(self.endpoint + self._health, timeout=5.0, trust_env=False).status_code == 200
+            answer = httpx.get(self.endpoint + self._health, timeout=5.0, trust_env=False)
         except httpx.TransportError:
             return False
+        return answer.status_code == 200 and re.search(self._healthy, answer.text) is not None
 
     def user(self, name: str, actions: Sequence[str]) -> tuple[str, str]:
         """Let a user of MinIO do no more than these actions (`s3:GetObject`), from now on; return its keys."""
@@ -129,9 +135,13 @@ def fresh_bucket() -> str:
 def minio_server(folder: Path) -> S3Server:
     """Return a MinIO server with its data in a folder; it is not started yet."""
     command = [tool("minio"), "server", "--quiet", "--address", "{address}", "{folder}/disk"]
-    # CI mode permits data on the root disk.
+    # CI mode permits data on the root disk. MinIO answers before its start is over: it creates the buckets that it has
+    # listed, also one that a test has removed meanwhile, and its first load of users forgets those that came meanwhile.
+    # So buckets are read before it serves, and the count of loads says when users are.
     environ = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}
-    return S3Server(folder, command, health="/minio/health/ready", environ=environ)
+    environ |= {"MINIO_SYNC_BOOT": "on", "MINIO_PROMETHEUS_AUTH_TYPE": "public"}
+    loaded = r"minio_cluster_iam_sync_successes [1-9]"
+    return S3Server(folder, command, health="/minio/metrics/v3/cluster/iam", healthy=loaded, environ=environ)
 
 
 def swift_server(folder: Path) -> S3Server:
