@@ -313,6 +313,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_zsh_completes": "needs zsh; bash is in every run",
         "test_fish_completes": "needs fish; bash is in every run",
     },
+    "tests/system/test_client.py": {
+        "test_a_script_that_has_read_a_table_ends_without_an_error": "a minute: 400 processes, of which ten would fail"
+    },
     "tests/system/test_client_package.py": {"*": "half a minute: installs the package and mypy from the index"},
     "tests/system/test_demo_platform.py": {
         "[silent]": "a server that answers is in every run",

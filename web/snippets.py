@@ -9,13 +9,13 @@ from web.command_line import run_line
 from web.declared_metrics import score_of
 
 PANDAS = """\
-import io, os, urllib.request
-import pandas
+import os, urllib.request
+import pandas, pyarrow
 
 address = "{address}v1/simulations/{id}/results?format=parquet"
 headers = {{"Authorization": "Bearer " + os.environ.get("WINDTUNNEL_TOKEN", "")}}
 with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:
-    results = pandas.read_parquet(io.BytesIO(answer.read()))
+    results = pandas.read_parquet(pyarrow.BufferReader(answer.read()))
 print({expression})
 """
 POST = """\

@@ -82,6 +82,23 @@ def large_model(tmp_path: Path) -> Path:
     return folder
 
 
+#: Reads a table in many processes, one after another, and prints the exit status of each that failed.
+READ_TABLES = """
+import os, sys
+import pandas, pyarrow.dataset, pyarrow.parquet  # once, before the processes are forked
+from windtunnel import Client
+
+url, simulation, count = sys.argv[1:]
+for _ in range(int(count)):
+    if not (process := os.fork()):
+        with Client(url) as client:
+            client.simulations.results(simulation).to_pandas()
+        sys.exit(0)
+    if code := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
+        print(code)
+"""
+
+
 # -- what a user does
 
 
@@ -120,6 +137,15 @@ def test_a_model_is_run_and_its_results_are_read_in_every_form(client: Client, t
     archive = client.simulations.archive(simulation.id, tmp_path / "all.zip")
     with zipfile.ZipFile(archive) as content:
         assert content.testzip() is None
+
+
+def test_a_script_that_has_read_a_table_ends_without_an_error(client: Client, platform: PlatformProcess) -> None:
+    simulation = client.simulations.run(ECHO, "noop", scenarios="0-19")
+    # Four at a time on any number of processors: a thread of Arrow has to be late.
+    command = [sys.executable, "-c", READ_TABLES, platform.url, simulation.id, "100"]
+    scripts = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    outputs = [script.communicate(timeout=600)[0] for script in scripts]
+    assert outputs == [""] * 4 and not any(script.returncode for script in scripts)
 
 
 def test_results_are_followed_while_they_arrive(client: Client) -> None:

@@ -138,8 +138,10 @@ class Results:
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the results as a pandas frame, a row for each task; needs `windtunnel[pandas]`."""
         library = tables.library("pandas", "pandas")
-        tables.library("pyarrow", "pandas")
-        frame: pandas.DataFrame = library.read_parquet(io.BytesIO(self.parquet()))
+        arrow = tables.library("pyarrow", "pandas")
+        # Arrow's own reader: the threads that read a Python file may outlive the interpreter, which is aborted then,
+        # with SIGABRT after a script's last line (https://github.com/apache/arrow/issues/34314).
+        frame: pandas.DataFrame = library.read_parquet(arrow.BufferReader(self.parquet()))
         return frame
 
     def to_polars(self) -> "polars.DataFrame":
