@@ -91,14 +91,11 @@ def test_a_pass_costs_the_same_with_ten_and_with_two_thousand_simulations_queued
     costs = []
     for size in (10, 1990):
         fill_queue(full, size)
-        for _ in range(3):  # reads what was submitted, and prepares the next of it
-            full.dispatcher.step()
+        # Three passes read what was submitted, and prepare the next of it: their cost shows that the counter counts.
+        read = counter.during(lambda: [full.dispatcher.step() for _ in range(3)])
+        assert read > max(100, 4 * size), "the counter counts"
         costs.append(counter.during(full.dispatcher.step))
     assert costs[1] < costs[0] + 500, costs
-    with full.platform.database.read() as c:
-        reading = text("SELECT count(spec) FROM simulations WHERE spec != ''")
-        read = counter.during(lambda: c.execute(reading).scalar_one())
-    assert read > 4 * 2000, "the counter would see a pass that reads what waits"
 
 
 def test_a_submission_costs_the_same_with_ten_and_with_two_thousand_simulations_queued(full: DispatcherRig) -> None:

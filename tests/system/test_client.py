@@ -42,6 +42,21 @@ ECHO = MODELS / "echo.py"
 LARGE = 6 << 20
 #: Tasks of a simulation whose results have some hundred kilobytes.
 MANY = 2000
+#: Reads a table in many processes, one after another, and prints the exit status of each that failed.
+READ_TABLES = """
+import os, sys
+import pandas, pyarrow.dataset, pyarrow.parquet  # once, before the processes are forked
+from windtunnel import Client
+
+url, simulation, count = sys.argv[1:]
+for _ in range(int(count)):
+    if not (process := os.fork()):
+        with Client(url) as client:
+            client.simulations.results(simulation).to_pandas()
+        sys.exit(0)
+    if code := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
+        print(code)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -80,23 +95,6 @@ def large_model(tmp_path: Path) -> Path:
     (folder / "model.py").write_bytes(ECHO.read_bytes())
     (folder / "weights.bin").write_bytes(os.urandom(LARGE))
     return folder
-
-
-#: Reads a table in many processes, one after another, and prints the exit status of each that failed.
-READ_TABLES = """
-import os, sys
-import pandas, pyarrow.dataset, pyarrow.parquet  # once, before the processes are forked
-from windtunnel import Client
-
-url, simulation, count = sys.argv[1:]
-for _ in range(int(count)):
-    if not (process := os.fork()):
-        with Client(url) as client:
-            client.simulations.results(simulation).to_pandas()
-        sys.exit(0)
-    if code := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
-        print(code)
-"""
 
 
 # -- what a user does
