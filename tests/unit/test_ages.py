@@ -2,14 +2,14 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
 from core.domain.ages import TOLERANCE, is_old_enough, is_overdue, seconds_since
+from tests.product import ROOT, modules
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("api", "core", "datasets", "kube", "local_play", "openenv_server", "runtimes", "server", "workers")
+#: Rooms that import nothing else of ours, so not the module of ages either.
+CLIENTS = {"cli", "web"}
 #: Differences of wall clocks outside the module of ages, each with its reason.
 ALLOWED: Mapping[str, tuple[int, str]] = {
     "core/domain/ages.py": (3, "the module itself"),
@@ -95,10 +95,9 @@ def test_differences_of_wall_clocks_are_found(source: str, found: int) -> None:
 
 def test_every_difference_of_wall_clocks_is_decided() -> None:
     counts: dict[str, int] = {}
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if number := len(list(differences(path.read_text()))):
-                counts[str(path.relative_to(ROOT))] = number
+    for path in modules():
+        if path.parts[0] not in CLIENTS and (number := len(list(differences((ROOT / path).read_text())))):
+            counts[str(path)] = number
     undecided = {file: number for file, number in counts.items() if number != ALLOWED.get(file, (0, ""))[0]}
     assert not undecided, "use core/domain/ages.py or time.monotonic(), or decide them here"
     assert {file for file, (number, _) in ALLOWED.items() if number} <= counts.keys()

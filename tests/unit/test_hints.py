@@ -10,24 +10,10 @@ from pathlib import Path
 import click
 
 from core.settings import OF_CLIENTS, PREFIX, Settings
+from tests.product import ROOT, modules
 from windtunnel.commands import COMMANDS
 from windtunnel_server import __main__ as server_command
 
-ROOT = Path(__file__).parents[2]
-#: Folders of code whose texts people read.
-CODE = (
-    "api",
-    "cli",
-    "core",
-    "datasets",
-    "kube",
-    "local_play",
-    "openenv_server",
-    "runtimes",
-    "server",
-    "web",
-    "workers",
-)
 PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if "decisions" not in path.parts), ROOT / "README.md"]
 #: Variables that a model's process, a client of the tests, or completion reads; they are no settings of the server.
 OTHERS = re.compile(r"WINDTUNNEL_(GANG_\w+|SCENARIO|RESULT|COMPLETE|SETTING|URL|CONTEXT|CONFIG|EXECUTORS?)")
@@ -42,15 +28,14 @@ OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
 
 def found_texts() -> Iterator[tuple[str, str]]:
     """Yield every text of the code and of the documentation, with where it is."""
-    for folder in CODE:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.JoinedStr):
-                    parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts))
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
-    for page in (*PAGES, ROOT / "errors.py"):
+    for path in modules():
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                yield f"{path}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path}:{node.lineno}", node.value
+    for page in PAGES:
         yield str(page.relative_to(ROOT)), page.read_text()
 
 

@@ -8,6 +8,7 @@ import pytest
 from core.domain.near_names import near_names, suggestion
 from errors import UnknownDataset, UnknownFormat, UnknownRuntime
 from runtimes import catalogue
+from tests.product import ROOT, modules
 
 RUNTIMES = ("onnx", "python", "tensorflow")
 
@@ -64,11 +65,10 @@ def test_an_unknown_dataset_and_format_suggest_near_names_only() -> None:
 def test_names_are_compared_in_one_place() -> None:
     users = {
         str(path)
-        for folder in ("api", "core", "runtimes", "datasets", "workers", "server", "cli/windtunnel")
-        for path in Path(folder).rglob("*.py")
+        for path in modules()
         if any(
             "difflib" in [alias.name for alias in node.names]
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(ast.parse((ROOT / path).read_text()))
             if isinstance(node, ast.Import)
         )
     }

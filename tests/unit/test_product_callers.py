@@ -4,43 +4,24 @@ Names are counted, not resolved: two definitions of the same name hide an unused
 """
 
 import ast
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = (
-    "api",
-    "app.py",
-    "cli/windtunnel",
-    "core",
-    "datasets",
-    "errors.py",
-    "group_commit.py",
-    "kube",
-    "local_play",
-    "openenv_server",
-    "runtimes",
-    "server",
-    "web",
-    "windtunnel_server",
-    "workers",
-)
-#: Scripts of the Makefile, the demo and the generators of pages are callers too.
-CALLERS = (*PRODUCT, "scripts")
+from tests.product import ROOT, modules
+
+#: The demo and the generators of pages are callers too.
+SCRIPTS = tuple(sorted(path.relative_to(ROOT) for path in (ROOT / "scripts").rglob("*.py")))
 #: Modules that are run or imported by path: migrations by alembic, models by model servers, training by hand.
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
 #: Names that Python itself calls: `__getattr__` of a module, for a missing attribute, and `__dir__`, for their list.
 HOOKS = {"__dir__", "__getattr__"}
 
 
-def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
-    """Yield the modules of the folders that are in git, parsed."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
-    for name in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
-        if name.endswith(".py") and (ROOT / name).is_file():
-            yield name, ast.parse((ROOT / name).read_text())
+def parsed(paths: Iterable[Path]) -> Iterator[tuple[str, ast.Module]]:
+    """Yield modules with their paths."""
+    for path in paths:
+        yield str(path), ast.parse((ROOT / path).read_text())
 
 
 def references(module: ast.Module) -> Iterator[str]:
@@ -57,10 +38,10 @@ def references(module: ast.Module) -> Iterator[str]:
 
 
 def test_every_function_and_class_of_the_product_has_a_caller_in_the_product() -> None:
-    used = Counter(name for _, module in sources(CALLERS) for name in references(module))
+    used = Counter(name for _, module in parsed((*modules(), *SCRIPTS)) for name in references(module))
     unused = [
         f"{file}:{node.lineno} {node.name}"
-        for file, module in sources(PRODUCT)
+        for file, module in parsed(modules())
         if not file.startswith(RUN_BY_PATH)
         for node in module.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
