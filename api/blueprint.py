@@ -18,7 +18,7 @@ from api import problem_responses, problems
 from api.examples import add_examples
 from api.path_parameters import describe_path_parameters
 from api.schemas.problems import ProblemSchema
-from errors import (
+from common.errors import (
     BadRequest,
     Forbidden,
     Invalid,

@@ -17,7 +17,7 @@ from werkzeug.formparser import FormDataParser
 from api import json_limits
 from api.problems import invalid
 from api.request_guard import needs_length
-from errors import BadRequest, TooLarge, UnsupportedMedia
+from common.errors import BadRequest, TooLarge, UnsupportedMedia
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -7,7 +7,7 @@ from flask import Response, request
 
 from api.blueprint import empty_response
 from api.problem_responses import problem_response
-from errors import PreconditionFailed, RangeNotSatisfiable
+from common.errors import PreconditionFailed, RangeNotSatisfiable
 
 _SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
 

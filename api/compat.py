@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request
 
 from api.body import json_object, raw_body
 from api.submissions import parse_submission, submit
-from errors import UnsupportedMedia
+from common.errors import UnsupportedMedia
 
 FIELD_NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
 

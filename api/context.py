@@ -8,7 +8,7 @@ from typing import Any, cast
 from flask import current_app, request
 
 from api.stream_slots import StreamSlots
-from core.domain.callers import Network, caller_of
+from common.callers import Network, caller_of
 from core.services.platform import Platform
 
 EXTENSION = "windtunnel"
@@ -51,6 +51,6 @@ def services() -> Platform:
 
 
 def caller() -> str:
-    """Return the caller of this request (core/domain/callers.py)."""
+    """Return the caller of this request (common/callers.py)."""
     forwarded = request.headers.getlist("X-Forwarded-For")
     return caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from api.blueprint import json_response
-from errors import NotFound
+from common.errors import NotFound
 
 #: Files of Swagger UI that are served.
 SWAGGER_UI_ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js"}

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from api.blueprint import empty_response, header
 from api.byte_ranges import serve
-from core.domain.downloads import Download
+from common.downloads import Download
 
 #: A browser that shows a file from a user runs no script in it and loads no resource for it.
 SANDBOXED = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}

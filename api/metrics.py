@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from core.domain.ages import seconds_since
+from common.ages import seconds_since
+from common.errors import StoreUnavailable
 from core.domain.states import State
 from core.services.platform import Platform
 from core.store.simulations import by_state
-from errors import StoreUnavailable
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from flask import request
 
-from errors import NotAcceptable
+from common.errors import NotAcceptable
 
 
 def choose(offered: Mapping[str, str], format: str | None = None) -> str:

@@ -19,7 +19,7 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from api.tabular import PARQUET, Lines, columns, fitted, rows
-from core.domain.downloads import Download
+from common.downloads import Download
 
 #: Rows of a row group.
 ROWS = 20_000

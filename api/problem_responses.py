@@ -9,7 +9,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTo
 from werkzeug.exceptions import NotFound as NoRoute
 
 from api.problems import FrameworkError, WrongMethod, disk_full, encode, invalid, named_by_path
-from errors import BadRequest, NotFound, PlatformError, TooLarge
+from common.errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
 

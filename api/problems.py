@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from core.domain.full_disks import is_disk_full
-from errors import (
+from common.errors import (
     BadRequest,
     ChecksumMismatch,
     ClusterFull,
@@ -55,6 +54,7 @@ from errors import (
     UnsupportedMedia,
     UploadsBusy,
 )
+from common.full_disks import is_disk_full
 
 MEDIA_TYPE = "application/problem+json"
 

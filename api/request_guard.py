@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from api.credentials import authenticated, credential_of
 from api.problems import LengthRequired, encode
-from errors import BadRequest, Forbidden, Misdirected, PlatformError, TruncatedUpload, Unauthorized, UnsupportedMedia
+from common.errors import (
+    BadRequest,
+    Forbidden,
+    Misdirected,
+    PlatformError,
+    TruncatedUpload,
+    Unauthorized,
+    UnsupportedMedia,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -8,8 +8,8 @@ from flask import request
 from api import json_limits
 from api.body import SpooledRequest, read_form
 from api.context import services
+from common.errors import TooLarge
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
-from errors import TooLarge
 
 #: Most bytes of a form besides those of its files, which are held in memory: fields, and heads of parts.
 MOST_FIELDS = 2 * json_limits.MOST_BYTES

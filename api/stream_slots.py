@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from flask import Flask, g
 
-from errors import TooManyStreams
+from common.errors import TooManyStreams
 
 #: Name under which a request keeps its slot until its response has it, or the request has ended.
 _KEPT = "stream_slot"

@@ -10,9 +10,9 @@ from flask import Response, request
 from api import stream_slots
 from api.blueprint import empty_response
 from api.context import context, services
+from common.errors import PlatformError, TooManyStreams
 from core.domain.records import Event
 from core.services.simulations.list_changes import Changes
-from errors import PlatformError, TooManyStreams
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, number, table
 from benchmarks.summaries import play
-from core.domain.ids import new_id
+from common.ids import new_id
 from core.domain.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings

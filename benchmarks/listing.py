@@ -21,7 +21,7 @@ from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, table
 from benchmarks.summaries import play
-from core.domain.ids import new_id
+from common.ids import new_id
 from core.domain.listing import search_text
 from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build

@@ -12,8 +12,8 @@ from sqlalchemy import inspect, text
 from benchmarks.figures import tail
 from benchmarks.platform_process import fresh_home
 from benchmarks.results import milliseconds, table
+from common.ids import new_id
 from core.domain.executor_config import ExecutorConfig
-from core.domain.ids import new_id
 from core.domain.launches import Launch, LaunchStatus, Phase
 from core.domain.records import Submission
 from core.services.platform import Platform, PlatformOptions, build

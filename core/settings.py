@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from core.domain.bearer_tokens import token_fault
-from core.domain.callers import networks
-from core.domain.former_names import refuse_former_names
+from common.bearer_tokens import token_fault
+from common.callers import networks
+from common.former_names import refuse_former_names
+from common.near_names import near_names, suggestion
 from core.domain.job_kinds import JobKind, configured
-from core.domain.near_names import near_names, suggestion
 
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"

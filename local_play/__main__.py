@@ -9,8 +9,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from common.errors import PlatformError, StorageFull
 from core.settings import Settings
-from errors import PlatformError, StorageFull
 from local_play import messages
 from local_play.worlds import CannotServe, find
 from runtimes.environments import CannotPrepare

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from common.errors import Gone, PlatformError, StoreUnavailable, Unauthorized
 from core.domain.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases
 from core.services.scheduling.reports import TaskReport
-from errors import Gone, PlatformError, StoreUnavailable, Unauthorized
 from runtimes.harness.runner.runner_api_client import (
     PATIENCE,
     TIMEOUT,

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from core.domain.near_names import near_names, suggestion
+from common.errors import Invalid, NotFound, Unsafe
+from common.near_names import near_names, suggestion
 from core.domain.records import Model, Submission
 from core.domain.scenario_text import selection_of
 from core.services.uploads import shipped_models
 from core.settings import Settings
 from datasets.catalogue import datasets
-from errors import Invalid, NotFound, Unsafe
 from local_play import messages, worlds
 from local_play.local_simulation import LocalSimulation
 from local_play.private_platform import PrivatePlatform, opened, register

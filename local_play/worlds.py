@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.domain.near_names import near_names, suggestion
+from common.errors import UnknownDataset
+from common.near_names import near_names, suggestion
 from core.services.datasets.catalogue import find_dataset
 from core.settings import Settings
 from datasets.catalogue import Dataset, datasets
-from errors import UnknownDataset
 from local_play.registered_dataset import CannotFetch, fetch
 from local_play.served_world import ServedWorld
 from runtimes import catalogue, environments, harness

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from core.domain.bearer_tokens import token_fault
+from common.bearer_tokens import token_fault
+from common.errors import PlatformError
 from core.domain.selection import checked_params
 from core.settings import LOOPBACK, Settings
 from datasets.catalogue import datasets
-from errors import PlatformError
 from local_play.worlds import CannotServe, find, prepared, served
 from runtimes import catalogue, environments
 from runtimes.harness.python_process import FLAGS

@@ -5,8 +5,8 @@ The sandbox counts the bytes again when it unpacks the archive, because declared
 
 from pathlib import Path
 
-from core.domain.zip_directory import check_ratio, read_directory
-from errors import BadArchive
+from common.errors import BadArchive
+from common.zip_directory import check_ratio, read_directory
 
 #: Unpacked bytes up to which the compression ratio is not checked.
 SMALL = 16 << 20

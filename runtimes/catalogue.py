@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.domain.near_names import near_names, suggestion
-from errors import UnknownRuntime
+from common.errors import UnknownRuntime
+from common.near_names import near_names, suggestion
 from runtimes import formats
 from runtimes.compiled_code import CompiledCode
 from runtimes.environments import Environment

@@ -6,8 +6,8 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from core.domain.top_folder import is_clutter, top_folder
-from errors import UnknownFormat
+from common.errors import UnknownFormat
+from common.top_folder import is_clutter, top_folder
 from runtimes import archives, file_kinds
 from runtimes.file_kinds import FileKind
 from runtimes.harness import models

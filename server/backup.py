@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from common.errors import PlatformError
 from core.settings import Settings
-from errors import PlatformError
 
 USAGE = "copy FOLDER | check    (docs/backup.md)"
 

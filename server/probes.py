@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.domain.ages import is_overdue
+from common.ages import is_overdue
 
 #: Seconds between two probes of a role, and seconds that the answer to one may take.
 INTERVAL, ANSWER = 2.0, 2.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from errors import PlatformError, StalledBody, TooManyBodies
+from common.errors import PlatformError, StalledBody, TooManyBodies
 
 #: Bytes that must have arrived, of a body that has as many, before a thread is taken for its request.
 FIRST_BYTES = 64 << 10

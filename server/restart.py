@@ -1,6 +1,6 @@
 """Restart of processes that end: the pause before a process is started again, which doubles with each early end."""
 
-from core.domain.backoff import pause
+from common.backoff import pause
 
 #: Exit status of a process that cannot start as it is configured: after a restart it would end in the same way.
 REFUSED = 2

@@ -33,9 +33,9 @@ class CannotStart(Exception):
 
 def migrate(settings: Settings) -> int:
     """Migrate the database's schema to this version, once, before the other roles start."""
+    from common.errors import StoreUnavailable
     from core.store.database import Database
     from core.store.migrate import LaterSchema, migrate
-    from errors import StoreUnavailable
 
     _make_home(settings)
     database = Database(settings.database)
@@ -73,7 +73,7 @@ def create_api(settings: Settings) -> "Gateway":
     import app
     from api import tus
     from api.request_guard import encode_refusal, head_check
-    from core.domain.callers import networks
+    from common.callers import networks
     from server.token_check import TokenCheck
     from server.wsgi_gateway import Gateway, HeadRules
     from web.paths import SIGN_IN, is_page

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from api.credentials import credential_of, is_right
-from core.domain.callers import Network, caller_of
+from common.callers import Network, caller_of
+from common.errors import PlatformError, TooManyGuesses
 from core.domain.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
-from errors import PlatformError, TooManyGuesses
 
 
 class TokenCheck:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from errors import PlatformError, TruncatedUpload
+from common.errors import PlatformError, TruncatedUpload
 from server.request_bodies import FIRST_BYTES, BodyLimits, Reader, RequestBody, UnfinishedBodies
 from server.request_threads import RequestThreads
 from server.slow_readers import ClientStalled, SlowReader

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from common.errors import UnknownSimulation
 from core.domain.admission import FreeCapacity
 from core.domain.executor_config import ExecutorConfig
 from core.domain.preparation import Missing, Preparation
@@ -14,7 +15,6 @@ from core.domain.states import State
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.services.scheduling.staging import Staging
-from errors import UnknownSimulation
 from workers.managed_executor import ManagedExecutor
 
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from common.errors import StoreUnavailable
 from core.services.platform import Platform
-from errors import StoreUnavailable
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job

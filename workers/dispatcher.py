@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import IO, Any
 
+from common.errors import PlatformError
 from core.domain.due_jobs import due_job
 from core.domain.job_kinds import BY_NAME
 from core.domain.launches import LaunchStatus, Note, Phase
@@ -21,7 +22,6 @@ from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
-from errors import PlatformError
 from workers import liveness
 from workers.admissions import Admissions
 from workers.dispatcher_metrics import DispatcherMetrics

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from errors import BadArchive, TooLarge
+from common.errors import BadArchive, TooLarge
 from runtimes.harness.runner.model_folder import MODEL
 from runtimes.harness.runner.runner_api_client import (
     LONGEST_PAUSE,

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from core.domain.ages import is_overdue
+from common.ages import is_overdue
 
 
 def record_iteration(path: Path) -> None:

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from core.domain.ages import is_old_enough
+from common.ages import is_old_enough
+from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from core.domain.launches import LaunchStatus, Note, Phase
 from core.services.scheduling.compiled_models import stored_model
 from datasets.nodecache.model_files import ModelFiles
-from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from runtimes import formats
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
 from workers.warm_runners import WarmKind, WarmRunner

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from errors import ClusterFull, NotGranted, NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
+from common.errors import (
+    ClusterFull,
+    NotGranted,
+    NotPrepared,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StoreUnavailable,
+)
 from workers.executors.base import Missed
 
 

@@ -8,7 +8,7 @@ from marshmallow import ValidationError, fields, post_load, validates_schema
 from api import tus
 from api.schemas.fields import LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
-from errors import Invalid
+from common.errors import Invalid
 
 #: A path in a dataset: no control characters, and never empty.
 PATH = r"^[^\x00-\x1f\x7f]+$"

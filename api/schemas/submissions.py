@@ -21,9 +21,9 @@ from api.schemas.fields import (
     Text,
     Whole,
 )
+from common.errors import Invalid
 from core.domain import scenario_text
 from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
-from errors import Invalid
 
 MOST_TASKS = 10_000_000
 #: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.

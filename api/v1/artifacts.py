@@ -32,8 +32,8 @@ from api.schemas.results import (
     ReplayQuery,
 )
 from api.schemas.transfers import RedirectQuery
-from core.domain.downloads import Download
-from errors import (
+from common.downloads import Download
+from common.errors import (
     IllegalTransition,
     NoReplay,
     NotAcceptable,

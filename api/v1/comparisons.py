@@ -24,9 +24,7 @@ from api.schemas.verdicts import ComparisonFlipsQuery, FlipPageSchema
 from api.simulation_filters import listing_of
 from api.streams import SSE, stream_events
 from api.submissions import replay_headers
-from core.domain.comparison_requests import ComparisonRequest
-from core.domain.comparisons import ComparisonState
-from errors import (
+from common.errors import (
     BadArchive,
     Conflict,
     FormatMismatch,
@@ -47,6 +45,8 @@ from errors import (
     UnknownRuntime,
     UnsupportedMedia,
 )
+from core.domain.comparison_requests import ComparisonRequest
+from core.domain.comparisons import ComparisonState
 
 blueprint = Blueprint(
     "comparisons",

@@ -31,7 +31,7 @@ from api.schemas.leaderboards import LeaderboardQuery, LeaderboardSchema
 from api.schemas.pages import NumberedPageQuery, PageQuery
 from api.schemas.results import RangeHeaders
 from api.streams import NDJSON
-from errors import (
+from common.errors import (
     BadName,
     Conflict,
     Gone,

@@ -15,7 +15,7 @@ from api.schemas.distributions import (
     WorstSchema,
 )
 from api.schemas.sensitivities import SensitivityQuery, SensitivitySchema
-from errors import Invalid, UnknownSimulation
+from common.errors import Invalid, UnknownSimulation
 
 blueprint = Blueprint(
     "distributions",

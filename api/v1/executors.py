@@ -8,7 +8,7 @@ from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
 from api.context import caller, services
 from api.schemas.catalogue import DrainSchema, ExecutorListSchema, ExecutorSchema
-from errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
+from common.errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
 
 blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Places that simulations run on.")
 

@@ -10,7 +10,7 @@ from api.blueprint import Blueprint, Success, header, json_response
 from api.body import json_body, validated
 from api.context import services
 from api.schemas.models import ImportRequest, ImportSchema
-from errors import Invalid, UnknownImport, UnsupportedMedia
+from common.errors import Invalid, UnknownImport, UnsupportedMedia
 
 blueprint = Blueprint("imports", __name__, url_prefix="/v1/imports", description="Imports of models by reference.")
 

@@ -25,9 +25,8 @@ from api.schemas.results import RangeHeaders
 from api.schemas.transfers import RedirectQuery
 from api.spooling import spool_form
 from api.v1 import imports
-from core.domain.downloads import Download
-from core.domain.records import Model
-from errors import (
+from common.downloads import Download
+from common.errors import (
     BadArchive,
     BadRequirements,
     DigestMismatch,
@@ -52,6 +51,7 @@ from errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
+from core.domain.records import Model
 
 blueprint = Blueprint(
     "models", __name__, url_prefix="/v1/models", description="Model binaries, addressed by their content."

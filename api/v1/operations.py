@@ -10,7 +10,7 @@ from api.context import context
 from api.problems import RETRY, catalogue, described
 from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
-from errors import NotFound
+from common.errors import NotFound
 
 blueprint = Blueprint("operations", __name__, description="Health of the platform, and problem types.")
 

@@ -36,9 +36,16 @@ from api.streams import (
     stream_events,
 )
 from api.tabular import PARQUET, Lines, as_csv
+from common.errors import (
+    Invalid,
+    NotAcceptable,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    TooManyStreams,
+    UnknownSimulation,
+)
 from core.domain.result_conditions import Condition
 from core.domain.result_selection import Selection
-from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
     "results", __name__, url_prefix="/v1/simulations/<id:id>", description="Results, events and logs of a simulation."

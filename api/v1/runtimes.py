@@ -7,7 +7,7 @@ from flask.views import MethodView
 from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.catalogue import RuntimeListSchema, RuntimeSchema, SimulatorListSchema
-from errors import UnknownRuntime
+from common.errors import UnknownRuntime
 
 blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runtimes and simulators.")
 

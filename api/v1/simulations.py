@@ -29,10 +29,7 @@ from api.schemas.verdicts import FlipPageSchema, SimulationFlipsQuery
 from api.simulation_filters import listing_of
 from api.streams import SSE, encode_changes, require_free_stream, stream
 from api.submissions import created, receive, replay_headers, submit
-from core.domain.records import Simulation
-from core.domain.states import State
-from core.services.simulations.comparison import Asked
-from errors import (
+from common.errors import (
     BadArchive,
     FormatMismatch,
     Gone,
@@ -60,6 +57,9 @@ from errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
+from core.domain.records import Simulation
+from core.domain.states import State
+from core.services.simulations.comparison import Asked
 
 blueprint = Blueprint(
     "simulations", __name__, url_prefix="/v1/simulations", description="Runs of a model on the scenarios of a dataset."

@@ -18,7 +18,7 @@ from api.submissions import check_model, dry_run, receive_form, receive_json, re
 from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form
 from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
-from errors import IdempotencyMismatch, NotAcceptable, StillRunning
+from common.errors import IdempotencyMismatch, NotAcceptable, StillRunning
 
 blueprint = Blueprint(
     "submissions", __name__, url_prefix="/v1", description="Checks, repetitions, and forms that contain a model."

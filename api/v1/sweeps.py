@@ -15,7 +15,7 @@ from api.context import context, services
 from api.negotiation import choose
 from api.schemas.results import SweepQuery, SweepSchema
 from api.tabular import PARQUET, csv_of, flat_document, kinds_of
-from errors import NotAcceptable, NotFinished, UnknownSimulation
+from common.errors import NotAcceptable, NotFinished, UnknownSimulation
 
 blueprint = Blueprint(
     "sweeps", __name__, url_prefix="/v1/simulations/<id:id>", description="Swept parameters against metrics."

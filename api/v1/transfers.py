@@ -5,8 +5,8 @@ from flask.views import MethodView
 from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.transfers import TransferSchema
+from common.errors import NoDirectTransfer, StoreUnavailable
 from core.services.uploads.transfers import PresignedUpload
-from errors import NoDirectTransfer, StoreUnavailable
 
 blueprint = Blueprint(
     "transfers", __name__, url_prefix="/v1/transfers", description="Uploads directly to the object store."

@@ -15,8 +15,7 @@ from api.paging import LINK, page
 from api.problem_responses import problem_response
 from api.schemas.pages import PageQuery
 from api.schemas.uploads import UploadPageSchema, UploadSchema, parameters
-from core.domain.uploads import ALGORITHMS, Checksum, Upload
-from errors import (
+from common.errors import (
     BadRequest,
     ChecksumMismatch,
     FinalUpload,
@@ -34,6 +33,7 @@ from errors import (
     UploadsBusy,
     UploadUnfinished,
 )
+from core.domain.uploads import ALGORITHMS, Checksum, Upload
 
 blueprint = Blueprint("uploads", __name__, url_prefix=tus.PATH, description="Resumable uploads (tus 1.0).")
 

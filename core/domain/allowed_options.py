@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from errors import NotAllowed
+from common.errors import NotAllowed
 
 if TYPE_CHECKING:
     from core.domain.executor_config import ExecutorConfig

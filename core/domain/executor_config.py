@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.former_names import refuse_former_names
 from core.domain.allowed_options import parsed_allowed
-from core.domain.former_names import refuse_former_names
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from core.domain import backoff
-from core.domain.ages import TOLERANCE
+from common import backoff
+from common.ages import TOLERANCE
 
 #: Seconds between two attempts of a job that fails. The first is longer than a claim in SQL (9 s): an attempt that
 #: finds the claim of a killed attempt would end at once as if all were done.

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from errors import Invalid
+from common.errors import Invalid
 
 #: Most characters of a reference.
 LONGEST = 2000

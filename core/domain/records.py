@@ -92,7 +92,7 @@ class Simulation:
 
     ``results_digest``: of the results without their timing; None until the end, and in lists of what an earlier version
     ended. ``score``: metric, mean and series (core/domain/score_series.py); None: no score so far.
-    ``submitted_by``: the caller (core/domain/callers.py); None: not recorded.
+    ``submitted_by``: the caller (common/callers.py); None: not recorded.
     """
 
     id: str

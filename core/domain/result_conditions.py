@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import Invalid
+from common.near_names import near_names, suggestion
 from core.domain.distribution import FAILED
 from core.domain.line_values import decode_head, is_column, reader_of
-from core.domain.near_names import near_names, suggestion
 from core.domain.simulation_answer import failing_outcomes
 from core.domain.task_parameters import NAMED, Parameter, find_parameter
-from errors import Invalid
 
 #: Most conditions of a request.
 CONDITIONS = 20

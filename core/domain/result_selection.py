@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from common.errors import Invalid
 from core.domain.line_values import decode_head, is_column, reader_of
 from core.domain.result_conditions import Condition, ResultFilter
 from core.domain.score import Score, number_of
 from core.domain.task_parameters import Parameter, find_parameter
-from errors import Invalid
 
 #: Most results of a page, and the bytes of lines at which a page ends early.
 PAGE, PAGE_BYTES = 10_000, 64 << 20

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from core.domain.printable import printable
-from errors import Invalid
+from common.errors import Invalid
+from common.printable import printable
 
 #: A number, or a first and a last one; several of them. Commas and dashes may have spaces around them.
 _SPAN = r" *[0-9]{1,8} *(- *[0-9]{1,8} *)?"

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.domain.near_names import near_names, suggestion
+from common.errors import Invalid
+from common.near_names import near_names, suggestion
 from core.domain.outcomes import SHOWN
 from core.domain.result_columns import TaskResult
-from errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from errors import Invalid, ScenarioOutOfRange, TooManyTasks
+from common.errors import Invalid, ScenarioOutOfRange, TooManyTasks
 
 #: Maximum of tasks per simulation; more are refused before any list is built.
 LARGEST = 10_000_000

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from errors import Invalid
+from common.errors import Invalid
 
 #: Maximum of tags that a new version gets at once.
 MOST = 20

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.near_names import near_names, suggestion
-from errors import Invalid
+from common.errors import Invalid
+from common.near_names import near_names, suggestion
 
 Floats = NDArray[np.float64]
 

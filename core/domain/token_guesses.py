@@ -28,7 +28,7 @@ class _Bucket:
 
 
 class TokenGuesses:
-    """A leaky bucket of wrong tokens for each caller (core/domain/callers.py), and the callers that had the right one.
+    """A leaky bucket of wrong tokens for each caller (common/callers.py), and the callers that had the right one.
 
     Times in seconds on a monotonic clock.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from errors import TooLarge
+from common.errors import TooLarge
 
 #: Maximum bytes of a part, so the maximum that a fast upload loses in a crash.
 PART = 16 << 20

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from common.errors import PlatformError, TooManyStreams
 from core.notifications.notifier import Notifier
 from core.store import comparisons, simulations
 from core.store.database import Connection, Database
-from errors import PlatformError, TooManyStreams
 
 logger = logging.getLogger(__name__)
 

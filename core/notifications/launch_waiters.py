@@ -3,10 +3,10 @@
 import time
 from collections.abc import Sequence
 
+from common.errors import TooManyWaits
 from core.notifications.change_notifier import ChangeNotifier
 from core.store import launches
 from core.store.database import Connection, Database
-from errors import TooManyWaits
 
 #: Maximum of waiting requests per process; each occupies a server thread, and other requests need threads too.
 SLOTS = 64

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from common.errors import Conflict, NotFound
 from core.services.uploads.models import key_of
 from core.store import references
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Conflict, NotFound
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from errors import Corrupt
+from common.errors import Corrupt
 
 #: Bytes per block: what a range of one byte costs to read.
 BLOCK = 256 << 10

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import NotFound
 from core.domain.records import Event
 from core.notifications.change_notifier import Waiters
-from errors import NotFound
 
 
 def follow(

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from common.errors import NotFound, PlatformError
 from datasets.objectstore.base import ObjectStore
-from errors import NotFound, PlatformError
 
 #: Seconds for which an answer is believed, and seconds after which a question without one counts as an outage.
 AGE, LATE = 5.0, 3.0

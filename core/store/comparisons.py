@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, text, update
 
+from common.errors import Conflict, UnknownComparison
 from core.domain.comparisons import ComparisonState
 from core.domain.states import FINAL
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
 from core.store.tables import comparisons, events, simulations
-from errors import Conflict, UnknownComparison
 
 _UNENDED = (ComparisonState.RUNNING.value, ComparisonState.CANCELLING.value)
 #: The states are literals, not parameters, so that the partial index is used: comparisons that have ended stay. A

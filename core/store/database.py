@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from core.domain.full_disks import is_disk_full
-from errors import StorageFull, StoreUnavailable
-from group_commit import GroupCommit
+from common.errors import StorageFull, StoreUnavailable
+from common.full_disks import is_disk_full
+from common.group_commit import GroupCommit
 
 __all__ = ["Connection", "Database", "lock"]
 

@@ -25,7 +25,7 @@ _EQUAL: Mapping[str, str] = {
     "digest": "model_digest",
     "submitted_by": "submitted_by",
 }
-#: What an id may begin with (core/domain/ids.py): other words need not be compared with ids.
+#: What an id may begin with (common/ids.py): other words need not be compared with ids.
 ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
 #: Characters with a meaning in a pattern of GLOB, and how each stands for itself.
 _GLOB, _ESCAPED = re.compile(r"([*?[])"), r"[\1]"

@@ -9,8 +9,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import OperationalError
 
+from common.errors import StoreUnavailable
 from core.store.database import Database
-from errors import StoreUnavailable
 
 _FOLDER = Path(__file__).parent / "migrations"
 #: Advisory lock during the migration: several pods may start at once, and each would create the same tables.

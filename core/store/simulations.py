@@ -22,12 +22,12 @@ from sqlalchemy import (
     update,
 )
 
+from common.errors import Conflict, IllegalTransition, UnknownSimulation
 from core.domain.listing import search_text
 from core.domain.preparation import Preparation
 from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.store import scheduling_changes
 from core.store.tables import events, idempotency, simulations, stages
-from errors import Conflict, IllegalTransition, UnknownSimulation
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
 _NEXT_EVENT_WHILE = text(

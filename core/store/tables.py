@@ -142,7 +142,7 @@ simulations = Table(
     Column("deleted_at", Float(53)),
     Column("dataset_version", Text, nullable=False, server_default=""),
     Column("dataset_digest", Text, nullable=False, server_default=""),
-    Column("submitted_by", Text, nullable=False, server_default=""),  # see core/domain/callers.py
+    Column("submitted_by", Text, nullable=False, server_default=""),  # see common/callers.py
     Column("search", Text, nullable=False, server_default=""),  # see core/domain/listing.py
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
@@ -229,7 +229,7 @@ executor_drains = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("drained_by", Text, nullable=False, server_default=""),  # see core/domain/callers.py
+    Column("drained_by", Text, nullable=False, server_default=""),  # see common/callers.py
     Column("since", Float(53), nullable=False),
 )
 
@@ -343,7 +343,7 @@ uploads = Table(
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53), nullable=False),
     Column("held_until", Float(53), nullable=False, server_default="0"),
-    Column("caller", Text, nullable=False, server_default=""),  # see core/domain/callers.py
+    Column("caller", Text, nullable=False, server_default=""),  # see common/callers.py
     Index("uploads_expiry", "expires_at"),
     Index("uploads_caller", "caller"),
     CheckConstraint('length IS NULL OR "offset" <= length'),

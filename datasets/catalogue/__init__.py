@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from errors import Corrupt
+from common.errors import Corrupt
 
 FOLDER = Path(__file__).parent
 

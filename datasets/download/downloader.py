@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from common.errors import Corrupt, Invalid, NotFound, OriginRefused
 from datasets.download.curl_multi import SMALL_REQUEST, CurlMulti
 from datasets.download.partial_tree import CorruptDownload, ExcessBytes, PartialTree, RangeWriter, is_intact
 from datasets.download.range_coalescing import CoalescedRange, batches, coalesce
@@ -25,7 +26,6 @@ from datasets.objectstore.connections import Connection, check
 from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits, S3Connection
 from datasets.scs_client.client import CacheClient
 from datasets.versions.manifest import ManifestEntry
-from errors import Corrupt, Invalid, NotFound, OriginRefused
 
 __all__ = ["PROGRESS_INTERVAL", "THREADS", "DownloadCounts", "DownloadProgress", "Downloader", "RetryLimits", "pause"]
 

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from core.domain.full_disks import is_disk_full
+from common.errors import BadName, Corrupt, NodeFull
+from common.full_disks import is_disk_full
 from datasets.download.range_coalescing import CoalescedRange
 from datasets.versions.file_names import printable, validated
 from datasets.versions.manifest import ManifestEntry
-from errors import BadName, Corrupt, NodeFull
 
 #: Folders that are remembered as created, which saves a system call per file.
 _REMEMBERED_FOLDERS = 10_000

@@ -2,11 +2,11 @@
 
 import logging
 
-from core.domain import backoff
+from common import backoff
+from common.errors import Corrupt, OriginFailed
 from datasets.download.partial_tree import CorruptDownload, ExcessBytes, RangeWriter
 from datasets.download.range_coalescing import CoalescedRange
 from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits
-from errors import Corrupt, OriginFailed
 
 logger = logging.getLogger(__name__)
 

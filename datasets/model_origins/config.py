@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from common.errors import Invalid
 from core.domain.model_references import origin_of
 from datasets.objectstore.connections import NAME, read_document
-from errors import Invalid
 
 _NAME = re.compile(NAME)
 

@@ -10,12 +10,12 @@ import msgspec
 from urllib3 import BaseHTTPResponse, make_headers
 from urllib3.exceptions import HTTPError
 
+from common.errors import OriginFailed, OriginRefused
 from core.domain.model_references import LoggedModel, RegisteredModel, RunModel
 from datasets.model_origins.config import MlflowServer
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
-from errors import OriginFailed, OriginRefused
 
 #: Most bytes of an answer in JSON.
 LARGEST_ANSWER = 8 << 20

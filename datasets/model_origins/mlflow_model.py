@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.domain import plain_yaml
+from common import plain_yaml
+from common.errors import Invalid, OriginRefused
 from core.domain.model_references import confined
-from errors import Invalid, OriginRefused
 
 #: Name of the file that describes a model, and its most bytes.
 MLMODEL, LARGEST = "MLmodel", plain_yaml.LARGEST

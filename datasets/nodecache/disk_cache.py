@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.domain.ages import is_old_enough
+from common.ages import is_old_enough
+from common.errors import LargerThanCache, NodeFull
 from datasets.download.partial_tree import PartialTree
 from datasets.eviction.decision import Candidate, Group, Newcomer, decide
 from datasets.nodecache.counts import Counts
 from datasets.nodecache.locks import locked, try_locked
 from datasets.nodecache.pins import Pins
 from datasets.nodecache.uses import Uses
-from errors import LargerThanCache, NodeFull
 
 #: Eviction policy, unless the operator chooses another.
 DEFAULT_POLICY = "lru"

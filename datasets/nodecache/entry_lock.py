@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from core.domain.full_disks import is_disk_full
-from datasets.download.downloader import PROGRESS_INTERVAL, DownloadProgress
-from datasets.nodecache.disk_cache import DiskCache
-from datasets.nodecache.locks import locked
-from errors import (
+from common.errors import (
     BadName,
     Corrupt,
     LargerThanCache,
@@ -22,6 +18,10 @@ from errors import (
     PlatformError,
     StoreUnavailable,
 )
+from common.full_disks import is_disk_full
+from datasets.download.downloader import PROGRESS_INTERVAL, DownloadProgress
+from datasets.nodecache.disk_cache import DiskCache
+from datasets.nodecache.locks import locked
 
 #: Errors of a failed download that are also raised to the callers that waited for it, so that they do not repeat it.
 SHARED_ERRORS = {

@@ -12,6 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from common.errors import (
+    Corrupt,
+    NodeFull,
+)
 from datasets.download.downloader import (
     THREADS,
     DownloadCounts,
@@ -28,10 +32,6 @@ from datasets.objectstore.connections import Connection
 from datasets.scs_client.client import CacheClient
 from datasets.versions import manifest
 from datasets.versions.manifest import ManifestEntry
-from errors import (
-    Corrupt,
-    NodeFull,
-)
 
 __all__ = ["DownloadProgress", "NodeCache"]
 

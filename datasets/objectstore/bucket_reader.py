@@ -9,12 +9,12 @@ from minio.error import S3Error, ServerError
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimeoutError_
 
+from common.errors import OriginChanged, OriginFailed, OriginRefused
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import Connection, permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
 from datasets.objectstore.s3_client import CLIENT_ERRORS, MISSING, client
-from errors import OriginChanged, OriginFailed, OriginRefused
 
 #: Codes of S3 errors that no later attempt changes.
 REFUSALS = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from errors import Invalid
+from common.errors import Invalid
 
 #: Names of connections.
 NAME = r"[a-z0-9][a-z0-9_-]{0,62}"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from core.domain.ages import is_old_enough
-from core.domain.full_disks import is_disk_full
+from common.ages import is_old_enough
+from common.errors import NotFound, StorageFull, StoreUnavailable
+from common.full_disks import is_disk_full
 from datasets.objectstore.base import check_key
-from errors import NotFound, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 

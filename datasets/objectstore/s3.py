@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 from minio.error import S3Error, ServerError
 
+from common.errors import NotFound, PlatformError, StorageFull, StoreUnavailable
 from datasets.objectstore.base import check_key
 from datasets.objectstore.connection_pools import LIMITS, ConnectionLimits, connection_pools
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3_body import ResponseBody, open_body, resuming
 from datasets.objectstore.s3_client import CLIENT_ERRORS, MISSING, client
-from errors import NotFound, PlatformError, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pycurl  # type: ignore[import-untyped]
 
+from common.errors import OriginChanged, OriginFailed, OriginRefused
 from datasets.objectstore.connections import Connection, permitted
 from datasets.objectstore.sigv4 import Signer, quoted
-from errors import OriginChanged, OriginFailed, OriginRefused
 
 #: Bytes that libcurl reads from a connection at once; it does so ten times between two progress callbacks.
 BUFFER = 32 << 10

@@ -14,11 +14,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
+from common.group_commit import GroupCommit, is_corruption
 from datasets.eviction.decision import Candidate, Group, Newcomer, decide
 from datasets.eviction.policies import load_policy
 from datasets.eviction.policy import Item
 from datasets.scs.config import Bucket, Config
-from group_commit import GroupCommit, is_corruption
 
 T = TypeVar("T")
 #: Called with digest and time of the present object (None and 0.0 if absent); returns whether it may be replaced.

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.domain.full_disks import is_disk_full
+from common.full_disks import is_disk_full
+from common.group_commit import is_corruption
 from datasets.scs.block_checksums import BlockHasher
 from datasets.scs.config import Bucket, Config
 from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, name_of
-from group_commit import is_corruption
 
 __all__ = ["BadDigest", "Cut", "Full", "ObjectTooLarge", "Store", "StoredObject", "Unmet", "etag_of", "http_date"]
 

@@ -2,8 +2,8 @@
 
 import unicodedata
 
-from core.domain.printable import printable as printable
-from errors import BadName
+from common.errors import BadName
+from common.printable import printable as printable
 
 #: Bytes of a path, and of each of its parts.
 PATH, PART = 1024, 255

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.domain.printable import printable
+from common.printable import printable
 from datasets.versions import xml_scan
 from datasets.versions.xml_scan import BadXml
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from common.errors import BadScenario
 from datasets.catalogue.definitions import common_metrics, metric
-from errors import BadScenario
 
 #: The dataset that datasets with an environment extend.
 TEMPLATE = "openenv"

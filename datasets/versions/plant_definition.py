@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from core.domain.near_names import near_names, suggestion
-from core.domain.printable import printable
+from common.errors import BadScenario
+from common.near_names import near_names, suggestion
+from common.printable import printable
 from datasets.catalogue.car_street.definition import MetricDefinition
 from datasets.catalogue.definitions import PARAMS, metric
 from datasets.versions.fmu_description import TYPES, FmuDescription, Variable
 from datasets.versions.plants import AGGREGATIONS, Combination, Entry, Plant, PlantMetric, kind_of
-from errors import BadScenario
 
 #: Numbers of an observation and of an action, steps of a scenario, and entries of every other list, at most.
 OBSERVED, ACTED, STEPS, ENTRIES = 4096, 1024, 1_000_000, 200

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from core.domain.printable import printable
+from common.printable import printable
 from datasets.versions import fmu_description
 from datasets.versions.archives import zip
 from datasets.versions.archives.decompression import ByteSource, detect_format

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.domain.ages import is_old_enough
+from common.ages import is_old_enough
 from datasets.catalogue import Dataset
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import plant_files

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from common.errors import BadScenario
 from datasets.catalogue import Dataset, datasets, mujoco, pettingzoo
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import file_names, openenv_environment, plants
 from datasets.versions.openenv_environment import OpenEnv
 from datasets.versions.plants import Plant
-from errors import BadScenario
 
 #: The file that makes a set of files a dataset for simulations, and the most bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10

@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 
 #: Files of a model that declare packages; the first that is there counts, uv.lock together with pyproject.toml.
 PYLOCK, UV_LOCK, REQUIREMENTS, PROJECT, MODULE = DECLARING_FILES = (

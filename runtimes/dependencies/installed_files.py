@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 
 #: The most bytes of a list, and of a file that may declare a namespace.
 LARGEST_RECORD, LARGEST_NAMESPACE = 32 << 20, 64 << 10

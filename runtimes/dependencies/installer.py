@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from packaging.specifiers import SpecifierSet
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes import catalogue, confined_program, environments
 from runtimes.dependencies import confined_uv, installed_files
 from runtimes.dependencies.confined_uv import UvOptions, UvResult

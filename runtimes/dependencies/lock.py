@@ -7,7 +7,7 @@ from itertools import chain
 
 from packaging.utils import canonicalize_name
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes.dependencies.declaration import Declaration
 
 _BLOCK = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)

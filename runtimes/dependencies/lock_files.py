@@ -13,7 +13,7 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes.dependencies.declaration import (
     LONGEST,
     MOST,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.domain.ages import is_old_enough
+from common.ages import is_old_enough
 
 #: Folders within each other at most: code of the standard library that walks folders calls itself for each.
 DEPTH = 100

@@ -17,7 +17,7 @@ from typing import Any
 
 import certifi
 
-from core.domain.ages import is_old_enough
+from common.ages import is_old_enough
 from runtimes.images import image_names, interpreter, layers, parts
 from runtimes.images.facts import Facts
 from runtimes.images.image_names import Image

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from common.errors import Conflict, StoreUnavailable
 from core.services.platform import Platform
 from core.services.simulations import retries
 from core.services.simulations.inheritance import Inheritance
 from core.store import simulations as store
-from errors import Conflict, StoreUnavailable
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
 

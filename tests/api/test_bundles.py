@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.domain.ids import digest_of
+from common.ids import digest_of
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.datasets.bundles import Bundles

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.byte_ranges import parse, serve
-from errors import RangeNotSatisfiable
+from common.errors import RangeNotSatisfiable
 
 CONTENT = bytes(range(256)) * 4
 

@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
+from common.errors import Corrupt
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
 from core.services.simulations.result_tables import ResultTables
-from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.archives import LINES, MINE, Files, tar, zipped

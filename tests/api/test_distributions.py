@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from common.errors import NotFound, UnknownSimulation
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
 from core.services.simulations.distributions import Distributions
 from core.services.simulations.result_tables import ResultTables
-from errors import NotFound, UnknownSimulation
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.reports import report_of

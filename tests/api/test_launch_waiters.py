@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import text
 
 from api import runner_api
-from core.domain.ids import hashed
+from common.errors import TooManyWaits
+from common.ids import hashed
 from core.domain.launches import Launch, WarmLaunch
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
-from errors import TooManyWaits
 from tests.api.conftest import LOCAL, LeasingWorker
 from tests.dispatching import unended
 from tests.waiting import until

@@ -10,10 +10,10 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from common.errors import StoreUnavailable
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.store import comparisons as store
-from errors import StoreUnavailable
 from runtimes.harness.evaluator.tasks import TaskPlan
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from common.errors import NotFound
 from core.services.platform import Platform
 from core.services.uploads.models import key_of
 from core.services.uploads.shipped_models import shipped
 from core.settings import Settings
 from core.store import model_locks
 from core.store.tables import models
-from errors import NotFound
 from runtimes import environments
 from tests.api.answers import MODEL, problem
 

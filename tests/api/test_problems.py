@@ -26,10 +26,10 @@ from api.problems import (
     problem_type,
     status_of,
 )
+from common.errors import PlatformError, StillRunning, StoreUnavailable
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from core.settings import Settings
-from errors import PlatformError, StillRunning, StoreUnavailable
 from tests.api.answers import problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"

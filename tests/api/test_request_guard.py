@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api.request_guard import AnnouncedBody, RequestGuard, check_head, host_of
-from errors import Forbidden, TruncatedUpload
+from common.errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 
 LEGACY_BODY = '{"runtimePath": "python", "model_data": "noop"}'

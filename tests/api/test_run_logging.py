@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.errors import Invalid
 from core.domain.records import Submission
 from core.domain.run_metrics import metrics_of
 from core.domain.states import State
@@ -16,7 +17,6 @@ from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.objectstore import open_store
-from errors import Invalid
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL

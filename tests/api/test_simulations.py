@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import select, update
 
+from common.errors import TooManyDryRuns
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
@@ -20,7 +21,6 @@ from core.services.simulations.inheritance import Inheritance, inherit
 from core.store import simulations, tables
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
-from errors import TooManyDryRuns
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import DRY_RUNS, LeasingWorker, Submit
 from tests.dispatching import unended

@@ -12,6 +12,7 @@ import uv
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
+from common.errors import UnknownDataset
 from core.domain.records import Simulation, Submission
 from core.domain.states import State
 from core.services.datasets.datasets import Datasets
@@ -25,7 +26,6 @@ from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
-from errors import UnknownDataset
 from runtimes import environments
 from tests.archives import tar
 from tests.contracts.hostile_program import program

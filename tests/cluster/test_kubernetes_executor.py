@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import ClusterFull, LaunchRefused, NotGranted
 from core.domain.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from errors import ClusterFull, LaunchRefused, NotGranted
 from runtimes.images import image_names
 from tests.cached import image
 from tests.cluster.cluster import Cluster

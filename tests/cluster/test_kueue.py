@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import Unsupported
 from core.domain.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from errors import Unsupported
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.cluster.operators import QUEUES, flavor

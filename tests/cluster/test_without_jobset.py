@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import Unsupported
 from core.domain.launches import Gang, Phase
-from errors import Unsupported
 from tests.cluster.cluster import Cluster
 from tests.cluster.platform_release import PlatformRelease, image_folder, import_images, installed_platform
 from tests.cluster.test_kubernetes_executor import (

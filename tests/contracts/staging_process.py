@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from common.errors import NodeFull
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.versions.manifest import ManifestEntry, digest_of
-from errors import NodeFull
 
 VERSIONS, FILES = 6, 25
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from common.errors import Conflict
 from core.domain.states import State
 from core.services.backups import DATABASE, OBJECTS, back_up, missing
 from core.services.platform import Platform
@@ -18,7 +19,6 @@ from core.store import results, simulations
 from core.store.database import Database
 from datasets.objectstore import open_store
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Conflict
 from tests.api.answers import MODEL
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import eviction as benchmark
+from common.errors import NodeFull
 from datasets.eviction import policies
 from datasets.eviction.policies import load_policy, nr, policy_names
 from datasets.nodecache.disk_cache import DiskCache
 from datasets.nodecache.locks import locked
 from datasets.scs.config import Config
 from datasets.scs.object_index import Full, ObjectIndex, Row, name_of
-from errors import NodeFull
 from tests.contracts.cache_service import cache_config
 from tests.reference_cache import ReferenceCache
 

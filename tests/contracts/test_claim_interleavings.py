@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.errors import Conflict
 from core.domain.states import State
 from core.services import claims
 from core.store import simulations
 from core.store.database import Connection, Database
 from core.store.tables import metadata
-from errors import Conflict
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 from tests.interleavings import Actor, Explorer, Violation, raised, take_turn

@@ -5,6 +5,7 @@ import time
 import pytest
 from sqlalchemy import Float, insert, text, update
 
+from common.errors import StoreUnavailable
 from core.domain.ranges import Lease
 from core.domain.states import State
 from core.store import clock_steps, datasets, leaders, simulations
@@ -13,7 +14,6 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Stage
 from core.store.tables import dataset_versions, metadata, uploads
 from core.store.tables import simulations as rows
-from errors import StoreUnavailable
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 from tests.contracts.test_dispatcher import DispatcherRig

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uv
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes import confined_program
 from runtimes.dependencies import confined_uv
 from runtimes.dependencies import installer as installer_module

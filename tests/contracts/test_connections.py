@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from common.errors import Invalid, OriginChanged, OriginFailed
 from datasets.objectstore import bucket_reader, connections, open_store
 from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
-from errors import Invalid, OriginChanged, OriginFailed
 from tests.s3_servers import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"

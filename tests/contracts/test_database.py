@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from common.errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
 from core.domain.listing import Listing
 from core.domain.states import State
 from core.store import leaders, listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from core.store.tables import metadata
-from errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
 from tests.databases import postgres_url, sqlite_database
 
 ROW = {

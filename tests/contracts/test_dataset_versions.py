@@ -17,6 +17,7 @@ from minio import Minio
 from minio.commonconfig import CopySource
 
 from benchmarks import registering as benchmark
+from common.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from core.domain.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets import bucket_objects, dataset_sources
@@ -33,7 +34,6 @@ from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from runtimes.dependencies.installer import Installer, InstallerOptions
 from tests.archives import LINES, MINE, tar
 from tests.conftest import Clock

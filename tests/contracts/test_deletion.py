@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.errors import UnknownSimulation
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations import deletion
 from core.services.simulations.deletion import PREFIXES, Deletion
 from core.store.tables import metadata
-from errors import UnknownSimulation
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
+from common.errors import BadArchive, BadName, BadRequirements, TooLarge
 from datasets.versions.archives import extraction
 from datasets.versions.archives.extraction import extract, tar_names
-from errors import BadArchive, BadName, BadRequirements, TooLarge
 from runtimes.dependencies import installer as installer_module
 from runtimes.dependencies.declaration import Declaration, of_pyproject, of_requirements, of_script
 from runtimes.dependencies.installer import Installer, InstallerOptions

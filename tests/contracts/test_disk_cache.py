@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.errors import NodeFull
 from datasets.download.downloader import DownloadProgress
 from datasets.nodecache.disk_cache import DiskCache, Marker, this_boot
 from datasets.nodecache.locks import locked
-from errors import NodeFull
 
 GIB = 1 << 30
 OLD, FIRST, SECOND, THIRD = (letter * 64 for letter in "abcd")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.errors import Gone, NotGranted, PlatformError, Unsupported
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.ranges import Ended, Later
@@ -25,7 +26,6 @@ from core.store import simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
 from tests.conftest import Clock
 from tests.databases import sqlite_database

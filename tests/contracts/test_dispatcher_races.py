@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from common.errors import PlatformError, Unsupported
 from core.domain.launches import Launch
 from core.domain.states import State
 from core.services.scheduling.snapshots import LiveLaunch
 from core.store import launches
-from errors import PlatformError, Unsupported
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from workers.executors.base import Missed

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from common.errors import BadRequirements, NotPlayable
 from core.domain.records import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import BadRequirements, NotPlayable
 from runtimes import catalogue, environments
 from runtimes.dependencies import installer as installer_module
 from runtimes.dependencies.installer import InstallerOptions

@@ -13,13 +13,13 @@ from typing import IO, Any
 
 import pytest
 
-from core.domain.ids import digest_of
+from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
+from common.ids import digest_of
 from core.domain.launches import Launch, Phase
 from datasets.catalogue import datasets
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from common.errors import StoreUnavailable
 from core.domain.states import State
 from core.store.database import Database
-from errors import StoreUnavailable
 from tests.api.answers import MODEL
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 from tests.databases import sqlite_database

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import StorageFull
 from core.domain.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
@@ -14,7 +15,6 @@ from core.services.scheduling.staging import ATTEMPTS
 from core.store import simulations
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import StorageFull
 from runtimes.environments import OutOfSpace, prepare
 from tests.api.answers import MODEL, line
 from tests.archives import tar

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes.dependencies.declaration import of_requirements
 from runtimes.dependencies.installer import Installer
 from runtimes.dependencies.lock import divided, merged, pins

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes.dependencies import installer as installer_module
 from runtimes.dependencies.declaration import Declaration, of_requirements
 from runtimes.dependencies.installer import Installer, InstallerOptions

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import ClusterFull, PlatformError
 from core.domain.launches import Phase
-from errors import ClusterFull, PlatformError
 from kube.access import Kubeconfig
 from kube.client import KubernetesClient
 from tests.contracts.kubernetes_server import Answer, ScriptedServer, chunked_response, close_connection, response

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.errors import Conflict
 from core.domain.admission import FreeCapacity
 from core.domain.executor_config import ExecutorConfig
 from core.domain.states import State
@@ -20,7 +21,6 @@ from core.services.scheduling.dispatch import Dispatch
 from core.store import leaders, simulations
 from core.store.database import Connection, Database
 from core.store.tables import metadata
-from errors import Conflict
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 from tests.interleavings import Actor, Explorer, Violation, raised

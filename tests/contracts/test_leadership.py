@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from common.errors import Conflict
 from core.store import leaders
 from core.store.database import Database
-from errors import Conflict
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 from tests.databases import postgres_url
 from tests.waiting import until

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, text
 
-from core.domain.ids import hashed
+from common.errors import Conflict, Gone
+from common.ids import hashed
 from core.domain.ranges import Ended, Later, Lease
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CachedLaunch, LeaseOptions, Leases
@@ -24,7 +25,6 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker
 from core.store.tables import launches, metadata
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Conflict, Gone
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW

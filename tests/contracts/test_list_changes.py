@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from common.errors import TooManyStreams
 from core.domain.states import State
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.local_notifier import LocalNotifier
@@ -13,7 +14,6 @@ from core.services.simulations import list_changes
 from core.services.simulations.list_changes import Changes, ListChanges
 from core.store import simulations
 from core.store.database import Connection, Database
-from errors import TooManyStreams
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import BadArchive, NodeFull, TooLarge
 from datasets.nodecache.model_files import ModelFiles, StoredModel
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.versions.archives import extraction
-from errors import BadArchive, NodeFull, TooLarge
 from runtimes.harness.runner import model_folder
 from tests.contracts.test_cache import digest_of
 from tests.sandbox.attacks import python_for_all

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from minio import Minio
 
+from common.errors import Invalid, UnknownImport
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
@@ -16,7 +17,6 @@ from core.services.simulations.new_simulations import resubmission
 from core.store import model_imports
 from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 from datasets.objectstore.connections import Connection
-from errors import Invalid, UnknownImport
 from tests.imported_models import PYTHON, imported, importing_platform
 from tests.ports import free_ports
 from tests.s3_servers import S3Server, fresh_bucket

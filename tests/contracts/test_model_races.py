@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert
 
+from common.errors import UnknownModel
 from core.services.uploads.models import Models, key_of
 from core.store.database import Database
 from core.store.tables import models, simulations
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import UnknownModel
 
 CODE = b"def create():\n    return lambda observation: 0\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from errors import UnknownFormat
+from common.errors import UnknownFormat
 from runtimes.formats import detect
 from runtimes.harness.models.native import FUNCTIONS
 from runtimes.harness.sandbox import level

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from common.errors import Corrupt, NotFound
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import ObjectStore, open_store
-from errors import Corrupt, NotFound
 from tests.s3_servers import S3Server, fresh_bucket
 
 

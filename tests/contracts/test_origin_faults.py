@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from common.errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore.connections import Connection
@@ -25,7 +26,6 @@ from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
 from datasets.objectstore.s3_client import client
 from datasets.versions.manifest import ManifestEntry, digest_of
-from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from tests.faulty_s3_proxy import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
 from tests.s3_servers import S3Server, fresh_bucket
 

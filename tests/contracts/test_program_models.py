@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from errors import UnknownFormat
+from common.errors import UnknownFormat
 from runtimes.formats import detect
 from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner import processes

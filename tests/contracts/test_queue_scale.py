@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import event, text
 
-from core.domain.ids import new_id
+from common.errors import Conflict
+from common.ids import new_id
 from core.domain.listing import Listing
 from core.domain.states import State
 from core.services.scheduling import snapshots
 from core.services.scheduling.dispatch import Dispatch
 from core.store import scheduling_changes, simulations
 from core.store.database import Connection, Database
-from errors import Conflict
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 from tests.databases import postgres_url

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from common.errors import Conflict
 from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.inheritance import inherit
@@ -15,7 +16,6 @@ from core.store.database import Connection, Database
 from core.store.leases import Segment
 from core.store.tables import segments
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Conflict
 
 TASKS = 4
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from common.errors import NotFound, StoreUnavailable
 from datasets.objectstore import open_store
 from datasets.objectstore.connection_pools import ConnectionLimits
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3 import S3Store
 from datasets.objectstore.s3_client import client
-from errors import NotFound, StoreUnavailable
 from tests.faulty_s3_proxy import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.s3_servers import S3Server, fresh_bucket
 from tests.waiting import TIMEOUT

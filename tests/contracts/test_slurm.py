@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.errors import PlatformError, Unsupported
 from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
-from errors import PlatformError, Unsupported
 from tests.slurm import ROOT, Slurm, executor_on, prepared
 from tests.slurm import own_slurm as own_slurm  # a fixture
 from tests.slurm import shared_slurm as shared_slurm

@@ -15,13 +15,13 @@ from typing import BinaryIO
 
 import pytest
 
+from common.errors import BadName, Corrupt, NodeFull, OriginFailed
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore import ObjectStore, open_store
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.scs_client.client import SimpleCache
 from datasets.versions.manifest import ManifestEntry, digest_of, encode
 from datasets.versions.packs import SourceFile, pack
-from errors import BadName, Corrupt, NodeFull, OriginFailed
 from tests.contracts import staging_process
 from tests.contracts.cache_nodes import CacheServiceProcess, open_cache, server, servers, token
 from tests.ports import free_ports

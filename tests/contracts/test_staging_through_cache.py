@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import PlatformError
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import ObjectStore, open_store
 from datasets.scs_client.client import SimpleCache
 from datasets.versions.manifest import ManifestEntry, digest_of
-from errors import PlatformError
 from tests.contracts.cache_nodes import CacheServiceProcess, open_cache, server, servers, token
 from tests.contracts.test_staging import packed, some_files
 

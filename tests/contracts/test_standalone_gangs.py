@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from common.errors import Invalid
 from core.domain.launches import LaunchStatus, Phase
 from core.domain.states import State
-from errors import Invalid
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from common.errors import NotFound, PlatformError, StoreUnavailable
 from core.domain.records import Submission
 from core.domain.states import State
 from core.services.due_jobs import DueJobs
@@ -25,7 +26,6 @@ from datasets.objectstore import open_store, prepare_store
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
-from errors import NotFound, PlatformError, StoreUnavailable
 from tests.api.answers import MODEL
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture

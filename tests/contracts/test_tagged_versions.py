@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
+from common.errors import Invalid, NotFound, PlatformError, ShippedModel, UnknownModel
 from core.services.uploads.models import PROJECT, Models
 from core.store import models as store
 from core.store.database import Database
 from core.store.tables import model_tags
 from datasets.objectstore.filesystem import FilesystemStore
-from errors import Invalid, NotFound, PlatformError, ShippedModel, UnknownModel
 
 CODE = b"def create():\n    return lambda observation: 0\n"
 

@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
+from common.errors import (
+    Conflict,
+    Gone,
+    InUse,
+    NotFound,
+    OffsetMismatch,
+    TooManyUploads,
+    UnknownUpload,
+    UploadUnfinished,
+)
 from core.domain.uploads import Checksum, Upload
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
-from errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, TooManyUploads, UnknownUpload, UploadUnfinished
 from tests.conftest import Clock
 
 

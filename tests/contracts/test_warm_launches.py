@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from core.domain.ids import hashed
+from common.ids import hashed
 from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import ControllableExecutor, DispatcherRig

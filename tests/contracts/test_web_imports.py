@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from common.errors import Invalid, OriginFailed, OriginRefused
 from core.services.platform import Platform
 from datasets.model_origins import config
 from datasets.model_origins.config import AllowedAddress, MlflowServer, OriginConfig
 from datasets.model_origins.web import WebReader, is_public
-from errors import Invalid, OriginFailed, OriginRefused
 from tests.imported_models import PYTHON, imported, importing_platform
 from tests.web_files import WebFiles, content, endless, redirect, status, web_files
 

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import text
 
 from api import runner_api as runner_api_routes
-from core.domain.ids import digest_of, hashed
+from common.ids import digest_of, hashed
 from core.domain.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from core.domain.ages import TOLERANCE, is_old_enough, is_overdue, seconds_since
+from common.ages import TOLERANCE, is_old_enough, is_overdue, seconds_since
 from tests.product import ROOT, modules
 
 #: Rooms that import nothing else of ours, so not the module of ages either.
 CLIENTS = {"cli", "web"}
 #: Differences of wall clocks outside the module of ages, each with its reason.
 ALLOWED: Mapping[str, tuple[int, str]] = {
-    "core/domain/ages.py": (3, "the module itself"),
+    "common/ages.py": (3, "the module itself"),
     "core/notifications/job_queue.py": (1, "`judge` decides about a negative age"),
     "core/services/datasets/datasets.py": (2, "a grace before a removal: the future is kept"),
     "core/services/simulations/deletion.py": (
@@ -99,5 +99,5 @@ def test_every_difference_of_wall_clocks_is_decided() -> None:
         if path.parts[0] not in CLIENTS and (number := len(list(differences((ROOT / path).read_text())))):
             counts[str(path)] = number
     undecided = {file: number for file, number in counts.items() if number != ALLOWED.get(file, (0, ""))[0]}
-    assert not undecided, "use core/domain/ages.py or time.monotonic(), or decide them here"
+    assert not undecided, "use common/ages.py or time.monotonic(), or decide them here"
     assert {file for file, (number, _) in ALLOWED.items() if number} <= counts.keys()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.schemas.submissions import GangSchema, PlacementSchema
+from common.errors import NotAllowed
 from core.domain.allowed_options import (
     OPTIONS,
     Form,
@@ -23,7 +24,6 @@ from core.domain.allowed_options import (
 )
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, Placement
-from errors import NotAllowed
 from workers.executors.kubernetes.options import EQUIVALENTS, NETWORKS_ANNOTATION
 
 #: Options of `placement` and `gang` that name nothing of a cluster: amounts, and what concerns the simulation itself.

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadArchive
 from datasets.versions.archives import ByteSource, files_of
-from errors import BadArchive
 from runtimes import archives
 from runtimes.harness.models.base import Misfit
 from runtimes.harness.models.unpacking import unpack

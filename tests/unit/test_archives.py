@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadArchive, BadName
 from datasets.versions.archives import ByteSource, files_of
-from errors import BadArchive, BadName
 
 FILES = {"a.txt": b"alpha", "deep/b.bin": bytes(range(256)) * 500, "empty": b"", "n" * 200 + "/" + "m" * 200: b"long"}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.callers import LOCAL, caller_of, networks
+from common.callers import LOCAL, caller_of, networks
 
 PROXIES = networks(["10.0.0.0/8", "fd00::1"])
 ADDRESSES = st.ip_addresses().map(str)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadName
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.versions import file_names, manifest_object
 from datasets.versions.external_sort import Sorter
 from datasets.versions.manifest import ManifestEntry, digest_of
 from datasets.versions.packs import SourceFile, pack
-from errors import BadName
 
 
 @given(st.lists(st.binary(max_size=300), max_size=40), st.integers(1, 500))

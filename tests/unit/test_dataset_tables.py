@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from common.errors import BadScenario
 from datasets.catalogue import datasets, mujoco, pettingzoo
 from datasets.versions.scenarios import validated
-from errors import BadScenario
 
 
 @pytest.mark.parametrize("table", [mujoco, pettingzoo], ids=["mujoco", "pettingzoo"])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from errors import BadRequirements
+from common.errors import BadRequirements
 from runtimes.dependencies import lock_files
 from runtimes.dependencies.declaration import LARGEST, of_pyproject, of_requirements, of_script
 from runtimes.dependencies.lock_files import of_pylock, of_uv_lock

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadRequirements
 from core.services.uploads.declared_dependencies import declared
-from errors import BadRequirements
 from runtimes.dependencies.declaration import Declaration, of_pyproject, of_requirements, of_script
 from runtimes.dependencies.lock import checked, pins
 from runtimes.dependencies.lock_files import of_pylock, of_uv_lock

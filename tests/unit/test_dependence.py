@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import Invalid
 from core.domain.bounded_mean import bounded_interval
 from core.domain.dependence import (
     NUMBERS,
@@ -26,7 +27,6 @@ from core.domain.result_groups import OTHERS
 from core.domain.result_table import ResultTable, TableRows
 from core.domain.scenario_units import ScenarioUnits
 from core.domain.task_parameters import Parameter, parameter_of, scenario_parameters, swept_parameters
-from errors import Invalid
 from runtimes.harness.evaluator.tasks import TaskPlan
 from tests.unit.test_result_tables import lines
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from errors import UnknownFormat
+from common.errors import UnknownFormat
 from runtimes import file_kinds, formats
 from runtimes.formats import detect, sample_of
 from runtimes.harness.models.base import Sample

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import BadArchive, UnknownFormat
+from common.errors import BadArchive, UnknownFormat
 from runtimes import archives
 from runtimes.formats import detect
 from tests.contracts import graphs

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import TooLarge, UnknownFormat
 from core.services.uploads.models import check_size
-from errors import TooLarge, UnknownFormat
 from runtimes import catalogue, formats
 from runtimes.dependencies.declaration import requirement_of
 from runtimes.formats import decide

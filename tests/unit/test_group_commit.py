@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from group_commit import GROUP_SIZE, GroupCommit, is_corruption
+from common.group_commit import GROUP_SIZE, GroupCommit, is_corruption
 from tests.waiting import TIMEOUT, until
 
 Step = Callable[[sqlite3.Connection], str]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from common.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.api_errors import error_of
 from workers.executors.kubernetes.objects import quantity

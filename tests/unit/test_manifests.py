@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.errors import PlatformError
 from core.domain.launches import Placement
-from errors import PlatformError
 from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
 from workers.executors.kubernetes import manifests

@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import OriginRefused
 from datasets.model_origins.mlflow_model import LARGEST, choose, weights_beside
-from errors import OriginRefused
 
 
 def mlmodel(flavours: str) -> bytes:

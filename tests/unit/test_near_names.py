@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from core.domain.near_names import near_names, suggestion
-from errors import UnknownDataset, UnknownFormat, UnknownRuntime
+from common.errors import UnknownDataset, UnknownFormat, UnknownRuntime
+from common.near_names import near_names, suggestion
 from runtimes import catalogue
 from tests.product import ROOT, modules
 
@@ -72,4 +72,4 @@ def test_names_are_compared_in_one_place() -> None:
             if isinstance(node, ast.Import)
         )
     }
-    assert users == {"core/domain/near_names.py"}
+    assert users == {"common/near_names.py"}

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from common.errors import BadRequirements, BadScenario
 from core.services.datasets import environment_files
 from datasets.versions import openenv_environment
 from datasets.versions.openenv_environment import OpenEnv, ProbedEnvironment
 from datasets.versions.scenarios import GENERATED, parse_description, validated
-from errors import BadRequirements, BadScenario
 from runtimes.harness.simulators.aggregations import AGGREGATIONS
 from runtimes.harness.simulators.base import Interface
 from tests.openenv_folders import KEPT, definition_of

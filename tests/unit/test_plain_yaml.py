@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from core.domain import plain_yaml
-from core.domain.plain_yaml import LARGEST, BadYaml, load
+from common import plain_yaml
+from common.plain_yaml import LARGEST, BadYaml, load
 
 #: Seconds of processor time that a file may take, on a slow machine.
 LONGEST = 2.0

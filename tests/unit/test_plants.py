@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadScenario
 from datasets.catalogue import datasets
 from datasets.versions import fmu_description, plant_definition, plant_files, scenario_folder, scenarios
 from datasets.versions.archives import files_of
@@ -17,7 +18,6 @@ from datasets.versions.archives.decompression import ByteSource
 from datasets.versions.plants import AGGREGATIONS, Plant
 from datasets.versions.scenarios import parse_description, validated
 from datasets.versions.xml_scan import BadXml
-from errors import BadScenario
 from runtimes.harness.simulators.plant import signals
 from runtimes.harness.simulators.plant.signals import Combination, Scores
 from tests.archives import zipped

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errors import StalledBody, TooManyBodies
+from common.errors import StalledBody, TooManyBodies
 from server.request_bodies import BUFFER, BodyLimits, Progress, Reader, RequestBody, UnfinishedBodies, most_idle
 
 LIMITS = BodyLimits(idle=30, rate=1024, grace=30, collected=2, threads=2)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.backoff import pause
+from common.backoff import pause
 from server.restart import FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME, decide_restart
 
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from api.rendering.scenario_map import place, route_of
+from common.errors import NotFound
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.scenario_maps import STREETS, ScenarioMaps
 from datasets.catalogue.car_street.street_outline import StreetOutline, Strip
-from errors import NotFound
 
 CORNER = ((0.0, 0.0), (10.0, 0.0), (10.0, 5.0))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from common.errors import BadScenario
 from datasets.catalogue import datasets
 from datasets.versions.manifest import lines as split_lines
 from datasets.versions.scenarios import FIELDS, LINE, non_blank, parse_description, validated
-from errors import BadScenario
 
 
 def built_in_scenarios(dataset: str) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import Invalid, PlatformError, ScenarioOutOfRange
 from core.domain.selection import checked_params, checked_selection, checked_sweep
-from errors import Invalid, PlatformError, ScenarioOutOfRange
 
 DECLARED = {
     "guard": {"type": "bool", "default": False},

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errors
-from errors import (
+from common import errors
+from common.errors import (
     ClusterFull,
     LaunchRefused,
     NotGranted,

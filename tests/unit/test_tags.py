@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import Invalid
 from core.domain.tags import MOST, MOST_LISTED, check_tags, unknown_version
-from errors import Invalid
 
 
 def test_tags_of_a_version_are_each_once_and_in_order() -> None:

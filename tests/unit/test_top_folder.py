@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.domain.top_folder import is_clutter, top_folder
+from common.top_folder import is_clutter, top_folder
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import tus
+from common.errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 from core.domain.uploads import UploadBuffer
-from errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 
 
 def parts(buffer: UploadBuffer) -> list[bytes]:

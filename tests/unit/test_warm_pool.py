@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.ids import hashed
+from common.ids import hashed
 from core.domain.launches import Gang, Launch, Phase, Placement
 from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, launch

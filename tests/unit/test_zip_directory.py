@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.zip_directory import ENTRIES, ZipEntry, check_ratio, read_directory
-from errors import BadArchive
+from common.errors import BadArchive
+from common.zip_directory import ENTRIES, ZipEntry, check_ratio, read_directory
 from runtimes import archives
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20), unique=True)

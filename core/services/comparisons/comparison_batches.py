@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from core.domain.backoff import pause
+from common.backoff import pause
+from common.errors import (
+    Conflict,
+    PlatformError,
+    StorageFull,
+    StoreUnavailable,
+    UnknownComparison,
+)
 from core.domain.comparison_questions import question_of
 from core.domain.comparisons import ComparisonState, batches, end_of
 from core.domain.model_labels import told_apart
@@ -31,13 +38,6 @@ from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import simulations
 from core.store.database import Connection, Database
-from errors import (
-    Conflict,
-    PlatformError,
-    StorageFull,
-    StoreUnavailable,
-    UnknownComparison,
-)
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 logger = logging.getLogger(__name__)

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from common.errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
+from common.ids import new_id
 from core.domain.claims import Claim, method_of
 from core.domain.comparison_requests import ComparisonRequest
 from core.domain.comparisons import (
@@ -17,7 +19,6 @@ from core.domain.comparisons import (
     MOST_SCENARIOS,
     ComparisonState,
 )
-from core.domain.ids import new_id
 from core.domain.listing import Listing
 from core.domain.margins import checked_margin
 from core.domain.metric_scale import MetricScale
@@ -36,7 +37,6 @@ from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, simulations
 from core.store import comparisons as store
 from core.store.database import Connection, Database
-from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
 #: Members of a request that are those of a submission.

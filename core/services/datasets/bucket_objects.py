@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from common.errors import StoreUnavailable
 from datasets.versions.manifest import ManifestEntry
-from errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from datasets.objectstore.bucket_reader import BucketReader, ListedObject

@@ -7,13 +7,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from core.domain.ids import digest_of
+from common.errors import NotFound
+from common.ids import digest_of
 from core.store import simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import scenario_folder
 from datasets.versions.archives.tar_writer import MeasuredTar
-from errors import NotFound
 
 PREFIX = "plays/"
 

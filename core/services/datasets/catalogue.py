@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.domain.near_names import near_names, suggestion
+from common.errors import UnknownDataset
+from common.near_names import near_names, suggestion
 from datasets.catalogue import Dataset, datasets, versions
 from datasets.versions.scenarios import extend
-from errors import UnknownDataset
 from runtimes import catalogue, environments, limits
 from runtimes.dependencies.declaration import DECLARING_FILES
 from runtimes.dependencies.installer import InstallerOptions, without_credentials

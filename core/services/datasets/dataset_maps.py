@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from common.errors import BadScenario
 from core.services.datasets.map_conversion import ConvertedMap, MapConversion
 from datasets.catalogue.car_street import map_scenarios
 from datasets.catalogue.car_street.street_network import StreetNetwork
@@ -15,7 +16,6 @@ from datasets.versions import scenarios
 from datasets.versions.manifest import ManifestEntry
 from datasets.versions.packs import SourceFile
 from datasets.versions.scenarios import Description, Generation, MapFile
-from errors import BadScenario
 from runtimes import catalogue
 
 #: The file of a version with the reports of its conversions.

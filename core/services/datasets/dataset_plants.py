@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.domain.printable import printable
+from common.errors import BadArchive, BadName, BadScenario
+from common.printable import printable
 from datasets.versions import plant_definition, plant_files
 from datasets.versions.archives.extraction import source_of
 from datasets.versions.plants import Plant
 from datasets.versions.xml_scan import BadXml
-from errors import BadArchive, BadName, BadScenario
 
 
 def defined(

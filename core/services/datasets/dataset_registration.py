@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from core.domain.full_disks import is_disk_full
-from core.domain.top_folder import is_clutter
+from common.errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
+from common.full_disks import is_disk_full
+from common.top_folder import is_clutter
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_maps import with_derived
@@ -45,7 +46,6 @@ from datasets.versions.manifest import ManifestEntry, decode, encode, lines
 from datasets.versions.manifest_object import ManifestSummary
 from datasets.versions.packs import SourceFile, pack
 from datasets.versions.scenarios import DESCRIPTION
-from errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
 
 logger = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.errors import Invalid, UnknownUpload
 from core.services.datasets.file_sources import Sources
 from core.services.uploads.uploads import Uploads
 from core.store import uploads as store
 from core.store.database import Connection
 from datasets.versions import file_names
-from errors import Invalid, UnknownUpload
 
 _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from core.domain.downloads import Download
-from core.domain.ids import new_id
-from core.domain.near_names import near_names, suggestion
+from common.downloads import Download
+from common.errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
+from common.ids import new_id
+from common.near_names import near_names, suggestion
 from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
@@ -29,7 +30,6 @@ from datasets.versions import file_names, manifest_object
 from datasets.versions.manifest import ManifestEntry, lines
 from datasets.versions.plants import MEMBERS
 from datasets.versions.scenarios import extend, non_blank
-from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
 PROJECT = "default"
 #: Form of an id; no dataset may have such a name.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from common.errors import BadRequirements, BadScenario
 from datasets.versions import scenarios
-from errors import BadRequirements, BadScenario
 from runtimes.dependencies import declaration as declarations
 from runtimes.dependencies import lock_files
 from runtimes.dependencies.declaration import PROJECT, REQUIREMENTS, UV_LOCK, Declaration

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from core.domain import plain_yaml
+from common import plain_yaml
+from common.errors import BadScenario, OriginFailed, StorageFull
 from core.services.datasets import environment_files
 from core.services.datasets.environment_files import Files
 from datasets.nodecache.node_cache import NodeCache
@@ -25,7 +26,6 @@ from datasets.versions import openenv_environment, scenarios
 from datasets.versions.openenv_environment import OpenEnv, ProbedEnvironment
 from datasets.versions.packs import SourceFile
 from datasets.versions.scenarios import Description
-from errors import BadScenario, OriginFailed, StorageFull
 from runtimes import catalogue, confined_program, environments, harness
 from runtimes.dependencies import confined_uv
 from runtimes.dependencies.installer import Installer

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from common.errors import Corrupt, Invalid, NotFound
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection, check, find
 from datasets.versions.manifest import ManifestEntry
-from errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
     from datasets.objectstore.bucket_reader import BucketReader

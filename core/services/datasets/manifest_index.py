@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from common.errors import Invalid
 from datasets.versions.manifest import ManifestEntry
-from errors import Invalid
 
 
 class ManifestIndex:

@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from common.errors import BadScenario, OriginFailed, StorageFull
 from datasets.catalogue.car_street import map_scenarios, planned_scenarios
 from datasets.catalogue.car_street.street_network import StreetNetwork
 from datasets.versions import commonroad, file_names, map_files
@@ -20,7 +21,6 @@ from datasets.versions.commonroad import CommonRoadScenario
 from datasets.versions.map_files import TITLES, Dropped, Losses, SourceMap
 from datasets.versions.scenarios import MapFile
 from datasets.versions.xml_scan import BadXml
-from errors import BadScenario, OriginFailed, StorageFull
 from runtimes import catalogue, environments
 from runtimes.converters import netconvert
 from runtimes.converters.confined_converter import ConverterLimits

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.errors import BadScenario
 from core.services.datasets import dataset_maps, dataset_plants, environment_files
 from core.services.datasets.dataset_maps import DatasetMaps
 from core.services.datasets.environment_registration import EnvironmentRegistration
@@ -15,7 +16,6 @@ from datasets.versions import scenarios
 from datasets.versions.manifest import lines
 from datasets.versions.packs import SourceFile
 from datasets.versions.scenarios import Description
-from errors import BadScenario
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

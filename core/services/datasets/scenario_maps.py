@@ -5,12 +5,12 @@ from collections import OrderedDict
 from io import BytesIO
 from typing import IO, Any
 
+from common.errors import NotFound
 from core.services.datasets.datasets import Datasets
 from datasets.catalogue.car_street import street_outline
 from datasets.catalogue.car_street.street_outline import NETS, StreetOutline
 from datasets.versions.manifest import ManifestEntry
 from datasets.versions.scenarios import network_path
-from errors import NotFound
 
 #: Outlines that are kept in memory, and the most bytes of a network that is read.
 KEPT, LARGEST = 8, 32 << 20

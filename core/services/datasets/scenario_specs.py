@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from common.errors import PlatformError
 from core.services.datasets import catalogue
 from core.services.datasets.file_sources import Sources
 from core.store import datasets as store
@@ -14,7 +15,6 @@ from datasets.objectstore.base import ObjectStore
 from datasets.versions import manifest_object
 from datasets.versions.manifest import lines
 from datasets.versions.scenarios import non_blank
-from errors import PlatformError
 
 logger = logging.getLogger(__name__)
 

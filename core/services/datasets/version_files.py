@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from functools import partial
 
+from common.errors import BadScenario
 from core.services.datasets.file_sources import Sources
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import file_names, manifest_object, scenarios
 from datasets.versions.scenarios import Description
-from errors import BadScenario
 
 
 class VersionFiles:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from errors import PlatformError
+from common.errors import PlatformError
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from common.errors import Conflict, NotAllowed
+from common.ids import hashed, new_token
 from core.domain.allowed_options import require_allowed
 from core.domain.executor_config import ExecutorConfig
-from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.outcomes import too_many
 from core.domain.preparation import Missing, Preparation
@@ -29,7 +30,6 @@ from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.catalogue.never_values import never_values
 from datasets.versions import scenario_folder
-from errors import Conflict, NotAllowed
 
 T = TypeVar("T")
 

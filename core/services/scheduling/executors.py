@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import UnknownExecutor
 from core.domain.executor_config import ExecutorConfig
 from core.notifications.notifier import Notifier
 from core.store import executors
 from core.store.database import Connection, Database
-from errors import UnknownExecutor
 
 
 class Executors:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import NotFound
 from core.services.uploads import shipped_models
 from core.services.uploads.models import PROJECT, key_of
 from core.store import models, simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
-from errors import NotFound
 
 #: Bundles: what an evaluator reads, and the model's own packages.
 BUNDLES = ("play", "environment")

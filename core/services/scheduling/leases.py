@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.domain.ids import hashed
+from common.errors import Gone, StoreUnavailable, Unauthorized
+from common.ids import hashed
 from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.reservations import Reservation
 from core.domain.states import LIVE, State
@@ -26,7 +27,6 @@ from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Gone, StoreUnavailable, Unauthorized
 from runtimes import formats
 from runtimes.harness.evaluator.tasks import locate
 from runtimes.harness.runner.runner_api_messages import DeathReport

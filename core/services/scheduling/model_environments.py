@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.domain.ids import digest_of
+from common.errors import BadRequirements
+from common.ids import digest_of
 from core.services.uploads.declared_dependencies import declared
 from core.store import model_locks, simulations
 from core.store.database import Database
 from datasets.nodecache.model_files import ModelFiles
-from errors import BadRequirements
 from runtimes import catalogue, environments
 from runtimes.dependencies.installer import Installer
 from runtimes.dependencies.lock import merged

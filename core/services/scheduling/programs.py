@@ -1,9 +1,9 @@
 """Programs without a runner (gangs in their own image): the dispatcher leases and reports in their place."""
 
+from common.errors import Gone
 from core.domain.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
-from errors import Gone
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch
 from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner.runner_api_messages import ReportHeader

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from common.errors import BadRequest
 from core.domain.ranges import STRIKES
-from errors import BadRequest
 from runtimes.harness.evaluator.tasks import Located
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 

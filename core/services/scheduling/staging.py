@@ -9,8 +9,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.domain.backoff import pause
-from core.domain.full_disks import is_disk_full
+from common.backoff import pause
+from common.errors import (
+    BadArchive,
+    BadRequirements,
+    Conflict,
+    LargerThanCache,
+    NodeFull,
+    NotFound,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StoreUnavailable,
+    TooLarge,
+)
+from common.full_disks import is_disk_full
 from core.domain.preparation import Missing, Preparation, following
 from core.domain.states import State
 from core.notifications.notifier import Notifier
@@ -31,19 +44,6 @@ from datasets.nodecache.model_files import StoredModel
 from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
 from datasets.versions import scenario_folder
 from datasets.versions.scenarios import network_path
-from errors import (
-    BadArchive,
-    BadRequirements,
-    Conflict,
-    LargerThanCache,
-    NodeFull,
-    NotFound,
-    OriginFailed,
-    OriginRefused,
-    PlatformError,
-    StoreUnavailable,
-    TooLarge,
-)
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)

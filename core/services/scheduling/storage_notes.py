@@ -3,10 +3,10 @@
 import logging
 import threading
 
+from common.errors import PlatformError
 from core.notifications.notifier import Notifier
 from core.store import simulations
 from core.store.database import Connection, Database
-from errors import PlatformError
 
 logger = logging.getLogger(__name__)
 

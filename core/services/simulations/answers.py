@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from common.errors import PlatformError
 from core.domain.records import Simulation
 from core.domain.simulation_answer import answer_of, failures_of_older, one_task_each
 from core.services.datasets.catalogue import played
 from core.store import simulations as store
 from core.store.database import Connection
-from errors import PlatformError
 
 Outcomes = Mapping[str, Mapping[str, int]]
 

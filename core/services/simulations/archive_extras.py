@@ -13,15 +13,15 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from common.errors import NotFound
+from common.ids import digest_of
 from core.domain.archive import ArchiveMember
-from core.domain.ids import digest_of
 from core.services.uploads.models import PROJECT, key_of
 from core.services.uploads.shipped_models import shipped
 from core.store import model_locks, models
 from core.store import results as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
-from errors import NotFound
 
 #: Models whose size and CRC a process remembers.
 MODELS = 1000

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from common.errors import IllegalTransition, PlatformError, StoreUnavailable
 from core.domain.listing import Listing
 from core.domain.records import Simulation
 from core.domain.states import FINAL, UNENDED, State
@@ -15,7 +16,6 @@ from core.services.simulations.simulations import Simulations
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Database
-from errors import IllegalTransition, PlatformError, StoreUnavailable
 
 #: States that a listing has for a bulk change if it names none.
 CANCELLED_BY_DEFAULT = tuple(state for state in State if state in UNENDED - {State.CANCELLING})

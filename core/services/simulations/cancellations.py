@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.errors import IllegalTransition, PlatformError, UnknownSimulation
 from core.domain.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.headlines import summary_columns
@@ -12,7 +13,6 @@ from core.services.simulations.summaries import summary_of_nothing
 from core.store import leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import IllegalTransition, PlatformError, UnknownSimulation
 
 REASON = "cancelled by its owner"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import Invalid
 from core.domain.claims import Design, Method, method_of
 from core.domain.compared_results import ComparedResults
 from core.domain.flips import FlipTally, flips_of
@@ -21,7 +22,6 @@ from core.services.datasets.catalogue import played
 from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
-from errors import Invalid
 
 #: Comparisons of simulations that have ended that a process keeps, some tens of kilobytes each.
 KEPT = 64

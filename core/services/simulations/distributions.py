@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from common.errors import Invalid
+from common.near_names import near_names, suggestion
 from core.domain.dependence import (
     VALUES_OF_AXIS,
     axis_of,
@@ -13,14 +15,12 @@ from core.domain.dependence import (
     statistics_by_group,
 )
 from core.domain.distribution import FAILED
-from core.domain.near_names import near_names, suggestion
 from core.domain.rates import declared_rates
 from core.domain.result_table import TableRows
 from core.domain.task_parameters import NAMED, Parameter, find_parameter
 from core.services.simulations.result_tables import ResultTables, SimulationTable
 from core.store import simulations
 from core.store.database import Database
-from errors import Invalid
 
 
 class Distributions:

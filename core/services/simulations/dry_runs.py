@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from core.domain.ids import first_id
+from common.errors import TooManyDryRuns
+from common.ids import first_id
 from core.domain.records import Simulation
 from core.store import simulations as store
 from core.store.database import Connection
-from errors import TooManyDryRuns
 
 #: Most seconds of a dry run; the first dry run of a runtime installs its environment.
 LONGEST_DRY_RUN = 300

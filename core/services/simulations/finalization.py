@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
+from common.errors import Conflict, UnknownSimulation
 from core.domain.outcomes import ErrorTally, outcome_of
 from core.domain.states import FINAL, State
 from core.notifications.notifier import Notifier
@@ -16,7 +17,6 @@ from core.services.simulations.summaries import summarize
 from core.store import comparisons, leases, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
-from errors import Conflict, UnknownSimulation
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from common.errors import Conflict
 from core.store import leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Conflict
 
 
 class _TaskStatus(msgspec.Struct):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from common.errors import Invalid
 from core.domain.dependence import finite
 from core.domain.leaderboard import Place, PlayedScore, penalised, places, plays_all
 from core.domain.listing import Listing
@@ -18,7 +19,6 @@ from core.services.simulations.headlines import headline_of
 from core.store import listing, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
-from errors import Invalid
 
 #: Most simulations of a version that are searched, the newest; and rows per query, which hold their headlines.
 SEARCHED, ROWS = 5000, 500

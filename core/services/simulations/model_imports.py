@@ -9,9 +9,18 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from core.domain.backoff import pause
-from core.domain.full_disks import is_disk_full
-from core.domain.ids import new_id
+from common.backoff import pause
+from common.errors import (
+    OriginChanged,
+    OriginFailed,
+    OriginRefused,
+    PlatformError,
+    StorageFull,
+    StoreUnavailable,
+    UnknownImport,
+)
+from common.full_disks import is_disk_full
+from common.ids import new_id
 from core.domain.listing import search_text
 from core.domain.records import Model
 from core.domain.states import State
@@ -25,15 +34,6 @@ from core.store import leases, simulations
 from core.store import model_imports as store
 from core.store.database import Connection, Database
 from datasets.model_origins.base import OpenedModel
-from errors import (
-    OriginChanged,
-    OriginFailed,
-    OriginRefused,
-    PlatformError,
-    StorageFull,
-    StoreUnavailable,
-    UnknownImport,
-)
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from common.errors import Invalid, OriginRefused
 from core.domain import model_references
 from core.domain.model_references import Address, BucketObject, LoggedModel, Reference, RegisteredModel, RunModel
 from core.domain.records import Model, Submission
@@ -15,7 +16,6 @@ from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
 from datasets.model_origins.web import WebReader
-from errors import Invalid, OriginRefused
 
 
 class ModelOrigins:

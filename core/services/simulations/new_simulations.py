@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from core.domain.ids import new_id
+from common.errors import Invalid
+from common.ids import new_id
 from core.domain.records import Model, Submission
 from core.domain.states import State
 from core.notifications.notifier import Notifier
@@ -23,7 +24,6 @@ from core.store import run_logs
 from core.store import simulations as store
 from core.store.database import Connection
 from datasets.catalogue import Dataset
-from errors import Invalid
 from runtimes.harness.evaluator.tasks import count
 
 

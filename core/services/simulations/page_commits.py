@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from common.errors import PlatformError, StoreUnavailable
 from core.store.database import Connection, Database
-from errors import PlatformError, StoreUnavailable
 
 T = TypeVar("T")
 #: Writes the changes of these simulations, and returns the outcome of each.

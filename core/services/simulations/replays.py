@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from core.domain.downloads import Download
+from common.downloads import Download
+from common.errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.datasets.datasets import PROJECT
@@ -17,7 +18,6 @@ from core.store.database import Database
 from datasets.catalogue import Dataset
 from datasets.catalogue.never_values import described_metrics
 from datasets.objectstore.base import ObjectStore
-from errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
 
 #: Artifact with the action trace: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"

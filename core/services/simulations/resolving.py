@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from core.domain.allowed_options import require_allowed
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, Placement, replicas
@@ -17,7 +18,6 @@ from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
-from errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from runtimes import catalogue
 from runtimes.harness.evaluator.tasks import count
 

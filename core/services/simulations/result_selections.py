@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from common.errors import Invalid
 from core.domain.result_conditions import ResultFilter
 from core.domain.result_selection import (
     PAGE,
@@ -27,7 +28,6 @@ from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.store import simulations
 from core.store.database import Database
-from errors import Invalid
 
 
 class ResultSelections:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.errors import UnknownSimulation
 from core.domain.distribution import RunningDistributions
 from core.domain.intervals import Bounds
 from core.domain.rates import declared_bounds
@@ -23,7 +24,6 @@ from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
 from datasets.catalogue.never_values import never_values
-from errors import UnknownSimulation
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 #: Most bytes of all tables: an API process has 1 GiB in the chart's defaults, and a table up to 128 MiB.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from common.downloads import Download
+from common.errors import Gone, NotFinished, NotFound, UnknownArtifact
 from core.domain import archive as zip
-from core.domain.downloads import Download
 from core.domain.indented_json import indented
 from core.domain.records import Event
 from core.domain.result_selection import ALL, Selection
@@ -23,7 +24,6 @@ from core.store import simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
-from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
 #: Seconds for which the presigned URL of an artifact is valid.
 LINK_TTL = 900

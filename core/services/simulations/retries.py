@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import Conflict, NotFinished, PlatformError, StoreUnavailable
 from core.domain.states import FINAL, State
 from core.services.simulations.inheritance import Inheritance
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations, resubmission
@@ -12,7 +13,6 @@ from core.services.simulations.page_commits import commit_page
 from core.services.simulations.results import Results
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import Conflict, NotFinished, PlatformError, StoreUnavailable
 
 #: Inherited segments that one transaction inserts, if it has several retries: other transactions wait for it.
 SEGMENTS = 5000

@@ -9,7 +9,8 @@ import logging
 import secrets
 from typing import Any
 
-from core.domain.backoff import pause
+from common.backoff import pause
+from common.errors import Invalid, OriginFailed, OriginRefused, UnknownSimulation
 from core.domain.run_metrics import metrics_of, tags_of
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
@@ -17,7 +18,6 @@ from core.services.simulations.model_origins import ModelOrigins
 from core.store import run_logs as store
 from core.store import simulations
 from core.store.database import Connection, Database
-from errors import Invalid, OriginFailed, OriginRefused, UnknownSimulation
 
 logger = logging.getLogger(__name__)
 

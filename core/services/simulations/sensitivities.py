@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import Invalid
 from core.domain.dependence import finite, metric_values
 from core.domain.distribution import FAILED, failing
 from core.domain.parameter_columns import column_of_parameter, distinct_columns
@@ -16,7 +17,6 @@ from core.domain.task_parameters import Parameter
 from core.domain.worst_combinations import FEWEST, worst_combinations
 from core.services.simulations.distributions import kind_of_metric
 from core.services.simulations.result_tables import ResultTables
-from errors import Invalid
 
 #: Most results that are considered. Each parameter sorts all of them.
 CONSIDERED = 200_000

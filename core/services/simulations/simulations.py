@@ -8,6 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import (
+    Conflict,
+    Gone,
+    IdempotencyMismatch,
+    IllegalTransition,
+    InUse,
+    NotFinished,
+    UnknownSimulation,
+    Unsupported,
+)
 from core.domain.admission import why_waiting
 from core.domain.allowed_options import permitting
 from core.domain.launches import replicas
@@ -32,16 +42,6 @@ from core.store import comparisons, executors
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from errors import (
-    Conflict,
-    Gone,
-    IdempotencyMismatch,
-    IllegalTransition,
-    InUse,
-    NotFinished,
-    UnknownSimulation,
-    Unsupported,
-)
 
 #: Seconds for which an Idempotency-Key is valid.
 KEY_TTL = 86_400.0
@@ -122,7 +122,7 @@ class Simulations:
         """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
         Return the simulation's id, and whether it is that of an earlier request with the same idempotency ``key``.
-        ``submitted_by``: the caller (core/domain/callers.py). ``within``: see `Within`.
+        ``submitted_by``: the caller (common/callers.py). ``within``: see `Within`.
         Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
         with another request.
         """

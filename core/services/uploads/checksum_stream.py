@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 
-from errors import Corrupt
+from common.errors import Corrupt
 
 
 def verified(chunks: Iterable[bytes], digest: str, name: str) -> Iterator[bytes]:

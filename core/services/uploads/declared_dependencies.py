@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from core.domain.top_folder import is_clutter, top_folder
+from common.errors import BadRequirements
+from common.top_folder import is_clutter, top_folder
 from datasets.versions.archives import files_of
 from datasets.versions.archives.decompression import detect_format
 from datasets.versions.archives.extraction import SETTING, source_of
-from errors import BadRequirements
 from runtimes import formats
 from runtimes.dependencies import declaration, lock_files
 from runtimes.dependencies.declaration import MODULE, PROJECT, PYLOCK, REQUIREMENTS, UV_LOCK, Declaration

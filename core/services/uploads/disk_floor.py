@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import StorageFull
+from common.errors import StorageFull
 
 #: The default floor: this share of the disk, at least and at most so many bytes, on a small disk at most an eighth.
 SHARE, LOWEST, HIGHEST, SMALL_DISK = 50, 1 << 30, 10 << 30, 8

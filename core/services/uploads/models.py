@@ -10,8 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from core.domain.ids import new_id
-from core.domain.near_names import near_names, suggestion
+from common.errors import (
+    DigestMismatch,
+    InUse,
+    Invalid,
+    NotFound,
+    ShippedModel,
+    StoreUnavailable,
+    TooLarge,
+    UnknownFormat,
+    UnknownModel,
+)
+from common.ids import new_id
+from common.near_names import near_names, suggestion
 from core.domain.records import Model
 from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.services.block_checksums import BlockChecksums
@@ -26,17 +37,6 @@ from core.store.database import Connection, Database
 from datasets.nodecache.model_files import is_archive
 from datasets.objectstore.base import ObjectStore
 from datasets.versions.archives.extraction import check_size_of_files, tar_names
-from errors import (
-    DigestMismatch,
-    InUse,
-    Invalid,
-    NotFound,
-    ShippedModel,
-    StoreUnavailable,
-    TooLarge,
-    UnknownFormat,
-    UnknownModel,
-)
 from runtimes import catalogue, environments, formats
 from runtimes.dependencies.declaration import Declaration
 

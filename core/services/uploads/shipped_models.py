@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.domain.ids import digest_of
+from common.ids import digest_of
 from core.domain.records import Model
 from runtimes import catalogue, formats
 

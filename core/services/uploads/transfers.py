@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from common.errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 from datasets.objectstore.base import ObjectStore
-from errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 
 FOLDER = "incoming"
 #: Seconds for which a presigned URL is valid.

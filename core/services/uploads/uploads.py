@@ -17,14 +17,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NoReturn
 
-from core.domain.ids import new_id
-from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
-from core.services.orphan_search import OrphanSearch
-from core.services.uploads.disk_floor import DiskFloor
-from core.store import uploads as store
-from core.store.database import Connection, Database
-from datasets.objectstore.base import ObjectStore
-from errors import (
+from common.errors import (
     ChecksumMismatch,
     FinalUpload,
     Gone,
@@ -37,6 +30,13 @@ from errors import (
     UploadsBusy,
     UploadUnfinished,
 )
+from common.ids import new_id
+from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
+from core.services.orphan_search import OrphanSearch
+from core.services.uploads.disk_floor import DiskFloor
+from core.store import uploads as store
+from core.store.database import Connection, Database
+from datasets.objectstore.base import ObjectStore
 
 PROJECT = "default"
 FOLDER = "uploads"
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 class UploadLimits:
     """Limits and timings of the upload service."""
 
-    #: Maximum of unfinished uploads of a caller (core/domain/callers.py).
+    #: Maximum of unfinished uploads of a caller (common/callers.py).
     per_caller: int = 500
     #: Maximum of unfinished uploads; a caller without an unfinished upload may still create one.
     unfinished: int = 10_000

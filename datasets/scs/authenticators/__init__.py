@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.domain.bearer_tokens import SHORTEST, token_fault
+from common.bearer_tokens import SHORTEST, token_fault
 from datasets.scs.authenticators.base import Authenticator, Identity, Unavailable
 from datasets.scs.authenticators.jwt import JwtAuthenticator, jwks_fetcher
 from datasets.scs.authenticators.kubernetes import TokenReviewAuthenticator

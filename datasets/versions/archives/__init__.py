@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from common.errors import BadArchive
 from datasets.versions.archives import tar, zip
 from datasets.versions.archives.decompression import LARGEST, SMALL, ByteSource, decompressed, detect_format
 from datasets.versions.packs import SourceFile
-from errors import BadArchive
 
 __all__ = ["ByteSource", "files_of"]
 

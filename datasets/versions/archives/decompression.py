@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from errors import BadArchive, TooLarge
+from common.errors import BadArchive, TooLarge
 
 CHUNK = 256 << 10
 #: Highest ratio of decompressed to compressed bytes, checked beyond ``SMALL`` decompressed bytes.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from core.domain.printable import printable
-from core.domain.top_folder import is_clutter
+from common.errors import BadArchive, TooLarge
+from common.printable import printable
+from common.top_folder import is_clutter
 from datasets.versions.archives import files_of, tar, zip
 from datasets.versions.archives.decompression import CHUNK, ByteSource, decompressed, detect_format
-from errors import BadArchive, TooLarge
 
 #: Files of a model's archive at most; its folders count too where it is unpacked.
 FILES = 50_000
@@ -97,7 +97,7 @@ def extract(
 
 
 def _enter(folder: Path) -> None:
-    """Move the files of the one folder in a folder up into it (core/domain/top_folder.py)."""
+    """Move the files of the one folder in a folder up into it (common/top_folder.py)."""
     with os.scandir(folder) as listed:
         entries = list(islice(listed, 2))
     if len(entries) == 1 and entries[0].is_dir(follow_symlinks=False):

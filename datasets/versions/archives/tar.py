@@ -7,10 +7,10 @@ have millions of members and any field may be false.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.domain.printable import printable
+from common.errors import BadArchive
+from common.printable import printable
 from datasets.versions import file_names
 from datasets.versions.packs import SourceFile
-from errors import BadArchive
 
 BLOCK = 512
 #: Members of an archive, and bytes of a pax or GNU extension header, at most.

@@ -1,18 +1,18 @@
 """Zip reader: the files of an uploaded zip, stored or deflated, in the order of their data.
 
-The directory is checked before anything is read (core/domain/zip_directory.py); decompressed bytes are counted again.
+The directory is checked before anything is read (common/zip_directory.py); decompressed bytes are counted again.
 """
 
 import struct
 import zlib
 from collections.abc import Iterator
 
-from core.domain.printable import printable
-from core.domain.zip_directory import ZipEntry, check_ratio, read_directory
+from common.errors import BadArchive
+from common.printable import printable
+from common.zip_directory import ZipEntry, check_ratio, read_directory
 from datasets.versions import file_names
 from datasets.versions.archives.decompression import CHUNK, SMALL, ByteSource, read_ahead
 from datasets.versions.packs import SourceFile
-from errors import BadArchive
 
 STORED, DEFLATED = 0, 8
 _LOCAL = struct.Struct("<4s22xHH")

@@ -2,7 +2,7 @@
 
 import re
 
-from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from common.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from kube.messages import ApiRefused
 from workers.executors.kubernetes.status_messages import clean
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from common.errors import PlatformError, Unsupported
 from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
-from errors import PlatformError, Unsupported
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed

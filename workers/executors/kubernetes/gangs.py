@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from common.errors import Invalid
 from core.domain.launches import Gang, Launch
-from errors import Invalid
 from workers.executors.kubernetes import names
 
 #: Replicated jobs of a gang's JobSet: the replicas, and the leader (whose pod contains the runner).

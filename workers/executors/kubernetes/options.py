@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from core.domain.former_names import refuse_former_names
+from common.former_names import refuse_former_names
 from datasets.catalogue import datasets
 from runtimes import catalogue
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from core.domain.ids import hashed, new_token
+from common.ids import hashed, new_token
 from core.domain.launches import Launch, Phase, Placement, WarmLaunch
 from datasets.catalogue import datasets
 from runtimes import catalogue

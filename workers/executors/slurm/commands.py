@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from errors import PlatformError
+from common.errors import PlatformError
 from workers.executors.slurm.jobs import JOBS, NODES, Job, read_free_resources, read_jobs
 from workers.executors.slurm.status_tables import TRANSIENT_ERRORS
 

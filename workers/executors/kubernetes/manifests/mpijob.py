@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from errors import Invalid
+from common.errors import Invalid
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from errors import Invalid
+from common.errors import Invalid
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.options import Share

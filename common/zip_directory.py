@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from core.domain.printable import printable
-from errors import BadArchive
+from common.errors import BadArchive
+from common.printable import printable
 
 #: Entries, and bytes of the central directory, at most. An entry costs 10 us and 0.5 KB (with a name of 40 bytes):
 #: 250,000 entries of a dataset cost the job that registers them 3 s and 200 MB.
