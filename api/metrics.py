@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from common.ages import seconds_since
 from common.errors import StoreUnavailable
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from core.store.simulations import by_state
 

@@ -5,7 +5,7 @@ from typing import Any
 from api import tus
 from api.body import base_name
 from api.context import services
-from core.domain.records import Model
+from core.domain.submissions.records import Model
 
 
 def of_upload(reference: str, filename: str | None = None, **options: Any) -> Model:

@@ -16,7 +16,7 @@ import msgspec
 
 from api.problems import disk_full, retry_headers, status_of
 from common.errors import BadRequest, NotFound, PlatformError, TooLarge
-from core.domain.ranges import Ended, Later, Lease
+from core.domain.scheduling.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.runner.runner_api_messages import (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.domain.listing import Listing, words_of
+from core.domain.submissions.listing import Listing, words_of
 
 
 def listing_of(query: Mapping[str, Any]) -> Listing:

@@ -11,7 +11,7 @@ from api import stream_slots
 from api.blueprint import empty_response
 from api.context import context, services
 from common.errors import PlatformError, TooManyStreams
-from core.domain.records import Event
+from core.domain.submissions.records import Event
 from core.services.simulations.list_changes import Changes
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from api.escaping import spreadsheet_text
-from core.domain.result_columns import (
+from core.domain.results.result_columns import (
     FIXED_COLUMNS,
     FIXED_KINDS,
     NESTED_COLUMNS,

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from api.request_guard import read_arrived
 from common.errors import BadRequest, Invalid, TruncatedUpload
-from core.domain.uploads import ALGORITHMS, Checksum
+from core.domain.submissions.uploads import ALGORITHMS, Checksum
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

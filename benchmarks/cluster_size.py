@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.figures import busy, tail
 from benchmarks.processes import component_of, memory, processor_seconds, tree
-from core.domain.launches import Gang, Launch, Phase, Placement
+from core.domain.scheduling.launches import Gang, Launch, Phase, Placement
 from datasets.catalogue import datasets
 from tests.cluster import kwok
 from tests.cluster.cluster import Cluster

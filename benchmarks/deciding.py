@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from benchmarks import sequential_peers as peers
 from benchmarks.results import table
-from core.domain.one_sided_bets import OneSidedBets
-from core.domain.parameter_columns import column_of
-from core.domain.play_order import batch_sizes
-from core.domain.sensitivity import failure_sensitivities, metric_sensitivities
-from core.domain.worst_combinations import worst_combinations
+from core.domain.comparisons.one_sided_bets import OneSidedBets
+from core.domain.comparisons.play_order import batch_sizes
+from core.domain.results.parameter_columns import column_of
+from core.domain.results.sensitivity import failure_sensitivities, metric_sensitivities
+from core.domain.results.worst_combinations import worst_combinations
 
 Floats = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, spanned, table
 from benchmarks.summaries import REPORT, SCENARIOS, peak_memory, reports
-from core.domain.records import Submission
+from core.domain.submissions.records import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.store import leases
 from core.store.database import Connection, Database

@@ -18,7 +18,7 @@ from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, number, table
 from benchmarks.summaries import play
 from common.ids import new_id
-from core.domain.listing import search_text
+from core.domain.submissions.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from core.store import tables

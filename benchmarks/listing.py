@@ -22,8 +22,8 @@ from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, table
 from benchmarks.summaries import play
 from common.ids import new_id
-from core.domain.listing import search_text
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
 from core.store import tables
 from core.store.database import Connection, Database

@@ -62,7 +62,7 @@ def resident() -> int:
 
 def register_and_page(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register a dataset and page through its files, in this process."""
-    from core.domain.executor_config import ExecutorConfig
+    from core.domain.scheduling.executor_config import ExecutorConfig
     from core.notifications.local_notifier import LocalNotifier
     from core.services.platform import PlatformOptions, build
     from core.store.database import Database

@@ -17,10 +17,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from core.domain.alpha_spending import looks_of
-from core.domain.claims import Claim, Design, Method
-from core.domain.paired_test import PairedTest, TestPlan
-from core.domain.scenario_differences import ScenarioDifferences
+from core.domain.comparisons.alpha_spending import looks_of
+from core.domain.comparisons.claims import Claim, Design, Method
+from core.domain.comparisons.paired_test import PairedTest, TestPlan
+from core.domain.comparisons.scenario_differences import ScenarioDifferences
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]

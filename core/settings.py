@@ -11,7 +11,7 @@ from common.bearer_tokens import token_fault
 from common.callers import networks
 from common.former_names import refuse_former_names
 from common.near_names import near_names, suggestion
-from core.domain.job_kinds import JobKind, configured
+from core.domain.scheduling.job_kinds import JobKind, configured
 
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from common.errors import Gone, PlatformError, StoreUnavailable, Unauthorized
-from core.domain.ranges import Ended, Later, Lease
+from core.domain.scheduling.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.runner.runner_api_client import (

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.domain.launches import Launch
-from core.domain.preparation import Missing, Preparation, doing
-from core.domain.records import Model, Simulation, Submission
-from core.domain.states import State
+from core.domain.scheduling.launches import Launch
+from core.domain.scheduling.preparation import Missing, Preparation, doing
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Model, Simulation, Submission
 from core.services.scheduling.compiled_models import stored_model
 from core.services.scheduling.dispatch import Dispatch
 from core.services.simulations.dry_runs import check_of

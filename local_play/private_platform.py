@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.ids import new_id
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets.datasets import PROJECT
 from core.services.platform import Platform, PlatformOptions, build

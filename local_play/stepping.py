@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from core.domain.selection import checked_params
+from core.domain.submissions.selection import checked_params
 from core.settings import Settings
 from local_play import messages, worlds
 from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice

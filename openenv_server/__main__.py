@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from common.bearer_tokens import token_fault
 from common.errors import PlatformError
-from core.domain.selection import checked_params
+from core.domain.submissions.selection import checked_params
 from core.settings import LOOPBACK, Settings
 from datasets.catalogue import datasets
 from local_play.worlds import CannotServe, find, prepared, served

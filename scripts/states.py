@@ -1,10 +1,10 @@
 """Page of the states: docs/states.md, from the table of transitions; `make reference` writes it."""
 
-from core.domain.states import NEXT, State
+from core.domain.scheduling.states import NEXT, State
 
 HEAD = """# States of a simulation
 
-Generated from `core/domain/states.py` by `make reference`.
+Generated from `core/domain/scheduling/states.py` by `make reference`.
 
 `queued` → `staging` → `launching` → `running` → `succeeded` is the way of a simulation without failures.
 

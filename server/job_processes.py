@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.domain.job_kinds import JobKind
+from core.domain.scheduling.job_kinds import JobKind
 from core.notifications import job_maintenance, job_workers
 from core.notifications.job_demand import DemandReader, JobDemand
 from core.notifications.job_queue import Due, Functions

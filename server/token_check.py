@@ -8,7 +8,7 @@ from typing import Any
 from api.credentials import credential_of, is_right
 from common.callers import Network, caller_of
 from common.errors import PlatformError, TooManyGuesses
-from core.domain.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
+from server.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
 
 
 class TokenCheck:

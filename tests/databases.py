@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from core.domain.states import FINAL
+from core.domain.scheduling.states import FINAL
 from core.store.database import Database
 from core.store.migrate import migrate
 

@@ -1,6 +1,6 @@
 """Executor configurations for tests that run no executor."""
 
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig
 
 #: Names that submissions of these tests may give.
 ALLOWED = {"resources": ["nvidia.com/gpu"], "queue": ["team-*"]}

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from core.domain.launches import Launch, LaunchStatus, Phase
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
 
 
 class FakeExecutor:

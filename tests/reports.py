@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.domain.ranges import Lease
+from core.domain.scheduling.ranges import Lease
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 

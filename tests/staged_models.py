@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from core.domain.preparation import Preparation
-from core.domain.states import State
+from core.domain.scheduling.preparation import Preparation
+from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging

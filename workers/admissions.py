@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from common.errors import UnknownSimulation
-from core.domain.admission import FreeCapacity
-from core.domain.executor_config import ExecutorConfig
-from core.domain.preparation import Missing, Preparation
-from core.domain.preparation_queue import PreparationQueue, Unprepared
-from core.domain.reservations import ReservingLaunch, reserve
-from core.domain.states import State
+from core.domain.scheduling.admission import FreeCapacity
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.preparation import Missing, Preparation
+from core.domain.scheduling.preparation_queue import PreparationQueue, Unprepared
+from core.domain.scheduling.reservations import ReservingLaunch, reserve
+from core.domain.scheduling.states import State
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.services.scheduling.staging import Staging

@@ -27,7 +27,7 @@ class Jobs:
 
     @property
     def table(self) -> Mapping[str, Callable[[str], None]]:
-        """Return each function by its kind (`core/domain/job_kinds.py`)."""
+        """Return each function by its kind (`core/domain/scheduling/job_kinds.py`)."""
         return {
             "stage": self._platform.staging.stage,
             "prepare": self._platform.staging.stage,

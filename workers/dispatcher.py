@@ -13,10 +13,10 @@ from threading import Event, Thread
 from typing import IO, Any
 
 from common.errors import PlatformError
-from core.domain.due_jobs import due_job
-from core.domain.job_kinds import BY_NAME
-from core.domain.launches import LaunchStatus, Note, Phase
-from core.domain.states import State
+from core.domain.scheduling.due_jobs import due_job
+from core.domain.scheduling.job_kinds import BY_NAME
+from core.domain.scheduling.launches import LaunchStatus, Note, Phase
+from core.domain.scheduling.states import State
 from core.services.due_jobs import SWEEP, DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch

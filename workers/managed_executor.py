@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig
 from workers.executors.base import Executor, KeepsWarmLaunches
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from typing import Any
 
 from common.ages import is_old_enough
 from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
-from core.domain.launches import LaunchStatus, Note, Phase
+from core.domain.scheduling.launches import LaunchStatus, Note, Phase
 from core.services.scheduling.compiled_models import stored_model
 from datasets.nodecache.model_files import ModelFiles
 from runtimes import formats

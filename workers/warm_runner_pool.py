@@ -1,6 +1,6 @@
 """Warm runner pool: the node agent's warm runners of each kind, as many as recent demand and the memory ask for.
 
-The decision is a pure function (core/domain/warm_depth.py); this module reads clocks and memory, starts and ends.
+The decision is a pure function (scheduling/warm_depth.py); this module reads clocks and memory, starts and ends.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.domain.warm_depth import Demand, KindState, WarmLimits, changes
+from core.domain.scheduling.warm_depth import Demand, KindState, WarmLimits, changes
 from runtimes.harness.runner import model_folder
 from runtimes.harness.runner.processes import WorkerSpec
 from workers.fork_servers import RUNNER, ForkServers, Libraries, forkable

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.domain.launches import Launch
+from core.domain.scheduling.launches import Launch
 from datasets.catalogue import versions
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness

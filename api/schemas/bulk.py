@@ -10,7 +10,7 @@ from api.schemas.pages import PageSchema
 from api.schemas.problems import ProblemSchema
 from api.schemas.results import SIMULATION_ID
 from api.schemas.simulations import ListingQuery, RetrySchema, SimulationSchema, StateName
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.simulations.bulk import Status
 
 #: Most simulations that one request changes.

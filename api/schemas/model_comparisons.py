@@ -18,7 +18,7 @@ from api.schemas.verdicts import (
     GroupVerdictSchema,
     VerdictSchema,
 )
-from core.domain.comparisons import ComparisonState
+from core.domain.comparisons.comparisons import ComparisonState
 
 _STATES = [state.value for state in ComparisonState]
 _MODEL_STATES = [state.value for state in ComparisonState if state is not ComparisonState.CANCELLING]

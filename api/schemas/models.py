@@ -8,8 +8,8 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 from api.schemas.fields import CONNECTION, NAME, REFERENCE, Binary, CommaSeparated, Flag, ListField, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.submissions import DryRunSchema
-from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
-from core.domain.tags import MOST as MOST_TAGS
+from core.domain.submissions.tags import MOST as MOST_TAGS
+from datasets.model_origins.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 
 #: The most datasets that a model is checked with at once.
 MOST_CHECKS = 50

@@ -4,8 +4,8 @@ from marshmallow import fields, validate
 
 from api.schemas.fields import LARGEST_COUNTED, LARGEST_INTEGER, Choice, Flag, Headers, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema, PageQuery, PageSchema
-from core.domain.result_conditions import CONDITIONS
-from core.domain.result_selection import PAGE
+from core.domain.results.result_conditions import CONDITIONS
+from core.domain.results.result_selection import PAGE
 
 #: Statuses of tasks.
 STATUSES = ("ok", "failed", "crashed", "timed_out", "invalid")

@@ -17,9 +17,9 @@ from api.schemas.fields import (
     Whole,
 )
 from api.schemas.pages import PageQuery, PageSchema
-from core.domain.listing import NO_COMPARISON
-from core.domain.score_series import PARTS
-from core.domain.states import State
+from core.domain.results.score_series import PARTS
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import NO_COMPARISON
 
 
 class ModelRefSchema(Open):

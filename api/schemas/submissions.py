@@ -22,8 +22,8 @@ from api.schemas.fields import (
     Whole,
 )
 from common.errors import Invalid
-from core.domain import scenario_text
-from core.domain.model_references import LONGEST as MODEL_REFERENCE_LENGTH
+from core.domain.submissions import scenario_text
+from datasets.model_origins.model_references import LONGEST as MODEL_REFERENCE_LENGTH
 
 MOST_TASKS = 10_000_000
 #: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.

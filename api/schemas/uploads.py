@@ -8,7 +8,7 @@ from marshmallow import fields
 from api import tus
 from api.schemas.fields import Open
 from api.schemas.pages import PageSchema
-from core.domain.uploads import ALGORITHMS
+from core.domain.submissions.uploads import ALGORITHMS
 
 LARGEST = 64 << 30
 BYTES = {"type": "integer", "minimum": 0, "maximum": LARGEST}

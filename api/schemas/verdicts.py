@@ -5,7 +5,7 @@ from marshmallow import fields, validate
 from api.schemas.fields import Choice, Open, Text, Whole
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema
 from api.schemas.results import SIMULATION_ID
-from core.domain.claims import Claim, Decision, Design, Method
+from core.domain.comparisons.claims import Claim, Decision, Design, Method
 
 DECISIONS = [decision.value for decision in Decision]
 DESIGNS = [design.value for design in Design]

@@ -14,7 +14,7 @@ from api.problems import describe
 from api.schemas.bulk import BulkRetrySchema, BulkSchema, OutcomesSchema
 from api.simulation_filters import listing_of
 from common.errors import Invalid, TooLarge, UnsupportedMedia
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.simulations.bulk import CANCELLED_BY_DEFAULT, RETRIED_BY_DEFAULT, Outcome, Status
 
 blueprint = Blueprint("bulk", __name__, url_prefix="/v1/simulations", description="Changes of many simulations.")

@@ -45,8 +45,8 @@ from common.errors import (
     UnknownRuntime,
     UnsupportedMedia,
 )
-from core.domain.comparison_requests import ComparisonRequest
-from core.domain.comparisons import ComparisonState
+from core.domain.comparisons.comparison_requests import ComparisonRequest
+from core.domain.comparisons.comparisons import ComparisonState
 
 blueprint = Blueprint(
     "comparisons",

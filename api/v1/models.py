@@ -51,7 +51,7 @@ from common.errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
-from core.domain.records import Model
+from core.domain.submissions.records import Model
 
 blueprint = Blueprint(
     "models", __name__, url_prefix="/v1/models", description="Model binaries, addressed by their content."

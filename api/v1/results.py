@@ -44,8 +44,8 @@ from common.errors import (
     TooManyStreams,
     UnknownSimulation,
 )
-from core.domain.result_conditions import Condition
-from core.domain.result_selection import Selection
+from core.domain.results.result_conditions import Condition
+from core.domain.results.result_selection import Selection
 
 blueprint = Blueprint(
     "results", __name__, url_prefix="/v1/simulations/<id:id>", description="Results, events and logs of a simulation."

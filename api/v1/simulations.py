@@ -57,8 +57,8 @@ from common.errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
-from core.domain.records import Simulation
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Simulation
 from core.services.simulations.comparison import Asked
 
 blueprint = Blueprint(

@@ -33,7 +33,7 @@ from common.errors import (
     UploadsBusy,
     UploadUnfinished,
 )
-from core.domain.uploads import ALGORITHMS, Checksum, Upload
+from core.domain.submissions.uploads import ALGORITHMS, Checksum, Upload
 
 blueprint = Blueprint("uploads", __name__, url_prefix=tus.PATH, description="Resumable uploads (tus 1.0).")
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.sharedctypes import RawArray
 
-from core.domain.job_kinds import JobKind
+from core.domain.scheduling.job_kinds import JobKind
 from core.notifications.redis_client import OUTAGES, TIMEOUT, client
 
 #: Seconds after which numbers that were not read again are no longer believed.

@@ -16,7 +16,7 @@ from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
 from rq.job import JobStatus
 from rq.utils import as_text
 
-from core.domain.job_kinds import JobKind
+from core.domain.scheduling.job_kinds import JobKind
 from core.notifications.job_queue import MOST_FAILURES, Due, JobQueue, job_class_of, queue_of, readable
 from core.notifications.redis_client import OUTAGES, client
 

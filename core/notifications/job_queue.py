@@ -17,7 +17,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.utils import now
 
-from core.domain.job_kinds import BY_NAME, KINDS, JobKind, Verdict, judge
+from core.domain.scheduling.job_kinds import BY_NAME, KINDS, JobKind, Verdict, judge
 from core.notifications.redis_client import OUTAGES
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from rq.timeouts import BaseTimeoutException
 from rq.utils import now
 from rq.worker.base import BaseWorker, WorkerStatus
 
-from core.domain.job_kinds import JobKind
+from core.domain.scheduling.job_kinds import JobKind
 from core.notifications.job_queue import BoundQueue, Due, Functions, job_class_of, queue_of
 from core.notifications.job_statistics import WorkerStatistics
 from core.notifications.polling_workers import GRACE, PollingWorker

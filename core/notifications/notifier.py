@@ -19,7 +19,7 @@ class Notifier(Protocol):
         """Block until a simulation has changed, at most ``timeout`` seconds; return the ids published meanwhile."""
 
     def enqueue(self, job: str, id: str) -> bool:
-        """Enqueue a job of a kind for the jobs role (`core/domain/job_kinds.py`), unless it waits or runs already.
+        """Enqueue a job of a kind for the jobs role (scheduling/job_kinds.py), unless it waits or runs already.
 
         Return False if the queue is unavailable.
         """

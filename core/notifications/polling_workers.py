@@ -12,8 +12,8 @@ from typing import Any
 
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 
-from core.domain.due_jobs import Attempts
-from core.domain.job_kinds import JobKind
+from core.domain.scheduling.due_jobs import Attempts
+from core.domain.scheduling.job_kinds import JobKind
 from core.notifications.job_queue import Due, Functions
 from core.notifications.job_statistics import WorkerStatistics
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.store import simulations
 from core.store.database import Database
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from core.domain.due_jobs import due_job
-from core.domain.preparation import JOBS, Preparation
-from core.domain.states import State
+from core.domain.scheduling.due_jobs import due_job
+from core.domain.scheduling.preparation import JOBS, Preparation
+from core.domain.scheduling.states import State
 from core.store import comparisons, datasets, model_imports, run_logs, simulations
 from core.store.database import Connection, Database
 

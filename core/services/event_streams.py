@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from common.errors import NotFound
-from core.domain.records import Event
+from core.domain.submissions.records import Event
 from core.notifications.change_notifier import Waiters
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier

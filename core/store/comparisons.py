@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, text, update
 
 from common.errors import Conflict, UnknownComparison
-from core.domain.comparisons import ComparisonState
-from core.domain.states import FINAL
+from core.domain.comparisons.comparisons import ComparisonState
+from core.domain.scheduling.states import FINAL
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
 from core.store.tables import comparisons, events, simulations

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, text, update
 
-from core.domain.states import UNENDED
+from core.domain.scheduling.states import UNENDED
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
 from core.store.tables import dataset_tags, simulations

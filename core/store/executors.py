@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, select, text
 
-from core.domain.queue_reasons import why_closed
+from core.domain.scheduling.queue_reasons import why_closed
 from core.store.tables import executor_drains, executors
 
 _KEEP = text(

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
 
-from core.domain.reservations import Reservation
-from core.domain.states import LIVE, State
+from core.domain.scheduling.reservations import Reservation
+from core.domain.scheduling.states import LIVE, State
 from core.store.tables import launches, simulations
 
 #: Value of ``done`` in a launch that no executor took.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, insert, text
 
-from core.domain.ranges import (
+from core.domain.scheduling.ranges import (
     STRIKES,
     Lease,
     RangePosition,

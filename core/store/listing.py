@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, select, text
 
-from core.domain.listing import CUT, NO_COMPARISON, Listing, label_line
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import CUT, NO_COMPARISON, Listing, label_line
 from core.store.tables import FILTERED, LISTED, LISTED_ROWS, simulations
 
 #: Member of a listing by column.

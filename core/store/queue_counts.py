@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, text
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.store.tables import LISTED_ROWS
 
 #: States before a simulation runs.

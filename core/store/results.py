@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, or_, select, text
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.store.database import lock
 from core.store.leases import Segment
 from core.store.tables import artifacts, logs, segments

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, text, update
 
-from core.domain.states import FINAL
+from core.domain.scheduling.states import FINAL
 from core.store.tables import run_logs as table
 
 _ENDED = sorted(state.value for state in FINAL)

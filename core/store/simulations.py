@@ -23,9 +23,9 @@ from sqlalchemy import (
 )
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
-from core.domain.listing import search_text
-from core.domain.preparation import Preparation
-from core.domain.states import ADMITTED, FINAL, UNENDED, State, may_follow
+from core.domain.scheduling.preparation import Preparation
+from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
+from core.domain.submissions.listing import search_text
 from core.store import scheduling_changes
 from core.store.tables import events, idempotency, simulations, stages
 
@@ -219,7 +219,7 @@ def claimed(c: Connection, now: float) -> list[str]:
 
 
 class UnclaimedSimulation(NamedTuple):
-    """What decides which job a simulation needs that no job works on (`core/domain/due_jobs.py`)."""
+    """What decides which job a simulation needs that no job works on (`core/domain/scheduling/due_jobs.py`)."""
 
     id: str
     state: str

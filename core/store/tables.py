@@ -131,7 +131,7 @@ simulations = Table(
     Column("not_before", Float(53), nullable=False, server_default="0"),
     # Attempts to stage that failed in a row because a store or the package index did not answer.
     Column("staging_failures", Integer, nullable=False, server_default="0"),
-    Column("preparation", Text),  # see core/domain/preparation.py; null: not looked at
+    Column("preparation", Text),  # see core/domain/scheduling/preparation.py; null: not looked at
     # Whether its model is being imported by reference; then it has no digest, and is not admitted.
     Column("awaits_model", Integer, nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
@@ -143,7 +143,7 @@ simulations = Table(
     Column("dataset_version", Text, nullable=False, server_default=""),
     Column("dataset_digest", Text, nullable=False, server_default=""),
     Column("submitted_by", Text, nullable=False, server_default=""),  # see common/callers.py
-    Column("search", Text, nullable=False, server_default=""),  # see core/domain/listing.py
+    Column("search", Text, nullable=False, server_default=""),  # see core/domain/submissions/listing.py
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
     Index("simulations_state", "state", "id"),
@@ -203,7 +203,7 @@ launches = Table(
     Column("token_hash", Text, nullable=False),
     Column("resources", Text, nullable=False),
     Column("state", Text, nullable=False),  # live | over
-    Column("reservation", Text, nullable=False, server_default="held"),  # see core/domain/reservations.py
+    Column("reservation", Text, nullable=False, server_default="held"),  # see core/domain/scheduling/reservations.py
     Column("created_at", Float(53), nullable=False),
     Column("seen_at", Float(53)),
     Index("launches_simulation", "simulation_id"),
@@ -422,7 +422,7 @@ comparisons = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("project", Text, nullable=False),
-    Column("state", Text, nullable=False),  # see core/domain/comparisons.py
+    Column("state", Text, nullable=False),  # see core/domain/comparisons/comparisons.py
     Column("event_seq", Integer, nullable=False, server_default="0"),
     Column("spec", Text, nullable=False),  # JSON: the normalised request, without its models
     Column("dataset", Text, nullable=False),

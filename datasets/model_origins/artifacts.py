@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from common.errors import Invalid, OriginRefused, TooLarge
-from core.domain.model_references import confined
 from datasets.model_origins import mlflow_model
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.mlflow_client import FoundModel, ListedArtifact, MlflowClient
+from datasets.model_origins.model_references import confined
 
 if TYPE_CHECKING:
     from datasets.objectstore.bucket_reader import BucketReader

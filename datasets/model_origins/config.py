@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from common.errors import Invalid
-from core.domain.model_references import origin_of
+from datasets.model_origins.model_references import origin_of
 from datasets.objectstore.connections import NAME, read_document
 
 _NAME = re.compile(NAME)

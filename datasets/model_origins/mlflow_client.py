@@ -11,8 +11,8 @@ from urllib3 import BaseHTTPResponse, make_headers
 from urllib3.exceptions import HTTPError
 
 from common.errors import OriginFailed, OriginRefused
-from core.domain.model_references import LoggedModel, RegisteredModel, RunModel
 from datasets.model_origins.config import MlflowServer
+from datasets.model_origins.model_references import LoggedModel, RegisteredModel, RunModel
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard

@@ -10,7 +10,7 @@ from typing import Any
 
 from common import plain_yaml
 from common.errors import Invalid, OriginRefused
-from core.domain.model_references import confined
+from datasets.model_origins.model_references import confined
 
 #: Name of the file that describes a model, and its most bytes.
 MLMODEL, LARGEST = "MLmodel", plain_yaml.LARGEST

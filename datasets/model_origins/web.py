@@ -12,9 +12,9 @@ from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError
 
 from common.errors import Invalid, OriginFailed, OriginRefused
-from core.domain.model_references import origin_of
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import AllowedAddress
+from datasets.model_origins.model_references import origin_of
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard

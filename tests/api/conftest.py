@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 import app as root
-from core.domain.ranges import Lease
-from core.domain.states import State
+from core.domain.scheduling.ranges import Lease
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch

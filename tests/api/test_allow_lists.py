@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.domain.executor_config import ExecutorConfig
-from core.domain.states import State
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch

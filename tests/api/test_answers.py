@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from core.domain.simulation_answer import answer_of
-from core.domain.statistics import merged, sketched
+from core.domain.results.simulation_answer import answer_of
+from core.domain.results.statistics import merged, sketched
 from core.services.datasets.catalogue import find_dataset
 from core.services.platform import Platform
 from runtimes.harness.evaluator.result_batch import failure_sketch, sketch

@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from api.downloads import attachment, inert
 from api.escaping import escaped
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from common.ids import digest_of
-from core.domain.records import Submission
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Submission
 from core.services.datasets.bundles import Bundles
 from core.services.platform import Platform
 from core.store import simulations

@@ -3,7 +3,7 @@
 import pytest
 from flask.testing import FlaskClient
 
-from core.domain.launches import Placement
+from core.domain.scheduling.launches import Placement
 from core.services.platform import Platform
 from core.services.scheduling.snapshots import ActiveSimulation
 from tests.api.answers import problem

@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.domain.admission import FreeCapacity
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Gang
+from core.domain.scheduling.admission import FreeCapacity
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Gang
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch

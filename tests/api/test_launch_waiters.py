@@ -13,7 +13,7 @@ from sqlalchemy import text
 from api import runner_api
 from common.errors import TooManyWaits
 from common.ids import hashed
-from core.domain.launches import Launch, WarmLaunch
+from core.domain.scheduling.launches import Launch, WarmLaunch
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.local_notifier import LocalNotifier

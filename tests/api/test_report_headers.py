@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from api import runner_api
-from core.domain.ranges import Lease
+from core.domain.scheduling.ranges import Lease
 from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
 from core.settings import Settings

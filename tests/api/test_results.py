@@ -22,9 +22,9 @@ from api import parquet
 from api.parquet import LineParser, as_parquet, stream_parquet
 from api.streams import frame
 from api.tabular import as_csv, columns, escape_formula, flat
-from core.domain import result_selection
-from core.domain.result_conditions import Condition, ResultFilter
-from core.domain.result_selection import Selection, page_of
+from core.domain.results import result_selection
+from core.domain.results.result_conditions import Condition, ResultFilter
+from core.domain.results.result_selection import Selection, page_of
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit

@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 
 from common.errors import TooManyDryRuns
-from core.domain.records import Submission
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Submission
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch

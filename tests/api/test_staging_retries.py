@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from common.errors import UnknownDataset
-from core.domain.records import Simulation, Submission
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Simulation, Submission
 from core.services.datasets.datasets import Datasets
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform

@@ -9,7 +9,7 @@ import pandas
 import pytest
 from flask.testing import FlaskClient
 
-from core.domain import result_tally
+from core.domain.results import result_tally
 from core.services.platform import Platform
 from core.services.simulations import sweeps
 from tests.api.answers import line, problem

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from core.domain.launches import Gang, Launch
+from core.domain.scheduling.launches import Gang, Launch
 from tests.chart.policy_evaluator import End, PolicyEvaluator
 from tests.chart.rendering import CASES, Object, named, of_kind, render, rendered, templates
 from workers.executors.kubernetes.manifests.network_policy import policies

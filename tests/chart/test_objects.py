@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from core.domain.allowed_options import OPTIONS
-from core.domain.executor_config import parsed
+from core.domain.scheduling.allowed_options import OPTIONS
+from core.domain.scheduling.executor_config import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
 from tests.cached import tool

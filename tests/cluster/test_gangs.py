@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Placement
+from core.domain.scheduling.launches import Placement
 from runtimes.images import build, layers
 from tests.cached import image, tool
 from tests.cluster.client import Client

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from common.errors import ClusterFull, LaunchRefused, NotGranted
-from core.domain.launches import Launch, LaunchStatus, Phase, Placement
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from runtimes.images import image_names

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from common.errors import Unsupported
-from core.domain.launches import Launch, LaunchStatus, Phase, Placement
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from tests.cluster.cluster import Cluster

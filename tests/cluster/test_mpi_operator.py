@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
+from core.domain.scheduling.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from tests.cluster import mpi_images, tools
 from tests.cluster.cluster import Cluster
 from tests.contracts.test_executor import launch_of

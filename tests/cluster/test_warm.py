@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch, Phase, WarmLaunch
+from core.domain.scheduling.launches import Launch, Phase, WarmLaunch
 from tests.cluster.cluster import Cluster
 from tests.cluster.test_kubernetes_executor import OpenExecutor, remaining_objects, serve_runner_api
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures, found by their names

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import Unsupported
-from core.domain.launches import Gang, Phase
+from core.domain.scheduling.launches import Gang, Phase
 from tests.cluster.cluster import Cluster
 from tests.cluster.platform_release import PlatformRelease, image_folder, import_images, installed_platform
 from tests.cluster.test_kubernetes_executor import (

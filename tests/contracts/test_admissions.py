@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.domain import reservations
-from core.domain.launches import Launch
-from core.domain.preparation import Missing, Preparation
-from core.domain.ranges import Later, Lease
-from core.domain.states import State
+from core.domain.scheduling import reservations
+from core.domain.scheduling.launches import Launch
+from core.domain.scheduling.preparation import Missing, Preparation
+from core.domain.scheduling.ranges import Later, Lease
+from core.domain.scheduling.states import State
 from core.store import launches
 from tests.contracts.test_dispatcher import DispatcherRig, rig
 from workers.managed_executor import ManagedExecutor

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from common.errors import Conflict
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.backups import DATABASE, OBJECTS, back_up, missing
 from core.services.platform import Platform
 from core.store import results, simulations

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Conflict
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services import claims
 from core.store import simulations
 from core.store.database import Connection, Database

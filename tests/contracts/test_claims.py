@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.claims import claimed
 from core.services.due_jobs import DueJobs
 from core.store import simulations

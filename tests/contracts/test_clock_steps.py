@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Float, insert, text, update
 
 from common.errors import StoreUnavailable
-from core.domain.ranges import Lease
-from core.domain.states import State
+from core.domain.scheduling.ranges import Lease
+from core.domain.scheduling.states import State
 from core.store import clock_steps, datasets, leaders, simulations
 from core.store import leases as ranges_of
 from core.store.database import Connection, Database

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.preparation import Preparation
+from core.domain.scheduling.preparation import Preparation
 from core.services.scheduling.compiled_models import CompiledModels, stored_model
 from core.services.scheduling.staging import Staging
 from datasets.nodecache.node_cache import NodeCache

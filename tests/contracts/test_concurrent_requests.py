@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from core.domain.records import Model, Submission
+from core.domain.submissions.records import Model, Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.simulations.bulk import Outcome, Status

@@ -14,8 +14,8 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
-from core.domain.listing import Listing
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import Listing
 from core.store import leaders, listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate

@@ -18,7 +18,7 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as benchmark
 from common.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits

@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Gone, NotGranted, PlatformError, Unsupported
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Launch, LaunchStatus, Note, Phase
-from core.domain.ranges import Ended, Later
-from core.domain.records import Submission
-from core.domain.states import State
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
+from core.domain.scheduling.ranges import Ended, Later
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch

@@ -7,8 +7,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from common.errors import PlatformError, Unsupported
-from core.domain.launches import Launch
-from core.domain.states import State
+from core.domain.scheduling.launches import Launch
+from core.domain.scheduling.states import State
 from core.services.scheduling.snapshots import LiveLaunch
 from core.store import launches
 from tests.contracts.test_dispatcher import DispatcherRig

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common.errors import BadRequirements, NotPlayable
-from core.domain.records import Submission
+from core.domain.submissions.records import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database

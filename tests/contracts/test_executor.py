@@ -15,7 +15,7 @@ import pytest
 
 from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from common.ids import digest_of
-from core.domain.launches import Launch, Phase
+from core.domain.scheduling.launches import Launch, Phase
 from datasets.catalogue import datasets
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache

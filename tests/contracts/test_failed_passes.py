@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from common.errors import StoreUnavailable
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.store.database import Database
 from tests.api.answers import MODEL
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import StorageFull
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases

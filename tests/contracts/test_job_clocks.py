@@ -12,7 +12,7 @@ from rq.executions import Execution
 from rq.job import JobStatus
 from rq.utils import now
 
-from core.domain.job_kinds import BY_NAME, KINDS
+from core.domain.scheduling.job_kinds import BY_NAME, KINDS
 from core.notifications.job_maintenance import TERM, JobMaintenance
 from core.notifications.job_queue import JobQueue, job_class_of, queue_of
 from core.notifications.job_workers import TERM as WORKERS_TERM

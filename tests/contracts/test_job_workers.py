@@ -22,7 +22,7 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.utils import now
 
-from core.domain.job_kinds import FIRST_PAUSE, KINDS, JobKind
+from core.domain.scheduling.job_kinds import FIRST_PAUSE, KINDS, JobKind
 from core.notifications import job_maintenance, job_workers
 from core.notifications.job_maintenance import JobMaintenance
 from core.notifications.job_queue import BoundJob, JobQueue, queue_of

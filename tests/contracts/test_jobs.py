@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from datasets.objectstore.filesystem import FilesystemStore

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from common.errors import ClusterFull, PlatformError
-from core.domain.launches import Phase
+from core.domain.scheduling.launches import Phase
 from kube.access import Kubeconfig
 from kube.client import KubernetesClient
 from tests.contracts.kubernetes_server import Answer, ScriptedServer, chunked_response, close_connection, response

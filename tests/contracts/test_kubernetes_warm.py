@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch, WarmLaunch
+from core.domain.scheduling.launches import Launch, WarmLaunch
 from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_api_queries import Cluster, jobset
 from tests.contracts.test_kubernetes_api_queries import cluster as cluster  # a fixture

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Conflict
-from core.domain.admission import FreeCapacity
-from core.domain.executor_config import ExecutorConfig
-from core.domain.states import State
+from core.domain.scheduling.admission import FreeCapacity
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.dispatch import Dispatch
 from core.store import leaders, simulations

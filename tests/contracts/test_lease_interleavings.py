@@ -16,7 +16,7 @@ from sqlalchemy import insert, text
 
 from common.errors import Conflict, Gone
 from common.ids import hashed
-from core.domain.ranges import Ended, Later, Lease
+from core.domain.scheduling.ranges import Ended, Later, Lease
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CachedLaunch, LeaseOptions, Leases
 from core.services.scheduling.reports import TaskReport

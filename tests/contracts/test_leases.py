@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import insert, text
 
-from core.domain.ranges import STRIKES, Lease, RangePosition, ReportedRange, decide_report
+from core.domain.scheduling.ranges import STRIKES, Lease, RangePosition, ReportedRange, decide_report
 from core.store import leases as ranges
 from core.store.database import Database
 from core.store.leases import LeasingWorker, Segment

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from common.errors import TooManyStreams
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations import list_changes

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, text
 
-from core.domain.listing import CUT, LONGEST, NO_COMPARISON, Listing, search_text, words_of
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import CUT, LONGEST, NO_COMPARISON, Listing, search_text, words_of
 from core.store import listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate

@@ -9,8 +9,8 @@ import pytest
 from minio import Minio
 
 from common.errors import Invalid, UnknownImport
-from core.domain.records import Submission
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Submission
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations.new_simulations import resubmission

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.domain.selection import checked_params
+from core.domain.submissions.selection import checked_params
 from datasets.catalogue import datasets
 from local_play.scenario_choice import Chosen
 from local_play.served_world import ServedWorld

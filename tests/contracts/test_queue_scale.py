@@ -13,8 +13,8 @@ from sqlalchemy import event, text
 
 from common.errors import Conflict
 from common.ids import new_id
-from core.domain.listing import Listing
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import Listing
 from core.services.scheduling import snapshots
 from core.services.scheduling.dispatch import Dispatch
 from core.store import scheduling_changes, simulations

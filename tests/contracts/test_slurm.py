@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import PlatformError, Unsupported
-from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
+from core.domain.scheduling.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from tests.slurm import ROOT, Slurm, executor_on, prepared
 from tests.slurm import own_slurm as own_slurm  # a fixture

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from common.errors import Invalid
-from core.domain.launches import LaunchStatus, Phase
-from core.domain.states import State
+from core.domain.scheduling.launches import LaunchStatus, Phase
+from core.domain.scheduling.states import State
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, select, text
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.store import migrate as migration
 from core.store.database import Database
 from core.store.tables import metadata, scheduling_changes

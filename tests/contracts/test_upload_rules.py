@@ -18,7 +18,7 @@ from common.errors import (
     UnknownUpload,
     UploadUnfinished,
 )
-from core.domain.uploads import Checksum, Upload
+from core.domain.submissions.uploads import Checksum, Upload
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from common.ids import hashed
-from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import ControllableExecutor, DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture

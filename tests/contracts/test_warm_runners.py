@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.domain.warm_depth import HALF_LIFE
+from core.domain.scheduling.warm_depth import HALF_LIFE
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
 from runtimes.formats import formats

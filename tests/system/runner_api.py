@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from api import runner_api as runner_api_routes
 from common.ids import digest_of, hashed
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
 from core.services.uploads.models import key_of

@@ -15,7 +15,7 @@ from minio import Minio
 
 from api import application
 from api.path_parameters import EXAMPLE_ID
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from tests.s3_servers import S3Server
 from tests.system.platform_process import FINAL, PlatformProcess
 from tests.system.test_datasets import dataset_json, register, tar

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import requests
 
-from core.domain.token_guesses import BURST, MOST_WAITING
+from server.token_guesses import BURST, MOST_WAITING
 from tests.system.platform_process import PlatformProcess
 from tests.waiting import until
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.domain.launches import Gang, Launch, Placement
+from core.domain.scheduling.launches import Gang, Launch, Placement
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.options import CacheOptions, Images, KubernetesOptions
 

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from core.domain.admission import AHEAD, MOST_ASIDE, AdmissionQueue, FreeCapacity, QueuedSimulation, why_waiting
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.admission import (
+    AHEAD,
+    MOST_ASIDE,
+    AdmissionQueue,
+    FreeCapacity,
+    QueuedSimulation,
+    why_waiting,
+)
+from core.domain.scheduling.executor_config import ExecutorConfig
 
 
 def executor(name: str, free: int, total: int = 4, *, healthy: bool = True, max_workers: int = 0) -> FreeCapacity:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from api.schemas.submissions import GangSchema, PlacementSchema
 from common.errors import NotAllowed
-from core.domain.allowed_options import (
+from core.domain.scheduling.allowed_options import (
     OPTIONS,
     Form,
     NamedValue,
@@ -22,8 +22,8 @@ from core.domain.allowed_options import (
     refusals,
     require_allowed,
 )
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Gang, Placement
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Gang, Placement
 from workers.executors.kubernetes.options import EQUIVALENTS, NETWORKS_ANNOTATION
 
 #: Options of `placement` and `gang` that name nothing of a cluster: amounts, and what concerns the simulation itself.

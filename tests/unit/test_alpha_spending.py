@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.alpha_spending import look_levels, looks_of, spent
+from core.domain.comparisons.alpha_spending import look_levels, looks_of, spent
 
 NORMAL = NormalDist()
 

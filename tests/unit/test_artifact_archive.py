@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain import archive
-from core.domain.archive import ArchiveMember
+from core.domain.results import archive
+from core.domain.results.archive import ArchiveMember
 
 
 def member(name: str, content: bytes) -> ArchiveMember:

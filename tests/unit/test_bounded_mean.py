@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from core.domain.bounded_mean import Floats, bounded_interval, lower_bound, lower_p_value
+from core.domain.results.bounded_mean import Floats, bounded_interval, lower_bound, lower_p_value
 
 SHARES = st.lists(st.floats(-1, 1), min_size=1, max_size=40).map(np.array)
 

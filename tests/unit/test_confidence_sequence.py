@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.domain.confidence_sequence import BLOCK, ConfidenceSequence, Plan
-from core.domain.one_sided_bets import OneSidedBets
+from core.domain.comparisons.confidence_sequence import BLOCK, ConfidenceSequence, Plan
+from core.domain.comparisons.one_sided_bets import OneSidedBets
 
 Floats = NDArray[np.float64]
 

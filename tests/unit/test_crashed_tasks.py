@@ -2,8 +2,8 @@
 
 import json
 
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import ResultTally
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import ResultTally
 from core.services.scheduling.reports import crashed_line
 from runtimes.harness.evaluator.tasks import locate
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import Invalid
-from core.domain.bounded_mean import bounded_interval
-from core.domain.dependence import (
+from core.domain.results.bounded_mean import bounded_interval
+from core.domain.results.dependence import (
     NUMBERS,
     POINTS,
     VALUES,
@@ -22,11 +22,11 @@ from core.domain.dependence import (
     points,
     statistics_by_group,
 )
-from core.domain.intervals import wilson
-from core.domain.result_groups import OTHERS
-from core.domain.result_table import ResultTable, TableRows
-from core.domain.scenario_units import ScenarioUnits
-from core.domain.task_parameters import Parameter, parameter_of, scenario_parameters, swept_parameters
+from core.domain.results.intervals import wilson
+from core.domain.results.result_groups import OTHERS
+from core.domain.results.result_table import ResultTable, TableRows
+from core.domain.results.scenario_units import ScenarioUnits
+from core.domain.submissions.task_parameters import Parameter, parameter_of, scenario_parameters, swept_parameters
 from runtimes.harness.evaluator.tasks import TaskPlan
 from tests.unit.test_result_tables import lines
 

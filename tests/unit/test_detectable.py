@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from core.domain.alpha_spending import look_levels, looks_of
-from core.domain.claims import Claim, Design, Method
-from core.domain.detectable import LEAST_OF_MANY, LEAST_SHARE, MANY, detectable, rounded_up
-from core.domain.paired_test import PairedTest, TestPlan
+from core.domain.comparisons.alpha_spending import look_levels, looks_of
+from core.domain.comparisons.claims import Claim, Design, Method
+from core.domain.comparisons.detectable import LEAST_OF_MANY, LEAST_SHARE, MANY, detectable, rounded_up
+from core.domain.comparisons.paired_test import PairedTest, TestPlan
 from tests.unit.test_paired_test import Floats, differences
 
 REPETITIONS = 60

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.due_jobs import REST, Attempts, due_job
-from core.domain.job_kinds import BY_NAME, LONGEST_PAUSE
-from core.domain.preparation import Preparation
-from core.domain.states import ADMITTED, FINAL, State
+from core.domain.scheduling.due_jobs import REST, Attempts, due_job
+from core.domain.scheduling.job_kinds import BY_NAME, LONGEST_PAUSE
+from core.domain.scheduling.preparation import Preparation
+from core.domain.scheduling.states import ADMITTED, FINAL, State
 
 STAGE = BY_NAME["stage"]
 

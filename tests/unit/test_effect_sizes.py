@@ -8,7 +8,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.effect_sizes import (
+from core.domain.results.effect_sizes import (
     Effect,
     cramers_v,
     epsilon_squared,
@@ -18,8 +18,8 @@ from core.domain.effect_sizes import (
     rate_difference,
     spearman,
 )
-from core.domain.intervals import Z
-from core.domain.scenario_intervals import UnitValues
+from core.domain.results.intervals import Z
+from core.domain.results.scenario_intervals import UnitValues
 
 results = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), min_size=4, max_size=40).filter(
     lambda rows: 0 < sum(failed for _, failed in rows) < len(rows)

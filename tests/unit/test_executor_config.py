@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.executor_config import ExecutorConfig, parsed
+from core.domain.scheduling.executor_config import ExecutorConfig, parsed
 
 WEST = {"name": "west", "kind": "kubernetes", "workers": 64, "max_workers": 8, "grace": 30, "options": {"context": "w"}}
 ALLOWED = {"queue": ["team-*"]}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.allowed_options import OPTIONS
+from core.domain.scheduling.allowed_options import OPTIONS
 from workers import executors
 from workers.executors import registry
 from workers.executors.base import ExecutorKind

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.domain.fixed_design import pairs_needed, saving
+from core.domain.comparisons.fixed_design import pairs_needed, saving
 
 
 @pytest.mark.parametrize("effect", [0.1, 0.25, 0.5, 1.0])

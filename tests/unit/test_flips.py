@@ -5,8 +5,8 @@ import json
 import pytest
 import scipy
 
-from core.domain.flips import SHOWN, FlipTally, fisher, flips_of
-from core.domain.pair_verdicts import Pair
+from core.domain.comparisons.flips import SHOWN, FlipTally, fisher, flips_of
+from core.domain.comparisons.pair_verdicts import Pair
 
 
 def pair(index: int, failed: tuple[bool, bool], repeat: int = 0, **members: object) -> Pair:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.domain.comparison_questions import question_of
-from core.domain.comparisons import batches
-from core.domain.pair_verdicts import Pair
-from core.domain.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+from core.domain.comparisons.comparison_questions import question_of
+from core.domain.comparisons.comparisons import batches
+from core.domain.comparisons.pair_verdicts import Pair
+from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
 
 #: Comparisons of 40 scenarios: the state that 0.2.0 stored after their first batch, and how it ended them.
 STORED = json.loads((Path(__file__).parent / "former_verdicts.json").read_text())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.launches import Placement
+from core.domain.scheduling.launches import Placement
 from tests.unit.launch_samples import ALL, OPTIONS, gang, launch
 from workers.executors.kubernetes import gangs, manifests, names
 from workers.executors.kubernetes.gangs import ReplicaPosition

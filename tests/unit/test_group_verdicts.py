@@ -8,9 +8,9 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.claims import Decision
-from core.domain.confidence_sequence import Plan
-from core.domain.group_verdicts import (
+from core.domain.comparisons.claims import Decision
+from core.domain.comparisons.confidence_sequence import Plan
+from core.domain.comparisons.group_verdicts import (
     GroupEvidence,
     GroupTest,
     Verdict,
@@ -19,7 +19,7 @@ from core.domain.group_verdicts import (
     group_verdicts,
     standing_evidence,
 )
-from core.domain.metric_scale import MetricScale
+from core.domain.comparisons.metric_scale import MetricScale
 
 SCORE = MetricScale.of({"name": "score", "unit": "points", "better": "higher", "low": 0.0, "high": 1.0})
 

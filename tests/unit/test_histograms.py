@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.histogram import BINS, RunningHistogram, ValueRange, counted
+from core.domain.results.histogram import BINS, RunningHistogram, ValueRange, counted
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.lists(FINITE, min_size=1) | st.lists(st.integers(-300, 300).map(float), min_size=1)

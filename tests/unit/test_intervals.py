@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from core.domain.bounded_mean import bounded_interval, lower_bound, lower_p_value
-from core.domain.intervals import (
+from core.domain.results.bounded_mean import bounded_interval, lower_bound, lower_p_value
+from core.domain.results.intervals import (
     BLOCK,
     FEW,
     RESAMPLES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.domain.job_kinds import KINDS
+from core.domain.scheduling.job_kinds import KINDS
 from core.notifications.job_demand import STALE, JobDemand
 from server.job_processes import PATIENCE, is_another_wanted
 

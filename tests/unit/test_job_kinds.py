@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.job_kinds import KINDS, LONGEST_PAUSE, LOST, JobKind, Verdict, configured, judge, pause
+from core.domain.scheduling.job_kinds import KINDS, LONGEST_PAUSE, LOST, JobKind, Verdict, configured, judge, pause
 from core.services.claims import TERM
 
 STATUSES = ("created", "queued", "finished", "failed", "started", "deferred", "scheduled", "stopped", "canceled")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from core.domain.launches import LaunchStatus, Phase
+from core.domain.scheduling.launches import LaunchStatus, Phase
 from workers.executors.kubernetes.manifests.mpijob import WORKERS_LOST
 from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
 from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.intervals import normal_interval
-from core.domain.leaderboard import PlayedScore, penalised, places, plays_all, pooled, shown_score
+from core.domain.results.intervals import normal_interval
+from core.domain.results.leaderboard import PlayedScore, penalised, places, plays_all, pooled, shown_score
 
 NUMBERS = st.floats(-100, 100).map(lambda number: round(number, 3))
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from common.errors import PlatformError
-from core.domain.launches import Placement
+from core.domain.scheduling.launches import Placement
 from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
 from workers.executors.kubernetes import manifests

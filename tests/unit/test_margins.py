@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from core.domain.margins import checked_margin
-from core.domain.metric_scale import MetricScale
+from core.domain.comparisons.margins import checked_margin
+from core.domain.comparisons.metric_scale import MetricScale
 
 SCORE: dict[str, Any] = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
 GAP: dict[str, Any] = {"name": "gap", "better": "lower", "unit": "m"}

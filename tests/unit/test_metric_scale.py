@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.metric_scale import MetricScale, ScaleKind
+from core.domain.comparisons.metric_scale import MetricScale, ScaleKind
 
 SCORE: dict[str, Any] = {"name": "score", "unit": "%", "better": "higher", "worst": 0.0, "low": 0.0, "high": 100.0}
 GAP: dict[str, Any] = {"name": "gap", "unit": "m", "better": "lower", "worst": None, "low": 0.0, "high": None}

@@ -9,7 +9,7 @@ import scipy  # its submodules are imported on first use, not by every process t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.one_sided_bets import FRACTIONS, Floats, OneSidedBets
+from core.domain.comparisons.one_sided_bets import FRACTIONS, Floats, OneSidedBets
 
 #: Values that meet: whole, tenths, and anything between.
 shares = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.integers(-10, 10).map(lambda n: n / 10), st.floats(-1, 1))

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.outcomes import DISTINCT, ErrorTally, outcome_of
-from core.domain.states import State
+from core.domain.results.outcomes import DISTINCT, ErrorTally, outcome_of
+from core.domain.scheduling.states import State
 
 
 def tally(*errors: tuple[str, str | None]) -> ErrorTally:

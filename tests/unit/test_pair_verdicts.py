@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain import pair_verdicts
-from core.domain.pair_verdicts import Pair, StandingQuestion, verdict_members
+from core.domain.comparisons import pair_verdicts
+from core.domain.comparisons.pair_verdicts import Pair, StandingQuestion, verdict_members
 
 SCORE = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
 #: Value and whether it is that of an ``ok`` task.

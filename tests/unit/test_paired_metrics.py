@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy
 
-from core.domain.paired_metrics import paired
+from core.domain.results.paired_metrics import paired
 
 NAN = float("nan")
 

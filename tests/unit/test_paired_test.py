@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.domain.alpha_spending import looks_of
-from core.domain.claims import Claim, Decision, Design, Fact, Method, is_over
-from core.domain.paired_test import PairedTest, TestPlan
-from core.domain.scenario_differences import ScenarioDifferences
+from core.domain.comparisons.alpha_spending import looks_of
+from core.domain.comparisons.claims import Claim, Decision, Design, Fact, Method, is_over
+from core.domain.comparisons.paired_test import PairedTest, TestPlan
+from core.domain.comparisons.scenario_differences import ScenarioDifferences
 
 Floats = NDArray[np.float64]
 

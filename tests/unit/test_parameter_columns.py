@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.parameter_columns import LEVELS, Levels, Numbers, column_of, column_of_parameter
-from core.domain.task_parameters import parameter_of
+from core.domain.results.parameter_columns import LEVELS, Levels, Numbers, column_of, column_of_parameter
+from core.domain.submissions.task_parameters import parameter_of
 
 VALUES = st.one_of(
     st.lists(st.one_of(st.none(), st.text("ab", max_size=2), st.booleans()), min_size=1, max_size=40),

@@ -9,7 +9,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.play_order import LARGEST, batch_sizes, play_order
+from core.domain.comparisons.play_order import LARGEST, batch_sizes, play_order
 
 NAMES = [f"scenario-{number}" for number in range(288)]
 

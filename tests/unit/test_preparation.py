@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.domain.preparation import doing, following
+from core.domain.scheduling.preparation import doing, following
 
 
 @pytest.mark.parametrize(

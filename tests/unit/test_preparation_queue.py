@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.preparation import JOBS, Missing, Preparation
-from core.domain.preparation_queue import ROOM, PreparationQueue, Unprepared
+from core.domain.scheduling.preparation import JOBS, Missing, Preparation
+from core.domain.scheduling.preparation_queue import ROOM, PreparationQueue, Unprepared
 
 QUICK, LONG = Preparation.QUICK, Preparation.LONG
 

@@ -6,9 +6,9 @@ from itertools import permutations
 
 import pytest
 
-from core.domain.outcomes import too_many
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import ResultTally
+from core.domain.results.outcomes import too_many
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import ResultTally
 from core.services.scheduling.progress import Progress
 from core.store.leases import Segment
 

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import pytest
 
-from core.domain.queue_reasons import reason_of, why_closed
-from core.domain.states import State
+from core.domain.scheduling.queue_reasons import reason_of, why_closed
+from core.domain.scheduling.states import State
 
 CLOSED = {"down": why_closed("no route"), "silent": why_closed(None), "old": why_closed(None, drained="maintenance")}
 

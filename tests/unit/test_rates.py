@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.domain.intervals import wilson
-from core.domain.rates import OBSERVED, are_rates, declared_rate
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import ResultTally
+from core.domain.results.intervals import wilson
+from core.domain.results.rates import OBSERVED, are_rates, declared_rate
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import ResultTally
 from datasets.catalogue import datasets
 
 RATE = {"name": "hit", "unit": "", "low": 0, "high": 1}

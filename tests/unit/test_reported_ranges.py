@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.ranges import RangePosition, RangeState, ReportDecision, ReportedRange, decide_report
+from core.domain.scheduling.ranges import RangePosition, RangeState, ReportDecision, ReportedRange, decide_report
 
 TASKS = st.integers(0, 20)
 STATES = st.sampled_from(["pending", "leased", "done", "closed"])

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from core.domain.admission import AdmissionQueue, FreeCapacity, QueuedSimulation
-from core.domain.executor_config import ExecutorConfig
-from core.domain.reservations import IN_USE, LENDERS, PATIENCE, Reservation, ReservingLaunch, reserve
+from core.domain.scheduling.admission import AdmissionQueue, FreeCapacity, QueuedSimulation
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.reservations import IN_USE, LENDERS, PATIENCE, Reservation, ReservingLaunch, reserve
 
 HELD, LENT, READY = Reservation.HELD, Reservation.LENT, Reservation.READY
 GRANTED, BEGUN = Reservation.GRANTED, Reservation.BEGUN

@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.distribution import FAILED, RunningDistributions
-from core.domain.result_columns import TaskResult
-from core.domain.result_groups import OTHERS, OUTCOMES
-from core.domain.result_table import DISTINCT_CHARACTERS, ResultTable, sampled
-from core.domain.score import Score
-from core.domain.worst_tasks import NAMED, WorstTasks, worst_rows
+from core.domain.results.distribution import FAILED, RunningDistributions
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_groups import OTHERS, OUTCOMES
+from core.domain.results.result_table import DISTINCT_CHARACTERS, ResultTable, sampled
+from core.domain.results.score import Score
+from core.domain.results.worst_tasks import NAMED, WorstTasks, worst_rows
 
 WORST = {"score": 0.0, "outcome": None}
 FAILURE = {"metric": "outcome", "in": ["collision"]}

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain import result_tally
-from core.domain.grouped_column import GroupedColumn
-from core.domain.intervals import wilson
-from core.domain.result_columns import (
+from core.domain.results import result_tally
+from core.domain.results.grouped_column import GroupedColumn
+from core.domain.results.intervals import wilson
+from core.domain.results.result_columns import (
     ColumnKinds,
     TaskResult,
     columns_of,
@@ -25,10 +25,10 @@ from core.domain.result_columns import (
     ordered_kinds,
     paths_of,
 )
-from core.domain.result_groups import OTHERS, OUTCOMES
-from core.domain.result_tally import ResultTally
-from core.domain.score import Score
-from core.domain.worst_tasks import NAMED, WorstTasks
+from core.domain.results.result_groups import OTHERS, OUTCOMES
+from core.domain.results.result_tally import ResultTally
+from core.domain.results.score import Score
+from core.domain.results.worst_tasks import NAMED, WorstTasks
 
 METRICS = [{"name": "score", "worst": 0.0}, {"name": "ttc"}]
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from core.domain.queue_reasons import with_standstill
-from core.domain.states import State
+from core.domain.scheduling.queue_reasons import with_standstill
+from core.domain.scheduling.states import State
 from server import role_health
 from server.probes import Health
 from server.supervisor import SILENT, Role, SupervisedProcess

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from core.domain.metric_scale import MetricScale
-from core.domain.scenario_differences import ScenarioDifferences, scenario_differences
+from core.domain.comparisons.metric_scale import MetricScale
+from core.domain.comparisons.scenario_differences import ScenarioDifferences, scenario_differences
 
 SCALE = MetricScale.of({"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"})
 NAN = math.nan

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain import result_tally
-from core.domain.bounded_mean import bounded_interval
-from core.domain.intervals import normal_interval, wilson
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import ResultTally
-from core.domain.scenario_intervals import FEWEST, UnitSums, UnitValues, values_by_unit
-from core.domain.scenario_units import ScenarioUnits, units_of
+from core.domain.results import result_tally
+from core.domain.results.bounded_mean import bounded_interval
+from core.domain.results.intervals import normal_interval, wilson
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import ResultTally
+from core.domain.results.scenario_intervals import FEWEST, UnitSums, UnitValues, values_by_unit
+from core.domain.results.scenario_units import ScenarioUnits, units_of
 
 REPETITIONS = 400
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import Invalid
-from core.domain.scenario_text import LONGEST, selection_of
+from core.domain.submissions.scenario_text import LONGEST, selection_of
 from windtunnel import submissions
 
 SPANS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 50)), min_size=1, max_size=5)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.result_columns import TaskResult
-from core.domain.score_series import PARTS, ArrivalSeries, TaskSeries
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.score_series import PARTS, ArrivalSeries, TaskSeries
 
 SCORES = st.floats(-1e6, 1e6)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import Invalid, PlatformError, ScenarioOutOfRange
-from core.domain.selection import checked_params, checked_selection, checked_sweep
+from core.domain.submissions.selection import checked_params, checked_selection, checked_sweep
 
 DECLARED = {
     "guard": {"type": "bool", "default": False},

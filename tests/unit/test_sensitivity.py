@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.intervals import wilson
-from core.domain.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of, distinct_columns
-from core.domain.scenario_intervals import values_by_unit
-from core.domain.sensitivity import BINS, EffectKind, failure_sensitivities, metric_sensitivities
-from core.domain.worst_combinations import FEWEST, worst_combinations
+from core.domain.results.intervals import wilson
+from core.domain.results.parameter_columns import LEVELS, OTHERS, Levels, Numbers, binned, column_of, distinct_columns
+from core.domain.results.scenario_intervals import values_by_unit
+from core.domain.results.sensitivity import BINS, EffectKind, failure_sensitivities, metric_sensitivities
+from core.domain.results.worst_combinations import FEWEST, worst_combinations
 
 Columns = dict[str, Any]
 

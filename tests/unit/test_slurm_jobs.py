@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch, Phase, Placement
+from core.domain.scheduling.launches import Launch, Phase, Placement
 from workers.executors import slurm
 from workers.executors.slurm.jobs import (
     Job,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.domain.one_sided_bets import OneSidedBets
-from core.domain.smallest_difference import smallest_difference
+from core.domain.comparisons.one_sided_bets import OneSidedBets
+from core.domain.comparisons.smallest_difference import smallest_difference
 
 Floats = NDArray[np.float64]
 

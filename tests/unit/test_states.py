@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.domain.states import CANCELLABLE, FINAL, NEXT, State, may_follow
+from core.domain.scheduling.states import CANCELLABLE, FINAL, NEXT, State, may_follow
 
 
 def reachable(start: State) -> set[State]:

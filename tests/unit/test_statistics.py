@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from core.domain.intervals import wilson
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.statistics import mcnemar, merged, sketched
+from core.domain.results.intervals import wilson
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import BLOCK, ResultTally
+from core.domain.results.statistics import mcnemar, merged, sketched
 
 
 def test_no_failure_in_288_tasks_has_an_upper_bound_of_1_in_76() -> None:

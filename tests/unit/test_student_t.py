@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from core.domain.student_t import quantile, upper_tail
+from core.domain.results.student_t import quantile, upper_tail
 
 DEGREES = (1, 2, 3, 11, 29, 287, 5000)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import Invalid
-from core.domain.tags import MOST, MOST_LISTED, check_tags, unknown_version
+from core.domain.submissions.tags import MOST, MOST_LISTED, check_tags, unknown_version
 
 
 def test_tags_of_a_version_are_each_once_and_in_order() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.token_guesses import BURST, INTERVAL, LONGEST, MOST_CALLERS, TokenGuesses
+from server.token_guesses import BURST, INTERVAL, LONGEST, MOST_CALLERS, TokenGuesses
 
 RIGHT = b"the token"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from api import tus
 from common.errors import BadRequest, Invalid, TooLarge, TruncatedUpload
-from core.domain.uploads import UploadBuffer
+from core.domain.submissions.uploads import UploadBuffer
 
 
 def parts(buffer: UploadBuffer) -> list[bytes]:

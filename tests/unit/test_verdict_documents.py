@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.domain.claims import Design, Method
-from core.domain.metric_scale import MetricScale
-from core.domain.paired_test import PairedTest, TestPlan
-from core.domain.scenario_differences import ScenarioDifferences
-from core.domain.verdict_documents import VerdictContext, verdict_document
+from core.domain.comparisons.claims import Design, Method
+from core.domain.comparisons.metric_scale import MetricScale
+from core.domain.comparisons.paired_test import PairedTest, TestPlan
+from core.domain.comparisons.scenario_differences import ScenarioDifferences
+from core.domain.comparisons.verdict_documents import VerdictContext, verdict_document
 from tests.unit.test_paired_test import differences
 
 SCORE = MetricScale.of({"name": "score", "unit": "%", "better": "higher", "low": 0.0, "high": 100.0})

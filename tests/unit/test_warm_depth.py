@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.warm_depth import DEEPEST, HALF_LIFE, Demand, KindState, WarmLimits, changes, depths, wanted
+from core.domain.scheduling.warm_depth import DEEPEST, HALF_LIFE, Demand, KindState, WarmLimits, changes, depths, wanted
 
 MB = 1 << 20
 

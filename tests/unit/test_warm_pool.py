@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.ids import hashed
-from core.domain.launches import Gang, Launch, Phase, Placement
+from core.domain.scheduling.launches import Gang, Launch, Phase, Placement
 from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, launch
 from workers.executors.kubernetes import manifests, names, warm_pool

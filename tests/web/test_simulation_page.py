@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Browser, Page, expect
 
-from core.domain.states import State
+from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_comparisons import Play, scored

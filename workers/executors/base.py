@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 import msgspec
 
-from core.domain.launches import Launch, LaunchStatus, WarmLaunch
+from core.domain.scheduling.launches import Launch, LaunchStatus, WarmLaunch
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -127,7 +127,7 @@ class ExecutorKind(Generic[Options]):
     #: Whether launches that still load their model lend their workers: nobody but the platform counts them. A cluster
     #: reserves resources for a process whether it loads or runs.
     lends: bool = False
-    #: Options of `core.domain.allowed_options` that launches of this kind ignore, so that any name is harmless there.
+    #: Options of scheduling/allowed_options.py that launches of this kind ignore, so that any name is harmless there.
     ignored: frozenset[str] = frozenset()
     #: Annotations with the effect of an option -> that option; they are refused, so that its allow-list decides.
     equivalents: Mapping[str, str] = field(default_factory=dict)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
-from core.domain.allowed_options import OPTIONS
-from core.domain.launches import Launch, LaunchStatus, Note, Phase
+from core.domain.scheduling.allowed_options import OPTIONS
+from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from workers.executors.base import ExecutorKind, LocalPaths
 
 #: Seconds the agent may take to answer; staging a large model is the longest.

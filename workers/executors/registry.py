@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.domain.executor_config import ExecutorConfig, parsed
+from core.domain.scheduling.executor_config import ExecutorConfig, parsed
 from workers import executors
 from workers.executors.base import Executor, ExecutorKind, LocalPaths
 

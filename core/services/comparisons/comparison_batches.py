@@ -20,13 +20,13 @@ from common.errors import (
     StoreUnavailable,
     UnknownComparison,
 )
-from core.domain.comparison_questions import question_of
-from core.domain.comparisons import ComparisonState, batches, end_of
-from core.domain.model_labels import told_apart
-from core.domain.records import ModelRef
-from core.domain.running_verdict import PlayedBatch, RunningVerdict, group_sizes
-from core.domain.score import judged_metric
-from core.domain.states import FINAL, State
+from core.domain.comparisons.comparison_questions import question_of
+from core.domain.comparisons.comparisons import ComparisonState, batches, end_of
+from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+from core.domain.results.score import judged_metric
+from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.model_labels import told_apart
+from core.domain.submissions.records import ModelRef
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.catalogue import played

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from common.errors import Invalid
-from core.domain.flips import flips_of
+from core.domain.comparisons.flips import flips_of
 from core.services.datasets.catalogue import played
 from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results

@@ -9,9 +9,9 @@ import msgspec
 
 from common.errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from common.ids import new_id
-from core.domain.claims import Claim, method_of
-from core.domain.comparison_requests import ComparisonRequest
-from core.domain.comparisons import (
+from core.domain.comparisons.claims import Claim, method_of
+from core.domain.comparisons.comparison_requests import ComparisonRequest
+from core.domain.comparisons.comparisons import (
     ENDED,
     FEWEST_MODELS,
     LABEL,
@@ -19,12 +19,12 @@ from core.domain.comparisons import (
     MOST_SCENARIOS,
     ComparisonState,
 )
-from core.domain.listing import Listing
-from core.domain.margins import checked_margin
-from core.domain.metric_scale import MetricScale
-from core.domain.records import Event, Submission
-from core.domain.score import judged_metric, metrics_with_direction, others_with_direction
-from core.domain.states import FINAL, State
+from core.domain.comparisons.margins import checked_margin
+from core.domain.comparisons.metric_scale import MetricScale
+from core.domain.results.score import judged_metric, metrics_with_direction, others_with_direction
+from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.listing import Listing
+from core.domain.submissions.records import Event, Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from core.domain.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
-from core.domain.comparison_questions import design_of
+from core.domain.comparisons.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
+from core.domain.comparisons.comparison_questions import design_of
 
 #: Members of a comparison's request that its document repeats.
 _REPEATED = ("metric", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")

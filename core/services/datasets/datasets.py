@@ -13,7 +13,7 @@ from common.downloads import Download
 from common.errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
 from common.near_names import near_names, suggestion
-from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
+from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
 from core.services.datasets import catalogue, dataset_sources, descriptions

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from core.domain.executor_config import ExecutorConfig
-from core.domain.queue_reasons import reason_of
-from core.domain.states import State
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.queue_reasons import reason_of
+from core.domain.scheduling.states import State
 from core.services.operations.measurement import Measurement
 from core.store import executors, queue_counts
 from core.store.database import Database

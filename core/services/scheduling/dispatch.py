@@ -11,14 +11,14 @@ import msgspec
 
 from common.errors import Conflict, NotAllowed
 from common.ids import hashed, new_token
-from core.domain.allowed_options import require_allowed
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch
-from core.domain.outcomes import too_many
-from core.domain.preparation import Missing, Preparation
-from core.domain.reservations import Reservation
-from core.domain.score import Score
-from core.domain.states import LIVE, State
+from core.domain.results.outcomes import too_many
+from core.domain.results.score import Score
+from core.domain.scheduling.allowed_options import require_allowed
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Gang, Launch, Note, Placement, WarmLaunch
+from core.domain.scheduling.preparation import Missing, Preparation
+from core.domain.scheduling.reservations import Reservation
+from core.domain.scheduling.states import LIVE, State
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked

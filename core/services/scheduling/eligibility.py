@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.domain.allowed_options import named_values, permitting
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.allowed_options import named_values, permitting
+from core.domain.scheduling.executor_config import ExecutorConfig
 
 
 class Eligibility:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from common.errors import UnknownExecutor
-from core.domain.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.notifier import Notifier
 from core.store import executors
 from core.store.database import Connection, Database

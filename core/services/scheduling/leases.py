@@ -11,9 +11,9 @@ from typing import Any
 
 from common.errors import Gone, StoreUnavailable, Unauthorized
 from common.ids import hashed
-from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
-from core.domain.reservations import Reservation
-from core.domain.states import LIVE, State
+from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
+from core.domain.scheduling.reservations import Reservation
+from core.domain.scheduling.states import LIVE, State
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
 from core.notifications.notifier import Notifier

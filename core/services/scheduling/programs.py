@@ -1,7 +1,7 @@
 """Programs without a runner (gangs in their own image): the dispatcher leases and reports in their place."""
 
 from common.errors import Gone
-from core.domain.ranges import Ended, Later
+from core.domain.scheduling.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from core.domain.score_series import ArrivalSeries
-from core.domain.simulation_answer import answer_of, one_task_each
-from core.domain.statistics import merged, sketched
+from core.domain.results.score_series import ArrivalSeries
+from core.domain.results.simulation_answer import answer_of, one_task_each
+from core.domain.results.statistics import merged, sketched
 from core.store.leases import Segment
 from runtimes.harness.evaluator.result_batch import FAILURE
 
@@ -69,7 +69,7 @@ class Progress:
         return metrics
 
     def answer(self, definition: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the answer so far (core/domain/simulation_answer.py). ``plan``: of the simulation's tasks."""
+        """Return the answer so far (core/domain/results/simulation_answer.py). ``plan``: of the simulation's tasks."""
         return answer_of(
             definition,
             done=self._done,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from common.errors import BadRequest
-from core.domain.ranges import STRIKES
+from core.domain.scheduling.ranges import STRIKES
 from runtimes.harness.evaluator.tasks import Located
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 

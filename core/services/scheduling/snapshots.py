@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from core.domain.admission import AdmissionQueue, QueuedSimulation
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Gang, replicas
-from core.domain.preparation import Preparation
-from core.domain.reservations import IN_USE, Reservation
-from core.domain.states import LIVE, State
+from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Gang, replicas
+from core.domain.scheduling.preparation import Preparation
+from core.domain.scheduling.reservations import IN_USE, Reservation
+from core.domain.scheduling.states import LIVE, State
 from core.services.scheduling.eligibility import Eligibility
 from core.store import executors, launches, scheduling_changes, simulations
 from core.store.database import Connection, Database

@@ -24,8 +24,8 @@ from common.errors import (
     TooLarge,
 )
 from common.full_disks import is_disk_full
-from core.domain.preparation import Missing, Preparation, following
-from core.domain.states import State
+from core.domain.scheduling.preparation import Missing, Preparation, following
+from core.domain.scheduling.states import State
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, renewed_claim
 from core.services.datasets import environment_files

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from common.errors import PlatformError
-from core.domain.records import Simulation
-from core.domain.simulation_answer import answer_of, failures_of_older, one_task_each
+from core.domain.results.simulation_answer import answer_of, failures_of_older, one_task_each
+from core.domain.submissions.records import Simulation
 from core.services.datasets.catalogue import played
 from core.store import simulations as store
 from core.store.database import Connection

@@ -15,7 +15,7 @@ from typing import Any
 
 from common.errors import NotFound
 from common.ids import digest_of
-from core.domain.archive import ArchiveMember
+from core.domain.results.archive import ArchiveMember
 from core.services.uploads.models import PROJECT, key_of
 from core.services.uploads.shipped_models import shipped
 from core.store import model_locks, models

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from common.errors import IllegalTransition, PlatformError, StoreUnavailable
-from core.domain.listing import Listing
-from core.domain.records import Simulation
-from core.domain.states import FINAL, UNENDED, State
+from core.domain.scheduling.states import FINAL, UNENDED, State
+from core.domain.submissions.listing import Listing
+from core.domain.submissions.records import Simulation
 from core.services.simulations.retries import Skipped
 from core.services.simulations.simulations import Simulations
 from core.store import listing as listing_store

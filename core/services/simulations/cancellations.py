@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.errors import IllegalTransition, PlatformError, UnknownSimulation
-from core.domain.states import CANCELLABLE, State
+from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.headlines import summary_columns
 from core.services.simulations.page_commits import commit_page

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import Invalid
-from core.domain.claims import Design, Method, method_of
-from core.domain.compared_results import ComparedResults
-from core.domain.flips import FlipTally, flips_of
-from core.domain.margins import checked_margin
-from core.domain.metric_scale import MetricScale, declared_width
-from core.domain.model_labels import told_apart
-from core.domain.pair_verdicts import StandingQuestion, verdict_members
-from core.domain.paired_metrics import paired
-from core.domain.rates import declared_rates
-from core.domain.records import Simulation
-from core.domain.score import judged_metric, others_with_direction
+from core.domain.comparisons.claims import Design, Method, method_of
+from core.domain.comparisons.compared_results import ComparedResults
+from core.domain.comparisons.flips import FlipTally, flips_of
+from core.domain.comparisons.margins import checked_margin
+from core.domain.comparisons.metric_scale import MetricScale, declared_width
+from core.domain.comparisons.pair_verdicts import StandingQuestion, verdict_members
+from core.domain.results.paired_metrics import paired
+from core.domain.results.rates import declared_rates
+from core.domain.results.score import judged_metric, others_with_direction
+from core.domain.submissions.model_labels import told_apart
+from core.domain.submissions.records import Simulation
 from core.services.datasets.catalogue import played
 from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results

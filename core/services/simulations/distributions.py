@@ -5,7 +5,7 @@ from typing import Any
 
 from common.errors import Invalid
 from common.near_names import near_names, suggestion
-from core.domain.dependence import (
+from core.domain.results.dependence import (
     VALUES_OF_AXIS,
     axis_of,
     heat_map,
@@ -14,10 +14,10 @@ from core.domain.dependence import (
     points,
     statistics_by_group,
 )
-from core.domain.distribution import FAILED
-from core.domain.rates import declared_rates
-from core.domain.result_table import TableRows
-from core.domain.task_parameters import NAMED, Parameter, find_parameter
+from core.domain.results.distribution import FAILED
+from core.domain.results.rates import declared_rates
+from core.domain.results.result_table import TableRows
+from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
 from core.services.simulations.result_tables import ResultTables, SimulationTable
 from core.store import simulations
 from core.store.database import Database

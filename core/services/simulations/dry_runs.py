@@ -11,7 +11,7 @@ import msgspec
 
 from common.errors import TooManyDryRuns
 from common.ids import first_id
-from core.domain.records import Simulation
+from core.domain.submissions.records import Simulation
 from core.store import simulations as store
 from core.store.database import Connection
 

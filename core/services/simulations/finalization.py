@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from common.errors import Conflict, UnknownSimulation
-from core.domain.outcomes import ErrorTally, outcome_of
-from core.domain.states import FINAL, State
+from core.domain.results.outcomes import ErrorTally, outcome_of
+from core.domain.scheduling.states import FINAL, State
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.simulations.headlines import summary_columns

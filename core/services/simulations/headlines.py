@@ -13,7 +13,7 @@ import msgspec
 class Headline(msgspec.Struct):
     """Counts of the tasks, statistics of the metrics, and what older summaries lack.
 
-    That are the series of the score, the failures by outcome (core/domain/simulation_answer.py: `FailureTally`), and in
+    That are the series of the score, the failures by outcome (results/simulation_answer.py: `FailureTally`), and in
     headlines of earlier versions the digest of the results.
     """
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from common.errors import Invalid
-from core.domain.dependence import finite
-from core.domain.leaderboard import Place, PlayedScore, penalised, places, plays_all
-from core.domain.listing import Listing
-from core.domain.score import Score
-from core.domain.selection import checked_params
-from core.domain.states import State
+from core.domain.results.dependence import finite
+from core.domain.results.leaderboard import Place, PlayedScore, penalised, places, plays_all
+from core.domain.results.score import Score
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import Listing
+from core.domain.submissions.selection import checked_params
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.descriptions import moment
 from core.services.simulations.headlines import headline_of

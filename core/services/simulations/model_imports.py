@@ -21,10 +21,10 @@ from common.errors import (
 )
 from common.full_disks import is_disk_full
 from common.ids import new_id
-from core.domain.listing import search_text
-from core.domain.records import Model
-from core.domain.states import State
-from core.domain.tags import check_tags
+from core.domain.scheduling.states import State
+from core.domain.submissions.listing import search_text
+from core.domain.submissions.records import Model
+from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.simulations.model_origins import ModelOrigins

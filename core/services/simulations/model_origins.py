@@ -5,16 +5,22 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.errors import Invalid, OriginRefused
-from core.domain import model_references
-from core.domain.model_references import Address, BucketObject, LoggedModel, Reference, RegisteredModel, RunModel
-from core.domain.records import Model, Submission
+from core.domain.submissions.records import Model, Submission
 from core.services.datasets.dataset_sources import split
 from core.services.datasets.file_sources import Sources
-from datasets.model_origins import artifacts
+from datasets.model_origins import artifacts, model_references
 from datasets.model_origins.artifacts import BucketFolder, Folder, ServedFolder
 from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
+from datasets.model_origins.model_references import (
+    Address,
+    BucketObject,
+    LoggedModel,
+    Reference,
+    RegisteredModel,
+    RunModel,
+)
 from datasets.model_origins.web import WebReader
 
 

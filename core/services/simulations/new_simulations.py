@@ -10,8 +10,8 @@ import msgspec
 
 from common.errors import Invalid
 from common.ids import new_id
-from core.domain.records import Model, Submission
-from core.domain.states import State
+from core.domain.scheduling.states import State
+from core.domain.submissions.records import Model, Submission
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.domain.compared_results import ComparedResults, PairedResults, paired_results
+from core.domain.comparisons.compared_results import ComparedResults, PairedResults, paired_results
 from core.services.simulations.results import Results
 from datasets.catalogue.never_values import never_values
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.domain.scenario_units import ScenarioUnits, units_of
+from core.domain.results.scenario_units import ScenarioUnits, units_of
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 

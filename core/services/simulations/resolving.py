@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
-from core.domain.allowed_options import require_allowed
-from core.domain.executor_config import ExecutorConfig
-from core.domain.launches import Gang, Placement, replicas
-from core.domain.records import Model, Submission
-from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
+from core.domain.scheduling.allowed_options import require_allowed
+from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from common.errors import Invalid
-from core.domain.result_conditions import ResultFilter
-from core.domain.result_selection import (
+from core.domain.results.result_conditions import ResultFilter
+from core.domain.results.result_selection import (
     PAGE,
     WORST,
     Page,
@@ -21,8 +21,8 @@ from core.domain.result_selection import (
     sort_key,
     worst_key,
 )
-from core.domain.score import Score
-from core.domain.states import FINAL, State
+from core.domain.results.score import Score
+from core.domain.scheduling.states import FINAL, State
 from core.services.datasets.catalogue import played
 from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results

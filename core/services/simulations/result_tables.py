@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import UnknownSimulation
-from core.domain.distribution import RunningDistributions
-from core.domain.intervals import Bounds
-from core.domain.rates import declared_bounds
-from core.domain.result_table import ResultTable
-from core.domain.scenario_units import ScenarioUnits
-from core.domain.states import FINAL
-from core.domain.task_parameters import Parameter, scenario_parameters, swept_parameters
+from core.domain.results.distribution import RunningDistributions
+from core.domain.results.intervals import Bounds
+from core.domain.results.rates import declared_bounds
+from core.domain.results.result_table import ResultTable
+from core.domain.results.scenario_units import ScenarioUnits
+from core.domain.scheduling.states import FINAL
+from core.domain.submissions.task_parameters import Parameter, scenario_parameters, swept_parameters
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.simulations.plan_units import units_of_plan

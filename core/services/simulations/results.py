@@ -10,11 +10,11 @@ from typing import Any
 
 from common.downloads import Download
 from common.errors import Gone, NotFinished, NotFound, UnknownArtifact
-from core.domain import archive as zip
-from core.domain.indented_json import indented
-from core.domain.records import Event
-from core.domain.result_selection import ALL, Selection
-from core.domain.states import FINAL, State
+from core.domain.results import archive as zip
+from core.domain.results.indented_json import indented
+from core.domain.results.result_selection import ALL, Selection
+from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.records import Event
 from core.notifications.change_notifier import Waiters
 from core.services.event_streams import event_of, follow
 from core.services.simulations.archive_extras import ArchiveExtras

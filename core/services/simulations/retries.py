@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import Conflict, NotFinished, PlatformError, StoreUnavailable
-from core.domain.states import FINAL, State
+from core.domain.scheduling.states import FINAL, State
 from core.services.simulations.inheritance import Inheritance
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations, resubmission
 from core.services.simulations.page_commits import commit_page

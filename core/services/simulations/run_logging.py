@@ -11,7 +11,7 @@ from typing import Any
 
 from common.backoff import pause
 from common.errors import Invalid, OriginFailed, OriginRefused, UnknownSimulation
-from core.domain.run_metrics import metrics_of, tags_of
+from core.domain.results.run_metrics import metrics_of, tags_of
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
 from core.services.simulations.model_origins import ModelOrigins

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import Invalid
-from core.domain.dependence import finite, metric_values
-from core.domain.distribution import FAILED, failing
-from core.domain.parameter_columns import column_of_parameter, distinct_columns
-from core.domain.result_table import sampled
-from core.domain.scenario_units import ScenarioUnits
-from core.domain.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
-from core.domain.task_parameters import Parameter
-from core.domain.worst_combinations import FEWEST, worst_combinations
+from core.domain.results.dependence import finite, metric_values
+from core.domain.results.distribution import FAILED, failing
+from core.domain.results.parameter_columns import column_of_parameter, distinct_columns
+from core.domain.results.result_table import sampled
+from core.domain.results.scenario_units import ScenarioUnits
+from core.domain.results.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
+from core.domain.results.worst_combinations import FEWEST, worst_combinations
+from core.domain.submissions.task_parameters import Parameter
 from core.services.simulations.distributions import kind_of_metric
 from core.services.simulations.result_tables import ResultTables
 

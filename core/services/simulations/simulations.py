@@ -18,14 +18,14 @@ from common.errors import (
     UnknownSimulation,
     Unsupported,
 )
-from core.domain.admission import why_waiting
-from core.domain.allowed_options import permitting
-from core.domain.launches import replicas
-from core.domain.listing import Listing
-from core.domain.preparation import Preparation, doing, staging
-from core.domain.queue_reasons import waiting_for, with_standstill
-from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
-from core.domain.states import FINAL, State
+from core.domain.scheduling.admission import why_waiting
+from core.domain.scheduling.allowed_options import permitting
+from core.domain.scheduling.launches import replicas
+from core.domain.scheduling.preparation import Preparation, doing, staging
+from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
+from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.listing import Listing
+from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.simulations import dry_runs

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from core.domain.outcomes import ErrorTally
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import BLOCK, ResultTally
-from core.domain.score import Score
-from core.domain.score_series import TaskSeries
-from core.domain.simulation_answer import FailureTally
-from core.domain.worst_tasks import WorstTasks
+from core.domain.results.outcomes import ErrorTally
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import BLOCK, ResultTally
+from core.domain.results.score import Score
+from core.domain.results.score_series import TaskSeries
+from core.domain.results.simulation_answer import FailureTally
+from core.domain.results.worst_tasks import WorstTasks
 from core.services.datasets.catalogue import played
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from core.domain.result_columns import TaskResult
-from core.domain.result_tally import SWEPT, ResultTally
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.result_tally import SWEPT, ResultTally
 from core.services.datasets.catalogue import played
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from core.domain.result_columns import TaskResult
-from core.domain.score import Score
-from core.domain.task_parameters import find_parameter
-from core.domain.worst_tasks import worst_rows
+from core.domain.results.result_columns import TaskResult
+from core.domain.results.score import Score
+from core.domain.results.worst_tasks import worst_rows
+from core.domain.submissions.task_parameters import find_parameter
 from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 

@@ -23,8 +23,8 @@ from common.errors import (
 )
 from common.ids import new_id
 from common.near_names import near_names, suggestion
-from core.domain.records import Model
-from core.domain.tags import MOST_LISTED, check_tag, check_tags, unknown_version
+from core.domain.submissions.records import Model
+from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.services.block_checksums import BlockChecksums
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from common.ids import digest_of
-from core.domain.records import Model
+from core.domain.submissions.records import Model
 from runtimes import catalogue, formats
 
 #: Folder of the shipped models; files in it without a suffix of a format describe the models.

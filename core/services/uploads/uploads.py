@@ -31,7 +31,7 @@ from common.errors import (
     UploadUnfinished,
 )
 from common.ids import new_id
-from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
+from core.domain.submissions.uploads import PART, Checksum, Upload, UploadBuffer
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import uploads as store

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from common.errors import PlatformError, Unsupported
-from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from common.errors import Invalid
-from core.domain.launches import Gang, Launch
+from core.domain.scheduling.launches import Gang, Launch
 from workers.executors.kubernetes import names
 
 #: Replicated jobs of a gang's JobSet: the replicas, and the leader (whose pod contains the runner).

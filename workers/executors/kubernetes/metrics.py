@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from core.domain.launches import LaunchStatus, Phase
+from core.domain.scheduling.launches import LaunchStatus, Phase
 
 _BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from core.domain.launches import Phase
+from core.domain.scheduling.launches import Phase
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.api_errors import error_of

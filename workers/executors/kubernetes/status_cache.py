@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from core.domain.launches import LaunchStatus, Phase
+from core.domain.scheduling.launches import LaunchStatus, Phase
 from workers.executors.kubernetes.api_queries import LAUNCHES_PER_QUERY, ApiQueries
 from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
 from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled

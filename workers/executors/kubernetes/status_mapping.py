@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from signal import Signals
 
-from core.domain.launches import LaunchStatus, Note, Phase
+from core.domain.scheduling.launches import LaunchStatus, Note, Phase
 from workers.executors.kubernetes.manifests.job import HOPELESS
 from workers.executors.kubernetes.manifests.mpijob import WORKERS_LOST
 from workers.executors.kubernetes.manifests.pod_spec import PART

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from core.domain.launches import Note
+from core.domain.scheduling.launches import Note
 
 #: Messages of pods and of the cluster are cut to this many characters.
 LONGEST = 300

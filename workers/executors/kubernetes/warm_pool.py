@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from common.ids import hashed, new_token
-from core.domain.launches import Launch, Phase, Placement, WarmLaunch
+from core.domain.scheduling.launches import Launch, Phase, Placement, WarmLaunch
 from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.harness.runner.processes import WORLD

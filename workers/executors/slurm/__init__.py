@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.domain.allowed_options import OPTIONS
+from core.domain.scheduling.allowed_options import OPTIONS
 from workers.executors.base import ExecutorKind, LocalPaths
 from workers.executors.slurm.jobs import SlurmOptions
 

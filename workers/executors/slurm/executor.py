@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from common.errors import NotPrepared, Unsupported
-from core.domain.launches import Launch, LaunchStatus, Phase
+from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from core.domain.launches import Launch, LaunchStatus, Note, Phase
+from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKNOWN_ENDING, PendingReason
 
 #: Prefix of job names. Platforms that share a cluster are told apart by the jobs' working directories.

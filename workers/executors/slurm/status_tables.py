@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.domain.launches import Phase
+from core.domain.scheduling.launches import Phase
 
 #: Phase of each job state; other states mean that the job has ended. Pending jobs are SUSPENDED: time in Slurm's queue
 #: does not count towards the time-out for starting a launch.

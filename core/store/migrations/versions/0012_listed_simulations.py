@@ -5,7 +5,7 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
-from core.domain.listing import search_text
+from core.domain.submissions.listing import search_text
 
 revision = "0012"
 down_revision = "0011"

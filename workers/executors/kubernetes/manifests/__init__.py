@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import Unsupported
-from core.domain.launches import Launch
+from core.domain.scheduling.launches import Launch
 from workers.executors.kubernetes import names
 from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, network_policy, trainjob
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from core.domain.launches import Launch
+from core.domain.scheduling.launches import Launch
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.objects import QUEUE
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.domain.launches import Gang, Launch
+from core.domain.scheduling.launches import Gang, Launch
 from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.images.image_names import image_of

@@ -1,0 +1,1 @@
+"""Comparisons of models: questions, sequential tests and verdicts."""

@@ -1,0 +1,1 @@
+"""Results: outcomes, scores, their statistics, tables and selections."""

@@ -1,0 +1,1 @@
+"""Scheduling: executors, launches, leases, jobs and the queue, as values and pure decisions."""

@@ -1,0 +1,140 @@
+"""Records that services accept and return: submissions, models, simulations, events."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from core.domain.scheduling.states import FINAL, State
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """An immutable, content-addressed binary. ``size`` in bytes."""
+
+    id: str
+    name: str
+    version: int
+    digest: str
+    format: str
+    size: int
+    filename: str | None
+    runtime: str | None
+    created_at: datetime
+    baseline: bool = False
+    #: What it declares to need: file, requirements and Python version; None: nothing.
+    dependencies: Mapping[str, Any] | None = None
+    #: The reference that it was imported by and what that resolved to; None: its bytes were sent.
+    source: Mapping[str, Any] | None = None
+    #: Tags that refer to this version at the moment.
+    tags: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """A submission as parsed; the service resolves its names to digests."""
+
+    dataset: str
+    runtime: str | None = None
+    model: str | None = None
+    scenarios: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Mapping[str, list[Any]] = field(default_factory=dict)
+    repeat: int = 1
+    workers: int | None = None
+    seed: int = 0
+    record: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None  # seconds from the first lease
+    max_failures: int | None = None
+    dry_run: bool = False
+    placement: Mapping[str, Any] = field(default_factory=dict)  # launches.Placement
+    gang: Mapping[str, Any] | None = None  # launches.Gang
+    model_reference: str | None = None  # model_references.Reference
+    connection: str | None = None  # by which the reference is read
+    format: str | None = None  # of the model that the reference names
+    log_to_run: bool = False  # log the results to the MLflow run of the model
+    model_seeds: str | None = None  # tasks.BY_SCENARIO: of the comparisons whose models' seeds follow from scenarios
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRef:
+    name: str
+    digest: str | None
+    version: int | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuntimeRef:
+    name: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetRef:
+    name: str
+    version: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tasks:
+    """Numbers of tasks: in total, with a result, and with a result other than ``ok``."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
+
+    ``results_digest``: of the results without their timing; None until the end, and in lists of what an earlier version
+    ended. ``score``: metric, mean and series (results/score_series.py); None: no score so far.
+    ``submitted_by``: the caller (common/callers.py); None: not recorded.
+    """
+
+    id: str
+    state: State
+    attempt: int
+    model: ModelRef
+    runtime: RuntimeRef
+    dataset: DatasetRef
+    tasks: Tasks
+    metrics: Mapping[str, Mapping[str, float | int | None]]
+    approximate: bool  # while it runs: metrics of the results so far, in order of arrival
+    reason: str | None
+    position: int | None
+    next_attempt_at: datetime | None
+    eta: float | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    workers: int
+    executor: str | None = None
+    retry_of: str | None = None
+    submitted_by: str | None = None
+    score: Mapping[str, Any] | None = None
+    answer: Mapping[str, Any] | None = None  # results/simulation_answer.py; None without a result
+    results_digest: str | None = None
+    dry_run: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FINAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """An event of a simulation; ``seq`` counts from 1 within the simulation."""
+
+    simulation_id: str
+    seq: int
+    type: str
+    body: Mapping[str, Any]
+    at: datetime
