@@ -59,7 +59,7 @@ from common.errors import (
 )
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Simulation
-from core.services.simulations.comparison import Asked
+from core.services.analysis.comparison import Asked
 
 blueprint = Blueprint(
     "simulations", __name__, url_prefix="/v1/simulations", description="Runs of a model on the scenarios of a dataset."

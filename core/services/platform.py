@@ -9,6 +9,15 @@ from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
+from core.services.analysis.comparison import Comparison
+from core.services.analysis.distributions import Distributions
+from core.services.analysis.leaderboards import Leaderboards
+from core.services.analysis.replays import Replays
+from core.services.analysis.result_selections import ResultSelections
+from core.services.analysis.result_tables import ResultTables
+from core.services.analysis.sensitivities import Sensitivities
+from core.services.analysis.sweeps import Sweeps
+from core.services.analysis.worst_results import WorstResults
 from core.services.comparisons.comparison_batches import ComparisonBatches
 from core.services.comparisons.comparison_flips import ComparisonFlips
 from core.services.comparisons.comparisons import Comparisons
@@ -29,26 +38,17 @@ from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
 from core.services.simulations.bulk import Bulk
-from core.services.simulations.comparison import Comparison
 from core.services.simulations.deletion import Deletion
-from core.services.simulations.distributions import Distributions
 from core.services.simulations.finalization import Finalization
-from core.services.simulations.leaderboards import Leaderboards
 from core.services.simulations.list_changes import ListChanges
-from core.services.simulations.model_imports import ModelImports
-from core.services.simulations.model_origins import ModelOrigins
-from core.services.simulations.replays import Replays
-from core.services.simulations.resolving import Resolver
-from core.services.simulations.result_selections import ResultSelections
-from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
-from core.services.simulations.sensitivities import Sensitivities
 from core.services.simulations.simulations import SimulationOptions, Simulations
-from core.services.simulations.sweeps import Sweeps
-from core.services.simulations.worst_results import WorstResults
 from core.services.standstill import Standstill
 from core.services.store_health import StoreHealth
+from core.services.submissions.model_imports import ModelImports
+from core.services.submissions.model_origins import ModelOrigins
+from core.services.submissions.resolving import Resolver
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers

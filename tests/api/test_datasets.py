@@ -11,10 +11,10 @@ from flask.testing import FlaskClient
 
 from common.errors import Corrupt
 from core.notifications.local_notifier import LocalNotifier
+from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
-from core.services.simulations.result_tables import ResultTables
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.archives import LINES, MINE, Files, tar, zipped

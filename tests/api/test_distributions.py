@@ -9,11 +9,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from common.errors import NotFound, UnknownSimulation
+from core.services.analysis.distributions import Distributions
+from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
-from core.services.simulations.distributions import Distributions
-from core.services.simulations.result_tables import ResultTables
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.reports import report_of

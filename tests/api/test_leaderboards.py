@@ -8,8 +8,8 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import event
 
+from core.services.analysis.leaderboards import Leaderboards
 from core.services.platform import Platform
-from core.services.simulations.leaderboards import Leaderboards
 from core.store import simulations
 from tests.api.answers import MODEL, line, problem
 from tests.api.conftest import LeasingWorker, Submit

@@ -344,7 +344,7 @@ def test_results_are_sorted_and_read_by_pages(client: FlaskClient, finished: str
 def test_more_sorted_results_than_a_page_need_a_limit(
     client: FlaskClient, finished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.services.simulations.result_selections.PAGE", 19)
+    monkeypatch.setattr("core.services.analysis.result_selections.PAGE", 19)
     refused = problem(client.get(f"/v1/simulations/{finished}/results?sort=task"), 422, "invalid")
     assert "limit=19" in refused["detail"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.services.analysis import sensitivities
 from core.services.platform import Platform
-from core.services.simulations import sensitivities
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.reports import report_of

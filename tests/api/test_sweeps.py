@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.domain.results import result_tally
+from core.services.analysis import sweeps
 from core.services.platform import Platform
-from core.services.simulations import sweeps
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.reports import report_of

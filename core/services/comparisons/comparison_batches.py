@@ -28,11 +28,11 @@ from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.records import ModelRef
 from core.notifications.notifier import Notifier
+from core.services.analysis.paired_results import read_pairs
 from core.services.claims import TERM, renewed_claim
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.simulations.new_simulations import resubmission
-from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store

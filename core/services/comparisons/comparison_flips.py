@@ -5,8 +5,8 @@ from typing import Any
 
 from common.errors import Invalid
 from core.domain.comparisons.flips import flips_of
+from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
-from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.store import comparisons as store
 from core.store.database import Database

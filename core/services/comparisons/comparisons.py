@@ -31,8 +31,8 @@ from core.services.comparisons.views import view
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import event_of, follow
-from core.services.simulations.resolving import Resolved, Resolver
 from core.services.simulations.simulations import KEY_TTL, PRINCIPAL
+from core.services.submissions.resolving import Resolved, Resolver
 from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, simulations
 from core.store import comparisons as store

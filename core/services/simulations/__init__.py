@@ -1,1 +1,1 @@
-"""Simulations from submission to results: submit, follow, finalize, retry, compare, replay."""
+"""Simulations from submission to results: submit, follow, finalize, retry, delete."""

@@ -16,8 +16,8 @@ from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
-from core.services.simulations.model_imports import ModelImports
-from core.services.simulations.resolving import Resolver
+from core.services.submissions.model_imports import ModelImports
+from core.services.submissions.resolving import Resolver
 from core.services.uploads.models import PROJECT, Models
 from core.services.uploads.models import pinned as pinned_model
 from core.store import run_logs

@@ -14,7 +14,7 @@ from common.errors import Invalid, OriginFailed, OriginRefused, UnknownSimulatio
 from core.domain.results.run_metrics import metrics_of, tags_of
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
-from core.services.simulations.model_origins import ModelOrigins
+from core.services.submissions.model_origins import ModelOrigins
 from core.store import run_logs as store
 from core.store import simulations
 from core.store.database import Connection, Database

@@ -32,12 +32,12 @@ from core.services.simulations import dry_runs
 from core.services.simulations.answers import answer, outcomes_of_older
 from core.services.simulations.cancellations import Cancellations
 from core.services.simulations.headlines import headline_of
-from core.services.simulations.model_imports import ModelImports
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations
-from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.retries import ATTEMPTS, Retries
 from core.services.standstill import Standstill
+from core.services.submissions.model_imports import ModelImports
+from core.services.submissions.resolving import Resolver
 from core.store import comparisons, executors
 from core.store import listing as listing_store
 from core.store import simulations as store

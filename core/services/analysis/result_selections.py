@@ -23,8 +23,8 @@ from core.domain.results.result_selection import (
 )
 from core.domain.results.score import Score
 from core.domain.scheduling.states import FINAL, State
+from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.catalogue import played
-from core.services.simulations.result_tables import ResultTables
 from core.services.simulations.results import Results
 from core.store import simulations
 from core.store.database import Database

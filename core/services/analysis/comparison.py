@@ -18,8 +18,8 @@ from core.domain.results.rates import declared_rates
 from core.domain.results.score import judged_metric, others_with_direction
 from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.records import Simulation
+from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
-from core.services.simulations.paired_results import read_pairs
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 

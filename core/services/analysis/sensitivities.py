@@ -15,8 +15,8 @@ from core.domain.results.scenario_units import ScenarioUnits
 from core.domain.results.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
 from core.domain.results.worst_combinations import FEWEST, worst_combinations
 from core.domain.submissions.task_parameters import Parameter
-from core.services.simulations.distributions import kind_of_metric
-from core.services.simulations.result_tables import ResultTables
+from core.services.analysis.distributions import kind_of_metric
+from core.services.analysis.result_tables import ResultTables
 
 #: Most results that are considered. Each parameter sorts all of them.
 CONSIDERED = 200_000

@@ -18,7 +18,7 @@ from core.domain.results.distribution import FAILED
 from core.domain.results.rates import declared_rates
 from core.domain.results.result_table import TableRows
 from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
-from core.services.simulations.result_tables import ResultTables, SimulationTable
+from core.services.analysis.result_tables import ResultTables, SimulationTable
 from core.store import simulations
 from core.store.database import Database
 

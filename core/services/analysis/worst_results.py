@@ -10,7 +10,7 @@ from core.domain.results.result_columns import TaskResult
 from core.domain.results.score import Score
 from core.domain.results.worst_tasks import worst_rows
 from core.domain.submissions.task_parameters import find_parameter
-from core.services.simulations.result_tables import ResultTables
+from core.services.analysis.result_tables import ResultTables
 from core.services.simulations.results import Results
 
 _decode = msgspec.json.Decoder(TaskResult).decode

@@ -27,8 +27,8 @@ from core.domain.submissions.records import Model
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import TERM, renewed_claim
-from core.services.simulations.model_origins import ModelOrigins
-from core.services.simulations.resolving import Resolver
+from core.services.submissions.model_origins import ModelOrigins
+from core.services.submissions.resolving import Resolver
 from core.services.uploads.models import Models
 from core.store import leases, simulations
 from core.store import model_imports as store

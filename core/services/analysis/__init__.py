@@ -1,0 +1,1 @@
+"""Analysis of results: tables, distributions, sensitivities, leaderboards, sweeps and replays."""

@@ -1,0 +1,1 @@
+"""Submissions: names become digests, and models that are named by reference are fetched."""
