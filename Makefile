@@ -28,7 +28,7 @@ scs: setup  ## Serve the cache service alone on port 5080, with a configuration 
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
 openenv: setup  ## Serve the scenarios of DATASET to OpenEnv's clients on PORT (8000): `make openenv DATASET=car_street`.
-	@$(PY) -m openenv_server --dataset $(or $(DATASET),car_street) --port $(or $(PORT),8000)
+	@$(PY) -m local_play.openenv_server --dataset $(or $(DATASET),car_street) --port $(or $(PORT),8000)
 
 unit: setup  ## Tests without I/O: seconds.
 	@$(PY) -m pytest tests/unit

@@ -10,7 +10,6 @@ from typing import Any
 from flask.testing import FlaskClient
 from sqlalchemy import insert, select
 
-import app as root
 from benchmarks.figures import tail
 from benchmarks.listing import MODELS, STEP
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
@@ -25,6 +24,7 @@ from core.store import tables
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from datasets.objectstore.filesystem import FilesystemStore
+from server import composition as root
 
 SIZE, TASKS, LISTED = 20_000, 288, 100
 #: Simulations of the batches of each comparison; comparisons take so much of SIZE.

@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy import select, text
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-import app as root
 from benchmarks.figures import tail
 from benchmarks.listing import SIZE, STEP, filled, timed
 from benchmarks.platform_process import fresh_home
@@ -22,6 +21,7 @@ from core.services.platform import Platform
 from core.services.simulations.list_changes import OVERLAP
 from core.settings import Settings
 from core.store import tables
+from server import composition as root
 from tests.cached import tool
 from tests.databases import postgres_url
 from tests.postgres import own_postgres

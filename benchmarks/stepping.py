@@ -29,7 +29,7 @@ HERE, THERE = "`windtunnel/cartpole` on this machine", "`windtunnel/cartpole` th
 def server() -> Iterator[str]:
     """Serve cartpole, as `make openenv` does; give the address."""
     port = free_ports(1)[0]
-    command = [sys.executable, "-m", "openenv_server", "--dataset", "cartpole", "--port", str(port)]
+    command = [sys.executable, "-m", "local_play.openenv_server", "--dataset", "cartpole", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{port}"
 

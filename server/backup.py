@@ -24,8 +24,8 @@ def main(arguments: list[str], program: str = "python -m server.backup") -> int:
 
 def copy(settings: Settings, folder: Path) -> int:
     """Back up an SQLite database with its objects."""
-    from app import store_of
     from core.services.backups import back_up
+    from server.composition import store_of
 
     if not settings.database.startswith("sqlite:///"):
         print("PostgreSQL is backed up by pg_dump, and its bucket beside it: see docs/backup.md.", file=sys.stderr)
@@ -41,9 +41,9 @@ def copy(settings: Settings, folder: Path) -> int:
 
 def check(settings: Settings) -> int:
     """Print the missing objects; 0 if there are none."""
-    from app import store_of
     from core.services.backups import missing
     from core.store.database import Database
+    from server.composition import store_of
 
     database = Database(settings.database)
     try:

@@ -39,12 +39,12 @@ def prepare(settings: Settings) -> Preparation | None:
 
     A configuration error that every role would fail with is printed once, here.
     """
-    from app import eviction_policy
     from common.errors import StoreUnavailable
     from core.notifications import embedded_valkey
     from datasets.model_origins import config
     from datasets.objectstore import connections, prepare_store
     from runtimes.harness import sandbox
+    from server.composition import eviction_policy
     from server.home import close, close_folder, open_bytecode
     from workers.executors.registry import load_executor_configs, with_node_agent
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 #: Modules by the group that needs them, in the order of their import: the API answers as soon as its own are there.
 #: They include what the roles import late, as far as each installation needs it; `.*` is every module of a package.
 GROUPS: Mapping[str, Sequence[str]] = {
-    "migrate": ("server.roles", "server.logs", "app", "core.store.database"),
+    "migrate": ("server.roles", "server.logs", "server.composition", "core.store.database"),
     "api": (
         "server.granian_server",
         "uvloop",

@@ -70,17 +70,17 @@ def runner_api(settings: Settings) -> int:
 
 def create_api(settings: Settings) -> "Gateway":
     """Build the public application; called by granian before it listens."""
-    import app
     from api import tus
     from api.request_guard import encode_refusal, head_check
     from common.callers import networks
+    from server import composition
     from server.token_check import TokenCheck
     from server.wsgi_gateway import Gateway, HeadRules
     from web.paths import SIGN_IN, is_page
 
     _prepare_server("api", settings)
     return Gateway(
-        app.create_api(),
+        composition.create_api(),
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
         limits=_body_limits(settings),
         answer=encode_refusal,
@@ -94,16 +94,16 @@ def create_api(settings: Settings) -> "Gateway":
 
 def create_runner_api(settings: Settings) -> "Gateway":
     """Build the runner API; called by granian before it listens."""
-    import app
     from api.problems import encode
     from core.notifications.launch_waiters import SLOTS
+    from server import composition
     from server.granian_server import on_shutdown
     from server.wsgi_gateway import Gateway
 
     _prepare_server("runner-api", settings)
     callbacks: list[Callable[[], None]] = []
     return Gateway(
-        app.create_runner_api(callbacks.append),
+        composition.create_runner_api(callbacks.append),
         threads=RUNNER_API_THREADS + SLOTS,
         limits=_body_limits(settings),
         answer=encode,
@@ -132,8 +132,8 @@ def _body_limits(settings: Settings) -> "BodyLimits":
 
 def dispatch(settings: Settings) -> int:
     """Run the dispatcher: state machine of simulations, launches on executors."""
-    from app import confinement_here, open_platform
     from core.services.scheduling.dispatch import Dispatch
+    from server.composition import confinement_here, open_platform
     from workers.dispatcher import Dispatcher
     from workers.dispatcher_metrics import DispatcherMetrics
     from workers.executors.base import LocalPaths, Measured
@@ -176,20 +176,20 @@ def dispatch(settings: Settings) -> int:
 
 def jobs(settings: Settings) -> int:
     """Run background jobs: a supervisor of RQ workers, which this process forks with all modules imported."""
-    import app
     from core.notifications.job_queue import Due
     from core.notifications.redis_notifier import embedded
     from core.services.due_jobs import DueJobs
     from core.store.database import Database
+    from server import composition
     from server.job_processes import JobProcesses
     from workers import liveness
     from workers.background_jobs import Jobs
 
-    confinement = app.confinement_here(settings)
-    app.import_platform()
+    confinement = composition.confinement_here(settings)
+    composition.import_platform()
 
     def open_functions() -> Mapping[str, Callable[[str], None]]:
-        platform = app.open_platform(settings, confinement)
+        platform = composition.open_platform(settings, confinement)
         return Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
 
     def open_due() -> Due:
@@ -227,10 +227,10 @@ def failed_jobs(settings: Settings) -> int:
 
 def agent(settings: Settings) -> int:
     """Run the node agent: this machine's warm runners and node cache."""
-    from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from datasets.nodecache.model_files import ModelFiles
     from runtimes.harness import sandbox
+    from server.composition import connections_of, node_cache, store_of
     from workers.node_agent import Agent, AlreadyRunning
     from workers.warm_runner_pool import WarmRunnerOptions
     from workers.warm_runners import WarmKind

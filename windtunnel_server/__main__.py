@@ -65,7 +65,7 @@ def _role(name: str, help: str) -> click.Command:
 
 
 def _openenv(arguments: Sequence[str]) -> int:
-    from openenv_server.__main__ import main
+    from local_play.openenv_server.__main__ import main
 
     return main(arguments, f"{DISTRIBUTION} openenv")
 

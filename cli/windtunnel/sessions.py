@@ -139,7 +139,7 @@ class LocalSession:
 
 
 class RemoteSession:
-    """A connection to an OpenEnv server (`python -m openenv_server`), with a session of its own there."""
+    """A connection to an OpenEnv server (`python -m local_play.openenv_server`), with a session of its own there."""
 
     def __init__(self, dataset: str | None, url: str, token: str | None = None) -> None:
         from websockets.exceptions import InvalidStatus, WebSocketException

@@ -1,4 +1,7 @@
-"""A typed client of a Windtunnel dataset that is served by `python -m openenv_server`; needs `pip install openenv`."""
+"""A typed client of a Windtunnel dataset, served by `python -m local_play.openenv_server`.
+
+It needs `pip install openenv`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Cross-entropy search for a linear policy of cartpole over OpenEnv; prints the policy as a model of the platform.
 
-python -m openenv_server --dataset cartpole &
+python -m local_play.openenv_server --dataset cartpole &
 python examples/openenv/cross_entropy.py > policy.py
 curl -F model=@policy.py -F dataset=cartpole localhost:5000/v1/simulations
 """

@@ -10,7 +10,6 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-import app as root
 from core.domain.scheduling.ranges import Lease
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
@@ -19,6 +18,7 @@ from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import CachedLaunch
 from core.settings import Settings
 from datasets.objectstore import open_store
+from server import composition as root
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
 from tests.dispatching import unended

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
@@ -16,6 +15,7 @@ from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
 from datasets.objectstore import open_store
+from server import composition as root
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
 from tests.dispatching import unended

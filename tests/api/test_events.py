@@ -7,9 +7,9 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-import app as root
 from core.services.platform import Platform
 from core.settings import Settings
+from server import composition as root
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
 

@@ -7,13 +7,13 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-import app as root
 from core.notifications.local_notifier import LocalNotifier
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.model_origins.config import AllowedAddress, OriginConfig
 from datasets.objectstore import open_store
+from server import composition as root
 from tests.api.answers import MODEL, problem
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from common.errors import PlatformError
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.objectstore import open_store
 from datasets.objectstore.connections import Connection
+from server import composition as root
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.s3_servers import S3Server, fresh_bucket

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from api.credentials import COOKIE, cookie_of, session_of
 from core.services.platform import Platform
 from core.settings import Settings
+from server import composition as root
 from tests.api.answers import problem
 
 TOKEN = "correct-horse-battery"

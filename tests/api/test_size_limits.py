@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.disk_floor import floor_of
 from core.settings import Settings
+from server import composition as root
 from tests.api.answers import MODEL, problem
 from tests.api.test_uploads import TUS, append, create, id_of, upload_all
 from tests.executor_configs import LOCAL

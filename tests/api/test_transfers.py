@@ -7,12 +7,12 @@ import httpx
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
 from datasets.objectstore import open_store
+from server import composition as root
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database

@@ -12,10 +12,10 @@ from flask.testing import FlaskClient
 from werkzeug.http import parse_date
 from werkzeug.test import TestResponse
 
-import app as root
 from core.services.platform import Platform
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.settings import Settings
+from server import composition as root
 from tests.api.answers import MODEL, problem
 
 TUS = {"Tus-Resumable": "1.0.0"}

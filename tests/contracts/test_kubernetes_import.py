@@ -15,7 +15,7 @@ PRINT_IMPORTED = "\nimport sys; print('kubernetes' in sys.modules)"
 #: The platform as API and jobs open it, with executors in a cluster and cache nodes discovered there.
 PLATFORM = """
 import os
-from app import create_flask, open_platform
+from server.composition import create_flask, open_platform
 from core.settings import Settings
 from core.store.database import Database
 from core.store.migrate import migrate

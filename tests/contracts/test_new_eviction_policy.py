@@ -28,7 +28,7 @@ SETTINGS = {"WINDTUNNEL_CACHE_CAPACITY": str(CAPACITY), "WINDTUNNEL_CACHE_EVICTI
 #: Reads an object through the node cache of the settings: arguments are its key and its digest.
 READ = """
 import os, sys
-from app import node_cache, store_of
+from server.composition import node_cache, store_of
 from core.settings import Settings
 
 settings = Settings.from_env(os.environ)

@@ -11,13 +11,13 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-import app as root
 from api import application, runner_api
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
+from server import composition as root
 from tests.api.answers import MODEL, line
 from tests.api.conftest import LeasingWorker
 from tests.dispatching import unended

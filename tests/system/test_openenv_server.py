@@ -55,7 +55,16 @@ class OpenEnvServer:
         parent = os.getpid()
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "openenv_server", "--dataset", dataset, "--port", str(self.port), *options],
+                [
+                    sys.executable,
+                    "-m",
+                    "local_play.openenv_server",
+                    "--dataset",
+                    dataset,
+                    "--port",
+                    str(self.port),
+                    *options,
+                ],
                 cwd=ROOT,
                 env={**os.environ, "WINDTUNNEL_HOME": str(home)},
                 stdout=log,
@@ -214,7 +223,7 @@ def test_a_registered_map_is_driven_as_in_a_simulation(
 def test_a_dataset_that_the_platform_lacks_is_refused_in_its_words(platform: PlatformProcess, tmp_path: Path) -> None:
     register(platform, "files", {"readme.txt": b"no scenarios"})
     for name, reason in {"starst": "There is no dataset", "files": "holds files, not scenarios"}.items():
-        command = [sys.executable, "-m", "openenv_server", "--dataset", name, "--server", platform.url]
+        command = [sys.executable, "-m", "local_play.openenv_server", "--dataset", name, "--server", platform.url]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert ended.returncode == 2 and reason in ended.stderr, ended.stderr
 

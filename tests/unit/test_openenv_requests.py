@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.catalogue import datasets
+from local_play.openenv_server.__main__ import main
+from local_play.openenv_server.actions import InvalidAction, action_values
+from local_play.openenv_server.guard import refusal
 from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice
-from openenv_server.__main__ import main
-from openenv_server.actions import InvalidAction, action_values
-from openenv_server.guard import refusal
 from runtimes.harness.simulators.base import Interface
 
 STREET = Interface.of(datasets()["car_street"].definition["interface"]).action

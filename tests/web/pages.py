@@ -9,9 +9,9 @@ import pytest
 from flask import Flask
 from werkzeug.serving import make_server
 
-import app as root
 from core.services.platform import Platform
 from core.settings import Settings
+from server import composition as root
 from tests.api.conftest import application as application  # pytest looks fixtures up by name in a conftest
 from tests.api.conftest import client as client
 from tests.api.conftest import finished as finished

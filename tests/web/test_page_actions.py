@@ -7,9 +7,9 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Page, expect
 
-import app as root
 from core.services.platform import Platform
 from core.settings import Settings
+from server import composition as root
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.test_datasets import PLAIN
 from tests.api.test_datasets import register as register

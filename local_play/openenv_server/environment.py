@@ -7,11 +7,11 @@ from typing import Any
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 
+from local_play.openenv_server.actions import action_values
+from local_play.openenv_server.schemas import FlexibleAction, ScenarioState, WorldObservation, readme
 from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice
 from local_play.served_world import ServedWorld
 from local_play.session_process import ScenarioFailed, SessionEnded, SessionProcess
-from openenv_server.actions import action_values
-from openenv_server.schemas import FlexibleAction, ScenarioState, WorldObservation, readme
 from runtimes.harness.session.session_messages import Observed
 
 #: The one split of OpenEnv's task API: all scenarios of the dataset.

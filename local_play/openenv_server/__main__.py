@@ -1,4 +1,4 @@
-"""Serve the scenarios of a dataset as an OpenEnv environment: `python -m openenv_server --dataset car_street`.
+"""Serve a dataset's scenarios as an OpenEnv environment: `python -m local_play.openenv_server --dataset car_street`.
 
 The environments of OpenEnv's server and of the dataset's simulator are prepared on first use, in the platform's home.
 """
@@ -22,14 +22,16 @@ from runtimes.harness.python_process import FLAGS
 from windtunnel import WindtunnelError
 from windtunnel.submissions import parameters
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: Starts the server's process with the project and OpenEnv's packages, but without those of this process.
-BOOT = "import sys; sys.path[:0] = sys.argv[1:3]; from openenv_server.application import main; sys.exit(main())"
+BOOT = (
+    "import sys; sys.path[:0] = sys.argv[1:3]\nfrom local_play.openenv_server.application import main; sys.exit(main())"
+)
 #: Variables of OpenEnv that would change what its server offers.
 UNSET = frozenset({"ENABLE_WEB_INTERFACE", "OPENENV_MODE"})
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "python -m openenv_server") -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m local_play.openenv_server") -> int:
     """Prepare the environments and serve until Ctrl-C; return an exit code if that cannot be done."""
     options = parser(program).parse_args(arguments)
     try:

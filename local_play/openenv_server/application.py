@@ -12,13 +12,13 @@ from fastapi.responses import JSONResponse
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.types import ConcurrencyConfig
 
+from local_play.openenv_server.actions import InvalidAction
+from local_play.openenv_server.environment import DatasetEnvironment, NoFreeSession, NoScenario, SessionClosed, Sessions
+from local_play.openenv_server.guard import Guard
+from local_play.openenv_server.schemas import ScenarioState, schemas
 from local_play.scenario_choice import InvalidReset
 from local_play.served_world import ServedWorld
 from local_play.session_process import ScenarioFailed, SessionEnded, StepRefused
-from openenv_server.actions import InvalidAction
-from openenv_server.environment import DatasetEnvironment, NoFreeSession, NoScenario, SessionClosed, Sessions
-from openenv_server.guard import Guard
-from openenv_server.schemas import ScenarioState, schemas
 
 #: HTTP statuses of errors; over a WebSocket they are OpenEnv's errors with the same sentences.
 STATUSES: dict[type[Exception], int] = {

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import ConfigDict, Field, WithJsonSchema, create_model
 
-from openenv_server.actions import METADATA, VALUES
+from local_play.openenv_server.actions import METADATA, VALUES
 from runtimes.harness.simulators.base import Interface, Space
 from runtimes.harness.simulators.structures import box
 
