@@ -16,7 +16,7 @@ setup:    ## Create .venv with all dependencies (installs uv if it is missing).
 
 demo:     ## Set up, start the platform, send the 1.0 request, show its results; on a terminal, serve them until Ctrl-C.
 	@echo "Starting: packages first (once, about a minute), then the platform."
-	@$(UV) sync --quiet && $(PY) -m windtunnel_server demo
+	@$(UV) sync --quiet && $(PY) -m server.windtunnel_server demo
 
 run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded database and Valkey.
 	@$(PY) -m server run

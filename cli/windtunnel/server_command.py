@@ -19,6 +19,8 @@ from windtunnel.errors import WindtunnelError
 CLIENT, SERVER = "windtunnel", "windtunnel-server"
 #: Module of the server, which is run with `-P`: the working directory is the user's.
 MODULE = "windtunnel_server"
+#: The same module in a checkout.
+CHECKOUT_MODULE = f"server.{MODULE}"
 
 
 #: Where the server's wheel comes from; no public index has it.
@@ -58,10 +60,9 @@ def server_command(find_links: tuple[str, ...] = ()) -> ServerCommand:
             " platform to the other commands."
         )
     wanted = metadata.version(CLIENT)
-    here = (sys.executable, "-P", "-m", MODULE)
     if (checkout := checkout_of(Path(__file__))) is not None:
         path = os.pathsep.join(filter(None, (str(checkout), os.environ.get("PYTHONPATH"))))
-        return ServerCommand(here, {"PYTHONPATH": path}, checkout)
+        return ServerCommand((sys.executable, "-P", "-m", CHECKOUT_MODULE), {"PYTHONPATH": path}, checkout)
     if importlib.util.find_spec(MODULE) is not None:
         installed = metadata.version(SERVER)
         if installed != wanted:
@@ -69,7 +70,7 @@ def server_command(find_links: tuple[str, ...] = ()) -> ServerCommand:
                 f"{CLIENT} {wanted} and {SERVER} {installed} are installed here, and their versions must be equal:"
                 f" {installation(wanted)}. {WHEELS}"
             )
-        return ServerCommand(here)
+        return ServerCommand((sys.executable, "-P", "-m", MODULE))
     uv = find_uv(os.environ)
     if uv is None:
         raise NoServer(
@@ -103,7 +104,11 @@ def wheels_folder() -> str | None:
 def checkout_of(file: Path) -> Path | None:
     """Return the checkout that this module is in, if it is in one: the server is beside the client there."""
     folder = file.resolve().parents[2]
-    return folder if (folder / MODULE / "__main__.py").is_file() and (folder / "cli" / CLIENT).is_dir() else None
+    return (
+        folder
+        if (folder / "server" / MODULE / "__main__.py").is_file() and (folder / "cli" / CLIENT).is_dir()
+        else None
+    )
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:

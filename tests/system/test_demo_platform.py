@@ -16,14 +16,14 @@ import pytest
 
 from api import application
 from benchmarks.terminal import Terminal
+from server.local import local_platform
+from server.local.demo import documented_request
+from server.local.local_platform import NotStarted, open_platform
 from tests.ports import free_ports
 from tests.system.conftest import StartPlatform
 from tests.system.platform_process import ROOT, PlatformProcess
 from tests.waiting import until
 from windtunnel import Client
-from windtunnel_server import local_platform
-from windtunnel_server.demo import documented_request
-from windtunnel_server.local_platform import NotStarted, open_platform
 
 TOKEN = "token-of-the-demo-tests"
 
@@ -136,7 +136,7 @@ def test_another_port_than_that_of_the_platform_that_runs_is_said_to_have_no_eff
 ) -> None:
     own = start_platform(scs_port=0)
     for port, sentence in ((free_ports(1)[0], True), (own.port, False)):
-        command = [sys.executable, "-m", "windtunnel_server", "up", "--port", str(port)]
+        command = [sys.executable, "-m", "server.windtunnel_server", "up", "--port", str(port)]
         environ = environ_of(own, own.port, own.runner_api_port)
         finished = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
         assert finished.returncode == 0 and f"at {own.url}." in finished.stdout, finished
@@ -144,7 +144,7 @@ def test_another_port_than_that_of_the_platform_that_runs_is_said_to_have_no_eff
 
 
 def test_ctrl_c_before_it_serves_is_said_and_is_130(idle: PlatformProcess) -> None:
-    command = [sys.executable, "-m", "windtunnel_server", "up", "--port", str(idle.port)]
+    command = [sys.executable, "-m", "server.windtunnel_server", "up", "--port", str(idle.port)]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     starting = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lock = idle.home / "run/supervisor.lock"
@@ -156,7 +156,7 @@ def test_ctrl_c_before_it_serves_is_said_and_is_130(idle: PlatformProcess) -> No
 
 def test_ctrl_c_while_the_command_is_read_is_said_and_is_130(idle: PlatformProcess) -> None:
     program = (
-        "import signal, windtunnel_server.__main__ as program;"
+        "import signal, server.local.commands as program;"
         " program.commands = lambda: signal.raise_signal(signal.SIGINT); program.main()"
     )
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -165,7 +165,7 @@ def test_ctrl_c_while_the_command_is_read_is_said_and_is_130(idle: PlatformProce
 
 @pytest.mark.parametrize("ready", [False, True], ids=["starting", "ready"])
 def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess, ready: bool) -> None:
-    command = [sys.executable, "-m", "windtunnel_server", "demo"]
+    command = [sys.executable, "-m", "server.windtunnel_server", "demo"]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     demo = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     lock = idle.home / "run/supervisor.lock"
@@ -177,7 +177,7 @@ def test_the_platform_ends_with_a_demo_that_is_terminated(idle: PlatformProcess,
 
 
 def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: PlatformProcess) -> None:
-    command = [sys.executable, "-m", "windtunnel_server", "demo"]
+    command = [sys.executable, "-m", "server.windtunnel_server", "demo"]
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     demo = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -192,7 +192,7 @@ def test_the_demo_says_that_it_starts_before_the_platform_answers(idle: Platform
 def test_on_a_terminal_the_demo_serves_its_page_until_it_is_terminated(idle: PlatformProcess) -> None:
     environ = environ_of(idle, idle.port, idle.runner_api_port)
     environ.pop("CI", None)
-    terminal = Terminal([sys.executable, "-m", "windtunnel_server", "demo"], ROOT, environ)
+    terminal = Terminal([sys.executable, "-m", "server.windtunnel_server", "demo"], ROOT, environ)
     try:
         page = terminal.until(r"(http://\S+/simulations/\w+) shows the results in a browser", 300)[1]
         shown = httpx.get(page, trust_env=False)

@@ -19,15 +19,17 @@ import uv
 
 from benchmarks.terminal import Terminal
 from scripts import dist
+from server.local.demo import documented_request
+from server.local.local_platform import Platform, process_tree
 from tests.ports import free_ports
 from tests.system.platform_process import FINAL, ROOT, census, lives, share_environments
 from tests.waiting import until
-from windtunnel_server.demo import documented_request
-from windtunnel_server.local_platform import Platform, process_tree
 
 #: Seconds for downloads of packages, where nothing is cached.
 DOWNLOADS = 280
 MODULES = "windtunnel_server/src/"
+#: Package that puts those modules on the path.
+DOOR = "server/windtunnel_server/"
 MODEL = b"""class Model:
     def act(self, observation):
         speed, limit, gap = observation[0], observation[2], observation[10]
@@ -138,14 +140,15 @@ def serves(url: str) -> None:
 def test_the_wheel_has_the_files_that_git_has_and_no_other(wheels: list[Path]) -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     sources, files = built["sources"], built["force-include"]
-    expected = {files.get(path) or f"{MODULES}{path}" for path in dist.tracked() if path in files}
+    expected = {files[path] for path in dist.tracked() if path in files}
     expected |= {f"{MODULES}{path}" for path in dist.tracked() if path.partition("/")[0] in sources and "/" in path}
-    expected |= {path for path in dist.tracked() if path.startswith("windtunnel_server/")}
+    expected |= {path.removeprefix("server/") for path in dist.tracked() if path.startswith(DOOR)}
     with zipfile.ZipFile(wheels[1]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         assert names == expected
         for name in names:
-            assert wheel.read(name) == (ROOT / name.removeprefix(MODULES)).read_bytes(), name
+            source = name.removeprefix(MODULES) if name.startswith(MODULES) else f"server/{name}"
+            assert wheel.read(name) == (ROOT / source).read_bytes(), name
     with zipfile.ZipFile(wheels[0]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         assert names == {path[4:] for path in dist.tracked() if path.startswith("cli/windtunnel/")}

@@ -278,7 +278,7 @@ def test_an_error_that_prevents_every_role_is_printed_once(
 def run_server(command: str, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run a command of the server that must end by itself."""
     return subprocess.run(
-        [sys.executable, "-m", "windtunnel_server", command, *options],
+        [sys.executable, "-m", "server.windtunnel_server", command, *options],
         cwd=ROOT,
         env=os.environ | variables,
         capture_output=True,
@@ -337,7 +337,7 @@ def test_a_home_on_a_disk_that_is_read_only_is_a_sentence_with_the_next_step(tmp
     assert "Traceback" not in output and "logs" not in output, output
 
 
-@pytest.mark.parametrize("module", ["windtunnel", "windtunnel_server"])
+@pytest.mark.parametrize("module", ["windtunnel", "server.windtunnel_server"])
 def test_an_empty_option_home_is_refused_instead_of_the_current_folder(tmp_path: Path, module: str) -> None:
     completed = subprocess.run(
         [sys.executable, "-m", module, "up", "--home", ""],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel_server.local_platform import NotStarted, Ports, choose_ports
+from server.local.local_platform import NotStarted, Ports, choose_ports
 
 PREFERRED = Ports(api=5000, runner_api=5001)
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from server.local import demo_report
 from tests.unit.test_client_descriptions import result
-from windtunnel_server import demo_report
 
 SIMULATION: dict[str, Any] = {
     "model": {"name": "mine"},

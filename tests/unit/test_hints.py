@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from core.settings import OF_CLIENTS, PREFIX, Settings
+from server.local import commands as server_command
 from tests.product import ROOT, modules
 from windtunnel.commands import COMMANDS
-from windtunnel_server import __main__ as server_command
 
 PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if "decisions" not in path.parts), ROOT / "README.md"]
 #: Variables that a model's process, a client of the tests, or completion reads; they are no settings of the server.

@@ -15,9 +15,9 @@ from api.escaping import spreadsheet_text
 from api.tabular import as_csv
 from runtimes.harness.evaluator.result_batch import unworldly
 from runtimes.harness.visible_text import visible
+from server.local import demo_report
 from server.logs import JsonFormatter
 from windtunnel import visible_text
-from windtunnel_server import demo_report
 
 TEXT = st.text(
     st.characters(codec=None) | st.sampled_from("\x1b\x9b\u202e\u200b\u2028\ufeff\t\r\n=+-@;\"'\uff1d\u3000")

@@ -1,4 +1,4 @@
-"""Command `windtunnel-server`: the platform on this machine, each of its roles, and the servers beside it."""
+"""Commands of `windtunnel-server`: the platform on this machine, each of its roles, and the servers beside it."""
 
 import inspect
 import os
@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 
 import click
-
-from windtunnel_server import code_folder
 
 DISTRIBUTION = "windtunnel-server"
 
@@ -33,9 +31,9 @@ def up(port: int | None, home: str | None, demo: bool) -> None:
         os.environ["WINDTUNNEL_PORT"] = str(port)
     if home is not None:
         os.environ["WINDTUNNEL_HOME"] = home
-    from windtunnel_server import demo as demonstration
-    from windtunnel_server.local_platform import FURTHER_PORTS
-    from windtunnel_server.serving import end_as_by_ctrl_c, serve
+    from server.local import demo as demonstration
+    from server.local.local_platform import FURTHER_PORTS
+    from server.local.serving import end_as_by_ctrl_c, serve
 
     further = 0 if "WINDTUNNEL_PORT" in os.environ else FURTHER_PORTS
     if demo:
@@ -47,7 +45,7 @@ def up(port: int | None, home: str | None, demo: bool) -> None:
 @click.command(short_help="Run the demo on the platform of this home, or on a new one.")
 def demo() -> None:
     """Run the demo on the platform of this home, or on a new one; on a terminal, serve it until Ctrl-C."""
-    from windtunnel_server.demo import main
+    from server.local.demo import main
 
     sys.exit(main())
 
@@ -105,7 +103,7 @@ def _passing(name: str, help: str, main: Callable[[Sequence[str]], int]) -> clic
 
 
 def commands() -> click.Group:
-    """Return all commands; the server's modules must be on the path."""
+    """Return all commands."""
     from server.roles import ROLES
 
     group = click.Group(
@@ -128,7 +126,6 @@ def commands() -> click.Group:
 
 def main() -> None:
     """Run the command line."""
-    code_folder.activate()
     try:
         code = commands().main(prog_name=DISTRIBUTION, standalone_mode=False)
     except click.ClickException as error:
@@ -138,7 +135,3 @@ def main() -> None:
         click.echo("Interrupted.", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    main()

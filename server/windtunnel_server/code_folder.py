@@ -8,7 +8,7 @@ from pathlib import Path
 #: The modules in a wheel, away from the top level of site-packages: names like `api` and `core` belong to nobody there.
 WHEEL = Path(__file__).parent / "src"
 #: Folder of the modules: that of the wheel, or a checkout.
-CODE = WHEEL if WHEEL.is_dir() else Path(__file__).parents[1]
+CODE = WHEEL if WHEEL.is_dir() else Path(__file__).parents[2]
 IN_CHECKOUT = CODE != WHEEL
 
 

@@ -4,9 +4,9 @@ import os
 import signal
 from collections.abc import Callable
 
+from server.local.demo import BODY, PATH
+from server.local.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 from server.restart import REFUSED
-from windtunnel_server.demo import BODY, PATH
-from windtunnel_server.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 
 
 def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:

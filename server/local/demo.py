@@ -20,13 +20,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from server.local import demo_report
+from server.local.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 from server.restart import REFUSED
 from windtunnel import Client, WindtunnelError
 from windtunnel.descriptions import event_text
 from windtunnel.visible_text import terminal_text
-from windtunnel_server import demo_report
-from windtunnel_server.code_folder import IN_CHECKOUT
-from windtunnel_server.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 
 CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
@@ -35,6 +34,8 @@ CURL_COMMAND = (
 #: Path and body of that request, for a machine without curl, and curl's content type.
 PATH, BODY = "/1.0/simluation/tests", '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 CONTENT_TYPE = "application/x-www-form-urlencoded"
+#: Whether this is a checkout, which has the Makefile.
+IN_CHECKOUT = (Path(__file__).parents[2] / "Makefile").is_file()
 console = Console()
 
 

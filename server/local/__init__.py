@@ -1,0 +1,1 @@
+"""Platform of one machine: `windtunnel-server up`, the demo, and how a running platform is found."""

@@ -1,1 +1,0 @@
-"""Installed server: the command `windtunnel-server`, for machines that have the package and no checkout."""
