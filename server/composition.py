@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datasets.model_origins.config import OriginConfig
     from datasets.nodecache.node_cache import NodeCache
     from datasets.objectstore.connections import Connection
+    from datasets.scs_client.cache_nodes import Membership
     from datasets.scs_client.client import CacheClient
-    from datasets.scs_client.membership import Membership
 
 
 #: Seconds that /readyz waits for the object store.

@@ -178,8 +178,8 @@ def cache_client(token: Path) -> "CacheClient | None":
     """Return a client of the cache service with the pod's token, if any; None if no nodes are configured."""
     if not (nodes := os.environ.get(CACHE_NODES)):
         return None
+    from datasets.scs_client.cache_nodes import StaticMembership, parse
     from datasets.scs_client.client import SimpleCache
-    from datasets.scs_client.membership import StaticMembership, parse
 
     return SimpleCache(StaticMembership(map(parse, nodes.split(","))), token=token if token.exists() else None)
 

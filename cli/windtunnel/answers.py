@@ -1,7 +1,45 @@
-"""Answers of simulations in words: the score over all tasks with its interval, and the failures; untrusted text."""
+"""Answers of simulations, as records and in words: the score over all tasks with its interval, and the failures."""
 
 from windtunnel import figures
-from windtunnel.records import Answer, AnswerFailures, AnswerScore
+from windtunnel.record import Record
+
+
+class AnswerScore(Record, frozen=True, kw_only=True):
+    """The score over ``tasks``, of which ``not_ok`` count as ``worst``; ``low`` and ``high``: its 95 % interval.
+
+    ``ok_mean`` is over the tasks that are `ok`; ``left_out`` tasks have no value.
+    """
+
+    metric: str
+    title: str
+    unit: str
+    better: str | None = None
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    tasks: int
+    not_ok: int
+    left_out: int
+    worst: float | None = None
+    ok_mean: float | None = None
+
+
+class AnswerFailures(Record, frozen=True, kw_only=True):
+    """The failures among ``tasks``: those that are not `ok`, and ``outcomes`` of ``metric`` that are failures."""
+
+    count: int
+    tasks: int
+    share: float
+    not_ok: int
+    metric: str | None = None
+    outcomes: dict[str, int] = {}
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """What a simulation says about its model, the same quantities while it runs and after its end."""
+
+    score: AnswerScore | None = None
+    failures: AnswerFailures | None = None
 
 
 def score_text(answer: Answer | None) -> str:

@@ -1,59 +1,21 @@
-"""Records of the API: simulations, models, datasets, results and events as typed, immutable values.
-
-Members that are not declared here are kept in ``raw``, the document as the platform sent it, so that a client reads
-platforms that are newer than itself.
-"""
+"""Records of the API: simulations, models, datasets, results and events as typed, immutable values."""
 
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-from msgspec.structs import force_setattr
-
-from windtunnel.errors import WindtunnelError
+from windtunnel.answers import Answer as Answer
+from windtunnel.answers import answer_lines
+from windtunnel.displays import table_html
+from windtunnel.figures import number, percent
+from windtunnel.record import Record as Record
+from windtunnel.record import read as read
 
 #: States that a simulation does not leave.
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: The same of a comparison of models.
 FINAL_COMPARISON = frozenset({"finished", "failed", "cancelled"})
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A document of the API. ``raw`` is the whole of it; empty for a record within another."""
-
-    raw: dict[str, Any] = msgspec.field(default_factory=dict, name="$raw")
-
-    def __repr__(self) -> str:
-        members = ", ".join(
-            f"{name}={value!r}"
-            for name in self.__struct_fields__
-            if name != "raw" and (value := getattr(self, name)) not in (None, "", {}, [])
-        )
-        return f"{type(self).__name__}({members})"
-
-    def __hash__(self) -> int:
-        return hash((type(self), getattr(self, "id", None), getattr(self, "name", None)))
-
-    def _repr_html_(self) -> str:
-        from windtunnel.displays import record_html
-
-        return record_html(self)
-
-
-R = TypeVar("R", bound=Record)
-
-
-def read(kind: type[R], document: dict[str, Any]) -> R:
-    """Return a document of the API as a record; raise WindtunnelError for one that the API cannot have sent."""
-    try:
-        record = msgspec.convert(document, kind)
-    except msgspec.ValidationError as error:
-        raise WindtunnelError(
-            f"The platform sent a {kind.__name__} that this client cannot read ({error}). Is the address that of a"
-            " platform, and is the client up to date?"
-        ) from None
-    force_setattr(record, "raw", document)
-    return record
+#: Metrics of a simulation that a notebook lists; the others are in ``metrics``.
+MOST_METRICS = 12
 
 
 class Statistics(Record, frozen=True, kw_only=True):
@@ -117,44 +79,6 @@ class Tasks(Record, frozen=True, kw_only=True):
     failed: int
 
 
-class AnswerScore(Record, frozen=True, kw_only=True):
-    """The score over ``tasks``, of which ``not_ok`` count as ``worst``; ``low`` and ``high``: its 95 % interval.
-
-    ``ok_mean`` is over the tasks that are `ok`; ``left_out`` tasks have no value.
-    """
-
-    metric: str
-    title: str
-    unit: str
-    better: str | None = None
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-    tasks: int
-    not_ok: int
-    left_out: int
-    worst: float | None = None
-    ok_mean: float | None = None
-
-
-class AnswerFailures(Record, frozen=True, kw_only=True):
-    """The failures among ``tasks``: those that are not `ok`, and ``outcomes`` of ``metric`` that are failures."""
-
-    count: int
-    tasks: int
-    share: float
-    not_ok: int
-    metric: str | None = None
-    outcomes: dict[str, int] = {}
-
-
-class Answer(Record, frozen=True, kw_only=True):
-    """What a simulation says about its model, the same quantities while it runs and after its end."""
-
-    score: AnswerScore | None = None
-    failures: AnswerFailures | None = None
-
-
 class Score(Record, frozen=True, kw_only=True):
     """The metric that is the dataset's score, and its mean so far over the tasks that are `ok`."""
 
@@ -194,6 +118,26 @@ class Simulation(Record, frozen=True, kw_only=True):
         score = f", {found.metric}={found.mean:.4g}" if found and found.mean is not None else ""
         tasks = f"{self.tasks.done} of {self.tasks.total} tasks, {self.tasks.failed} not ok"
         return f"Simulation({self.id!r}, {self.state}: {self.model.name} on {self.dataset.name}, {tasks}{score})"
+
+    def _repr_html_(self) -> str:
+        tasks = self.tasks
+        title = (
+            f"{self.model.name} on {self.dataset.name}: {self.state},"
+            f" {tasks.done} of {tasks.total} tasks ({percent(tasks.done, tasks.total)}), {tasks.failed} not ok"
+        )
+        if self.answer is not None:
+            title = ". ".join([title, *answer_lines(self.answer)])
+        rows = [
+            (
+                name,
+                number(metric.mean),
+                f"{number(metric.low)} to {number(metric.high)}",
+                number(metric.min),
+                number(metric.max),
+            )
+            for name, metric in list(self.metrics.items())[:MOST_METRICS]
+        ]
+        return table_html(title, ("metric", "mean of ok tasks", "95 % interval", "min", "max"), rows)
 
     @property
     def ended(self) -> bool:
@@ -293,6 +237,16 @@ class Dataset(Record, frozen=True, kw_only=True):
     score: dict[str, Any] | None = None
     reason: str | None = None
     next_step: str | None = None
+
+    def _repr_html_(self) -> str:
+        return table_html(
+            f"{self.name}@{self.version}: {self.title}",
+            ("metric", "unit", "better", "formula"),
+            (
+                (metric.title or metric.name, metric.unit, metric.better or "", metric.formula)
+                for metric in self.metrics
+            ),
+        )
 
     @property
     def score_metric(self) -> str | None:

@@ -3,25 +3,13 @@
 import socket
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 import httptools
 
 from datasets.scs.config import Limits
+from datasets.scs.object_request import KNOWN, LISTS, ObjectRequest
 from datasets.scs.open_files import OpenFile
-
-if TYPE_CHECKING:
-    from datasets.scs.requests import BodyPart
-
-#: Headers that are evaluated; all others are dropped. Sending one of SINGLE twice is an error (RFC 9110, 5.3).
-SINGLE = frozenset(
-    {b"host", b"authorization", b"range", b"content-length", b"transfer-encoding", b"if-range", b"expect"}
-    | {b"content-digest", b"if-modified-since", b"if-unmodified-since", b"content-encoding", b"content-range"}
-)
-LISTS = frozenset({b"if-match", b"if-none-match", b"connection"})
-#: Headers that only a browser sends; web pages are refused, see docs/scs.md.
-BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
-_KNOWN = SINGLE | LISTS | BROWSERS
+from datasets.scs.requests import BodyPart
 
 
 class ConnectionState(Enum):
@@ -32,25 +20,6 @@ class ConnectionState(Enum):
     OFF_LOOP = auto()  # a thread owns the connection; the loop does not touch it
     LINGERING = auto()  # the client closes: its request was refused, and its remaining bytes are discarded
     CLOSED = auto()
-
-
-class ObjectRequest:
-    """Parsed request. ``fault``: status with which the parser refuses it; ``complete``: its body has been received."""
-
-    # class attributes as defaults: an instance is created per request, and most keep most defaults
-    method = b""
-    target = b""
-    length: int | None = None
-    fault = 0
-    keep_alive = False
-    complete = False
-    authenticator_unavailable = False
-    attempts = 0
-    arrived_at = 0.0
-
-    def __init__(self) -> None:
-        self.headers: dict[bytes, bytes] = {}
-        self.body: list[bytes] = []
 
 
 class ClientConnection:
@@ -172,7 +141,7 @@ class ClientConnection:
             request.fault, request.headers = request.fault or 431, {}
             return
         name = name.lower()
-        if name in _KNOWN:
+        if name in KNOWN:
             headers = request.headers
             if name in headers:
                 if name in LISTS:

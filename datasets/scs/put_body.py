@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datasets.scs.config import Limits
-from datasets.scs.connection import ObjectRequest
+from datasets.scs.object_request import ObjectRequest
 from datasets.scs.requests import PutRequest
 from datasets.scs.store import BadDigest, Cut, Full, ObjectTooLarge, Store, StoredObject, Unmet
 

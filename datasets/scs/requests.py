@@ -8,9 +8,9 @@ from typing import NamedTuple
 from datasets.scs import http_answers
 from datasets.scs.authenticators import Identity
 from datasets.scs.config import Bucket, Config
-from datasets.scs.connection import BROWSERS, ObjectRequest
 from datasets.scs.metrics import ProcessMetrics
 from datasets.scs.object_index import Condition, name_of
+from datasets.scs.object_request import BROWSERS, ObjectRequest
 from datasets.scs.store import Store, StoredObject, etag_of, http_date
 from datasets.scs.token_cache import TokenCache
 

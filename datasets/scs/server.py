@@ -17,10 +17,11 @@ from datasets.scs import metrics
 from datasets.scs.authenticators import Authenticator, Identity, Unavailable
 from datasets.scs.block_checksums import Damaged
 from datasets.scs.config import WAITING_PER_WRITER, Config
-from datasets.scs.connection import ClientConnection, ConnectionState, ObjectRequest
+from datasets.scs.connection import ClientConnection, ConnectionState
 from datasets.scs.connection_table import IN, OUT, READ_SIZE, ConnectionTable
 from datasets.scs.disk_reads import DiskReads
 from datasets.scs.maintenance import Maintenance
+from datasets.scs.object_request import ObjectRequest
 from datasets.scs.open_files import Changed, Cold, OpenFiles, Unverified
 from datasets.scs.page_cache import PageCache
 from datasets.scs.put_body import PutOutcome, receive

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
+from datasets.scs_client.cache_nodes import CacheNode, Membership
 from datasets.scs_client.consistent_hashing import Maglev
 from datasets.scs_client.http_pool import BearerToken, ConnectionPool, HttpResponse, TransportError
-from datasets.scs_client.membership import CacheNode, Membership
 
 logger = logging.getLogger(__name__)
 

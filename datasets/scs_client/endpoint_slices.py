@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from datasets.scs_client.membership import CacheNode
+from datasets.scs_client.cache_nodes import CacheNode
 from kube.access import Access, InCluster
 from kube.client import KubernetesClient, ListResponse
 from kube.messages import ApiRefused, path_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from datasets.scs_client.cache_nodes import CacheNode
 from datasets.scs_client.endpoint_slices import EndpointSlices
-from datasets.scs_client.membership import CacheNode
 from kube.access import TokenFile
 from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane

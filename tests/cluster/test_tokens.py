@@ -15,8 +15,8 @@ import pytest
 
 from datasets.scs.authenticators import Identity, open_authenticator
 from datasets.scs.authenticators.base import Authenticator, Unavailable
+from datasets.scs_client.cache_nodes import CacheNode, StaticMembership
 from datasets.scs_client.client import SimpleCache
-from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.ports import free_ports

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from datasets.scs_client.cache_nodes import CacheNode, StaticMembership
 from datasets.scs_client.client import SimpleCache
-from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.conftest import Clock
 from tests.ports import free_ports
 from tests.system.platform_process import die_with

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from datasets.scs_client.cache_nodes import CacheNode
 from datasets.scs_client.client import LONGEST, NodeBackoff, SimpleCache
 from datasets.scs_client.consistent_hashing import Maglev
-from datasets.scs_client.membership import CacheNode
 from tests.conftest import Clock
 from tests.contracts.cache_nodes import TOKEN, CacheServiceProcess, FaultyNode, open_cache, server, servers, token
 from tests.ports import free_ports

@@ -9,8 +9,8 @@ from core.services.operations.cache_use import CacheUse
 from core.settings import Settings
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
+from datasets.scs_client.cache_nodes import CacheNode, StaticMembership
 from datasets.scs_client.client import SimpleCache
-from datasets.scs_client.membership import CacheNode, StaticMembership
 from server import composition as root
 from server.preparation import _configure_cache
 from tests.contracts.cache_nodes import CacheServiceProcess, FaultyNode, open_cache, server, servers, token

@@ -18,12 +18,10 @@ from core.domain.scheduling.allowed_options import (
     matches,
     named_values,
     parsed_allowed,
-    permitting,
-    refusals,
-    require_allowed,
 )
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Placement
+from core.domain.scheduling.permissions import permitting, refusals, require_allowed
 from workers.executors.kubernetes.options import EQUIVALENTS, NETWORKS_ANNOTATION
 
 #: Options of `placement` and `gang` that name nothing of a cluster: amounts, and what concerns the simulation itself.

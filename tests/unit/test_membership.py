@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from datasets.scs_client.cache_nodes import CacheNode, StaticMembership, parse
 from datasets.scs_client.endpoint_slices import EndpointSlices, ready
-from datasets.scs_client.membership import CacheNode, StaticMembership, open_membership, parse
+from datasets.scs_client.membership import open_membership
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 from core.services.operations.measurement import Measurement
 from datasets.nodecache.node_cache import NodeCache
 from datasets.scs_client import node_metrics
+from datasets.scs_client.cache_nodes import CacheNode
 from datasets.scs_client.http_pool import TransportError
-from datasets.scs_client.membership import CacheNode
 
 #: Seconds for which figures are kept, and cache nodes that are asked at once.
 INTERVAL, ASKED = 1.0, 16

@@ -13,9 +13,9 @@ from common.errors import Conflict, NotAllowed
 from common.ids import hashed, new_token
 from core.domain.results.outcomes import too_many
 from core.domain.results.score import Score
-from core.domain.scheduling.allowed_options import require_allowed
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Launch, Note, Placement, WarmLaunch
+from core.domain.scheduling.permissions import require_allowed
 from core.domain.scheduling.preparation import Missing, Preparation
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.domain.scheduling.allowed_options import named_values, permitting
+from core.domain.scheduling.allowed_options import named_values
 from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.permissions import permitting
 
 
 class Eligibility:

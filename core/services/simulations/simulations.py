@@ -19,8 +19,8 @@ from common.errors import (
     Unsupported,
 )
 from core.domain.scheduling.admission import why_waiting
-from core.domain.scheduling.allowed_options import permitting
 from core.domain.scheduling.launches import replicas
+from core.domain.scheduling.permissions import permitting
 from core.domain.scheduling.preparation import Preparation, doing, staging
 from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
 from core.domain.scheduling.states import FINAL, State

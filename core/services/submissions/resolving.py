@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
-from core.domain.scheduling.allowed_options import require_allowed
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.scheduling.permissions import require_allowed
 from core.domain.submissions.records import Model, Submission
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.services.datasets.datasets import Datasets

@@ -13,6 +13,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..simulators.base import Interface, Space
+from .misfits import Misfit as Misfit
+from .misfits import NoAction as NoAction
+from .misfits import Unreadable as Unreadable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,18 +29,6 @@ CODE = "compiled-code"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 #: The most bytes of files that a loader writes to the temporary folder of a confined model, which has 64 MB.
 MAX_UNPACKED = 48 << 20
-
-
-class Misfit(Exception):
-    """The model does not fit the dataset or the runtime; the text is for the model's author."""
-
-
-class Unreadable(Misfit):
-    """The library cannot read the model's bytes: they are of another version, damaged, or only a part."""
-
-
-class NoAction(Exception):
-    """The model's answer is not a valid action."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

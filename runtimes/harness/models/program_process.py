@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from .base import Misfit
+from .misfits import Misfit
 
 #: Variables for runtimes that start a thread per processor otherwise: many model servers share the machine.
 ENVIRONMENT: Mapping[str, str] = {"GOMAXPROCS": "1", "RAYON_NUM_THREADS": "1"}
