@@ -65,7 +65,7 @@ cluster-down: setup  ## Stop that cluster and remove everything that it created.
 test-history: setup  ## Print the recorded test runs and the unstable tests.
 	@$(PY) -m scripts.tests --history
 
-lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, generated pages and cli/windtunnel/_sync up to date; no retired words; every test can be collected.
+lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, generated pages and cli/windtunnel/_sync up to date; no retired words, no rise of a ratchet (scripts/ratchets.py); every test can be collected.
 	@scripts/lint
 
 openapi: setup  ## Generate openapi.yaml from the code.

@@ -1,6 +1,6 @@
 """Top folder: the one folder that all files of an archive are in, as macOS and GitHub pack them; it is entered.
 
-What file managers add on their own (resource forks, settings of windows) is not a file of the archive.
+Files that file managers add on their own (resource forks, settings of windows) are not files of the archive.
 """
 
 from collections.abc import Iterable
