@@ -108,7 +108,7 @@ def _many(figures: Figures) -> list[str]:
         f"{milliseconds(observation['p90'])}, of which {milliseconds(observation_cpu['p50'])} are processor time of "
         f"the executor; the list is {figures['bytes'] / 1e6:.1f} MB, "
         f"{figures['bytes_packed'] / 1e3:.0f} KB compressed. Cancelled in {figures['cancelled']:.1f} s, with "
-        f"{figures['strays']} orphans left; the objects that the cluster deletes by itself were gone "
+        f"{figures['orphans']} orphans left; the objects that the cluster deletes by itself were gone "
         f"{_deletion_time(figures['cleared'])} later. Others {figures['others']:.0%}.",
     ]
 

@@ -251,7 +251,7 @@ def many(simulated: SimulatedCluster, count: int = AT_ONCE) -> dict[str, Any]:
         "bytes": plain_bytes,
         "bytes_packed": compressed_bytes,
         "cancelled": cancelled,
-        "strays": len(orphans),
+        "orphans": len(orphans),
         "cleared": cleared,
         "others": load,
     }

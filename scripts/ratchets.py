@@ -59,7 +59,7 @@ CONSTRUCTIONS = re.compile(
     r"""
     (?:\A\s*|[.:;]\s+)([Tt]hat\s+of|[Tt]hose\s+of|What(?!\s+if)
         |[Oo]ne\s+(?:that|which|who|whose|is|was|has|must|may|can|cannot))\b
-    | \b([Ww]hoever|[Ss]omebody|[Aa]new|the\s+like|as\s+it\s+does)\b
+    | \b(as\s+it\s+does)\b
     | (?<!here\s)\b((?:is|are|was|were)\s+no)\b(?!\s+(?:longer|more|less|fewer|\w+er\s+than)\b)
     """,
     re.VERBOSE,

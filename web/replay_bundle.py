@@ -1,4 +1,4 @@
-"""Replay player as one script and one style sheet, for pages without a server, such as a self-contained HTML report."""
+"""The replay player as a script and a style sheet, for pages without a server, such as a self-contained HTML report."""
 
 import re
 from pathlib import Path

@@ -63,8 +63,8 @@ class ForkedProcess:
     ) -> None:
         self._fork_server = fork_server
         self._control, remote = socket.socketpair()
-        birth = {"name": "runner", "module": "runner", "options": options, "confined": False, "memory": 0}
-        order = json.dumps({"birth": birth | {"readonly": ()}, "descriptors": list(descriptors)}).encode()
+        spec = {"name": "runner", "module": "runner", "options": options, "confined": False, "memory": 0}
+        order = json.dumps({"birth": spec | {"readonly": ()}, "descriptors": list(descriptors)}).encode()
         with remote:
             socket.send_fds(fork_server, [order], [output.fileno(), remote.fileno(), *descriptors.values()])
         self.end = self._control.fileno()

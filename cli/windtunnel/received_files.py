@@ -1,6 +1,6 @@
 """Files whose names come from the platform: where they are written, and what of the user's they leave alone.
 
-Whoever uploads a model or a dataset names its files, and a download is often written where the user is. So such a name
+The uploader of a model or a dataset names its files, and a download is often written where the user is. So such a name
 is a plain, visible one, and no file is replaced that the user has not named.
 """
 

@@ -31,7 +31,7 @@ def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> i
 
 
 def lapsed(c: Connection, role: str, now: float) -> float | None:
-    """Return for how many seconds nobody has led; None while somebody does, or if nobody ever has."""
+    """Return for how many seconds no process has led; None while a process leads, or if none ever has."""
     until = c.scalar(_UNTIL, {"role": role})
     return now - until if until is not None and until < now else None
 

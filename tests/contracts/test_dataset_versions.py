@@ -335,8 +335,8 @@ def test_referenced_objects_are_kept_and_all_others_are_deleted(platform: Platfo
 
 def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clock) -> None:
     dataset = register(platform, "d", {"a": b"1"})
-    platform.store.put(f"packs/{dataset['id']}/stray", [b"x"])
-    platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
+    platform.store.put(f"packs/{dataset['id']}/orphan", [b"x"])
+    platform.store.put("packs/0123456789abcdefghjkmnpqrs/orphan", [b"x"])
     clock.now += GRACE * 2
     assert platform.datasets.remove_orphans() == 2 and platform.datasets.remove_orphans() == 0
     assert b"".join(platform.datasets.file("d", "a").read(0, 1)) == b"1"

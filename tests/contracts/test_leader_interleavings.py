@@ -156,7 +156,9 @@ def test_a_former_leader_admits_nothing_beside_its_successor(world: World, preem
 
 
 @pytest.mark.parametrize("preemptions", DEPTHS)
-def test_a_simulation_has_one_live_launch_whoever_leads(launching: LaunchingWorld, preemptions: int) -> None:
+def test_a_simulation_has_one_live_launch_whichever_dispatcher_leads(
+    launching: LaunchingWorld, preemptions: int
+) -> None:
     explore(launching, "former_launch", "new_launch", preemptions=preemptions)
 
 
@@ -172,7 +174,7 @@ def test_the_index_alone_keeps_a_simulation_to_one_live_launch(
     explore(launching, "former_launch", "new_launch", preemptions=1)
 
 
-# -- broken twins: on SQLite, whose writers take turns, a home has one dispatcher, by its lock file
+# -- broken variants: on SQLite, whose writers take turns, a home has one dispatcher, by its lock file
 
 
 def test_without_the_lock_a_former_leader_admits_beside_its_successor(

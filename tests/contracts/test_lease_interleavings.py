@@ -1,6 +1,6 @@
 """Leases in every order of their transactions' steps: steal, report, release and early end, by the real services.
 
-Each property is checked against a broken twin of the code, in which the exploration has to find a schedule that
+Each property is checked against a broken variant of the code, in which the exploration has to find a schedule that
 violates it. `make verify` explores more orders than `make test`.
 """
 
@@ -213,8 +213,8 @@ def without(statement: str, *conditions: str) -> Callable[[pytest.MonkeyPatch], 
     return patch
 
 
-#: Broken twins: what is taken away, who meets, whether SQLite shows it too, and what is found.
-TWINS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], bool, str]] = {
+#: Broken variants: what is taken away, who meets, whether SQLite shows it too, and what is found.
+VARIANTS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], bool, str]] = {
     "the second look": (
         lambda patch: patch.setattr(leases, "close_early", close_without_a_second_look),
         ("thief", "end_early"),
@@ -250,9 +250,9 @@ TWINS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...],
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_the_exploration_finds_what_is_missing(world: World, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_it, actors, on_sqlite, found = TWINS[twin]
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_exploration_finds_what_is_missing(world: World, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_it, actors, on_sqlite, found = VARIANTS[variant]
     break_it(monkeypatch)
     if world.database.embedded and not on_sqlite:
         explore(world, *actors, preemptions=1)  # its one writer makes the condition redundant

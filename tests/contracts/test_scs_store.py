@@ -340,7 +340,7 @@ def free_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
         remaining = 24 * MIB
         for path in tmp_path.rglob("*"):
             with suppress(FileNotFoundError):
-                remaining -= path.stat().st_blocks * 512 if path.is_file() and "ledger" not in path.name else 0
+                remaining -= path.stat().st_blocks * 512 if path.is_file() and "ledger.db" not in path.name else 0
         return remaining
 
     monkeypatch.setattr(

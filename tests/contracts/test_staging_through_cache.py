@@ -75,7 +75,7 @@ def test_flipped_bits_in_the_cache_are_detected_and_repaired_from_the_origin(
     origin.stage_on(open_cache(server.url), "first")
     flipped = 0
     for path in (server.folder / "objects").rglob("*.*"):
-        if path.is_file() and not path.name.startswith("ledger.") and path.stat().st_size:
+        if path.is_file() and not path.name.startswith("ledger.db") and path.stat().st_size:
             content = bytearray(path.read_bytes())
             content[len(content) // 2] ^= 1
             path.write_bytes(content)

@@ -158,7 +158,7 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     )
     outage.begin()
     away = staging_on(rig, outage.store, tmp_path / "away-node")
-    assert away.missing(submitted, provenance, {}, "east"), "its launch would wait for the store without saying so"
+    assert away.missing(submitted, provenance, {}, "east"), "its launch would wait for the store without a reason"
     NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance["model"]["digest"])
     assert away.missing(submitted, provenance, {}, "east") is None, "the model is on this node: the store is not needed"
     outage.end()

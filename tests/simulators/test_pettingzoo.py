@@ -96,7 +96,7 @@ def test_a_users_scenarios_choose_the_agent_and_the_policy_of_the_others(tmp_pat
     (folder / "scenarios.ndjson").write_text("".join(json.dumps(scenario) + "\n" for scenario in scenarios))
     for path in (tmp_path, folder, *folder.iterdir()):
         path.chmod(0o755)
-    # Takes the last legal square; a player that stands still takes the first one.
+    # Takes the last legal square; an agent that stands still takes the first one.
     last = b"class Model:\n    def act(self, o):\n        return [float(max(i for i in range(9) if o[18 + i]))]\n"
     play = play_of("pettingzoo_tictactoe", isolation="scenario", select={"range": [0, 4]}, record="all")
     play |= {"definition": dict(dataset.definition)}

@@ -1,4 +1,4 @@
-"""`windtunnel gate` as somebody's CI runs it: exit codes, reports, and the example of a workflow."""
+"""`windtunnel gate` as a user's CI runs it: exit codes, reports, and the example of a workflow."""
 
 import json
 import os

@@ -490,7 +490,7 @@ def without_timeouts(connected: socket.socket) -> None:
 def test_no_option_that_a_model_sets_on_its_socket_holds_the_evaluator_beyond_the_deadline(
     undo: Callable[[socket.socket], None],
 ) -> None:
-    """Options belong to the open socket: whoever held a copy of the evaluator's end could undo its limits."""
+    """Options belong to the open socket: a process that held a copy of the evaluator's end could undo its limits."""
     with passing() as (model_server, _, process):
         model_server.deadline = model_server._socket.deadline = 0.2
         model_server._socket.use(model_server._socket.connected)

@@ -43,7 +43,7 @@ def test_the_readme_says_what_to_install_before_the_test(kind: str, tmp_path: Pa
     assert commands[0] == KINDS[kind]["install"] and commands[1].startswith("pytest")
     requirements = tmp_path / "mine" / "requirements.txt"
     packages = requirements.read_text().split() if "requirements.txt" in commands[0] else commands[0].split()[2:]
-    # no index has Windtunnel's own packages; whoever has begun the project has them
+    # no index has Windtunnel's own packages; the user who has begun the project has them
     assert "pytest" in packages and not [name for name in packages if name.startswith("windtunnel")]
 
 

@@ -67,9 +67,9 @@ def page():
 def row():
     """Return the row: its length is that of the page, one per line; it is no longer than a line."""
 def line():
-    """Ends when somebody stops it."""  # counted
+    """Ends as it does in a task."""  # counted
 def cell():
-    """What is it for whoever reads it?"""  # counted # counted
+    """What it is. That of a row."""  # counted # counted
 def column():
     "One that is empty is left. A page is no"  # counted # counted
     x = "What it has."

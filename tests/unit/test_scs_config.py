@@ -103,9 +103,9 @@ def test_no_error_and_no_repr_contains_a_token(tmp_path: Path) -> None:
 def test_a_token_that_cannot_match_or_can_be_guessed_is_refused_where_others_reach_the_service(
     token: str, fault: str
 ) -> None:
-    reviewer = {"Kind": "static", "Tokens": [{"Token": token, "Namespace": "team"}]}
+    authenticator = {"Kind": "static", "Tokens": [{"Token": token, "Namespace": "team"}]}
     with pytest.raises(ValueError, match=f"Tokens number 0: .*{fault}") as failure:
-        open_authenticator(reviewer, local=False)
+        open_authenticator(authenticator, local=False)
     assert token not in str(failure.value)
 
 

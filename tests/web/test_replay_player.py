@@ -115,7 +115,7 @@ def still(page: Page) -> Page:
 
 
 def show(page: Page, site: StaticSite, document: dict[str, Any], attributes: str = "", body: str = "") -> None:
-    """Open a page with the player of a document, and wait until it is drawn."""
+    """Open a page with the replay player of a document, and wait until it is drawn."""
     site.responses["/replay"] = [answer(document)]
     site.pages["/page"] = html(body or '<replay-player src="/replay"></replay-player>', attributes)
     page.goto(f"{site.origin}/page")
@@ -585,7 +585,7 @@ def test_keys_buttons_and_the_wheel_zoom(site: StaticSite, still: Page) -> None:
     until(lambda: size() > whole, message="the wheel does not zoom")
 
 
-def test_after_a_click_on_the_picture_its_keys_and_the_wheel_are_the_players(site: StaticSite, still: Page) -> None:
+def test_after_a_click_on_the_picture_its_keys_and_the_wheel_are_the_replays(site: StaticSite, still: Page) -> None:
     show(still, site, recorded("street_arrival"))
     still.locator(".replay-canvas").click(position={"x": 400, "y": 60})
     still.keyboard.press("ArrowRight")
@@ -610,7 +610,7 @@ def test_a_drag_moves_the_picture_and_a_double_click_moves_it_back(site: StaticS
     assert ego_centre(still) == pytest.approx(first, abs=3)
 
 
-def test_a_wheel_scrolls_the_page_where_the_player_has_no_focus(site: StaticSite, still: Page) -> None:
+def test_a_wheel_scrolls_the_page_where_the_replay_has_no_focus(site: StaticSite, still: Page) -> None:
     show(still, site, recorded("street_arrival"))
     still.set_viewport_size({"width": 900, "height": 400})
     drawn(still)
@@ -850,7 +850,7 @@ def test_names_of_users_are_text(site: StaticSite, still: Page) -> None:
     expect(still.locator("replay-player img, replay-player b, replay-player script")).to_have_count(0)
 
 
-def test_a_player_that_leaves_the_page_stops_and_one_that_returns_plays_on(site: StaticSite, page: Page) -> None:
+def test_a_replay_player_that_leaves_the_page_stops_and_one_that_returns_plays_on(site: StaticSite, page: Page) -> None:
     show(page, site, recorded("street_collision"))
     page.get_by_role("button", name="Pause").wait_for()
     page.evaluate("window.kept = document.querySelector('replay-player'); kept.remove()")
@@ -864,7 +864,7 @@ def test_a_player_that_leaves_the_page_stops_and_one_that_returns_plays_on(site:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_player_has_no_violation_of_accessibility(site: StaticSite, still: Page, scheme: Any) -> None:
+def test_the_replay_player_has_no_violation_of_accessibility(site: StaticSite, still: Page, scheme: Any) -> None:
     still.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     show(still, site, recorded("street_collision"))
     seek(still, 6.0)

@@ -1,6 +1,6 @@
 """Differences counted in cells: a sample whose size does not grow with the pairs, for p-values that need every value.
 
-A cell is 1/8192 of the bound wide, around its value; 0, the ends and halves are values. Whoever tests a mean against a
+A cell is 1/8192 of the bound wide, around its value; 0, the ends and halves are values. A test of a mean against a
 null moves the null by half a cell away from the claim, so that rounding never helps a claim.
 """
 

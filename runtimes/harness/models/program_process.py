@@ -111,7 +111,7 @@ class ProgramEnded(Exception):
     def exit_like_it(self) -> NoReturn:
         """Exit as the program did, so that the scenario's result tells it; a signal as a shell does, 128 plus it.
 
-        That of SIGKILL is not for a program to choose: whoever is killed from outside is run again.
+        That of SIGKILL is not for a program to choose: a task whose program is killed from outside is run again.
         """
         code = self.code if self.code >= 0 else 128 - self.code
         os._exit(1 if self.code == 128 + signal.SIGKILL else code)

@@ -254,10 +254,10 @@ class Runner(ProcessSupplier):
         self._outputs.forget(process.output)
         self._living.remove(process)
         how = process.reap()
-        for stock in (self._evaluators, self._model_servers):
-            if stock.remove(process, time.monotonic()):
+        for processes in (self._evaluators, self._model_servers):
+            if processes.remove(process, time.monotonic()):
                 self._outputs.add(process.name, f"[{process.name} ended before it was used: {how}]\n".encode())
-                if stock.deaths > ATTEMPTS:
+                if processes.deaths > ATTEMPTS:
                     self.finish(SETUP_FAILED, f"{process.name} cannot be started: {how}")
 
     def _clear_wake_up(self) -> None:

@@ -14,7 +14,7 @@ Position = Annotated[int, Meta(ge=0, le=LARGEST)]
 Task = Annotated[int, Meta(ge=-1, le=LARGEST)]
 Size = Annotated[int, Meta(ge=0, le=LARGEST)]
 Rate = Annotated[float, Meta(ge=0)]
-#: A name or an id, and what people read, shortened by whoever stores it. PostgreSQL stores no NUL.
+#: A name or an id, and what people read, shortened by the service that stores it. PostgreSQL stores no NUL.
 Name = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
 #: Count, sum, sum of squares, minimum and maximum of a metric.
 Sketch = tuple[float, float, float, float, float]

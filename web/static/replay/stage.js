@@ -113,7 +113,7 @@ export class Stage {
   _listen() {
     this.canvas.addEventListener("wheel", (event) => this._wheel(event), { passive: false });
     this.canvas.addEventListener("pointerdown", (event) => {
-      this.canvas.focus({ preventScroll: true }); // keys and the wheel are the player's from now on
+      this.canvas.focus({ preventScroll: true }); // keys and the wheel are the replay's from now on
       this.canvas.setPointerCapture(event.pointerId);
       this._pointers.set(event.pointerId, event);
     });
@@ -124,7 +124,7 @@ export class Stage {
     this.canvas.addEventListener("dblclick", () => this.reset());
   }
 
-  /** Zoom about the pointer. Only where the player has the focus, or with Ctrl: else a wheel scrolls the page. */
+  /** Zoom about the pointer. Only where the replay has the focus, or with Ctrl: else a wheel scrolls the page. */
   _wheel(event) {
     const owner = this.element.closest("replay-player, replay-compare");
     if (!event.ctrlKey && !event.metaKey && !owner?.contains(document.activeElement)) return;

@@ -102,7 +102,7 @@ export class Transport {
     this._observer.disconnect();
   }
 
-  /** Handle a key that was pressed within the player; return whether it means something here. */
+  /** Handle a key that was pressed within the replay player; return whether it means something here. */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     const { clock, target } = { clock: this._clock, target: event.target };
