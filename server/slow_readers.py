@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from common.backoff import RetryPolicy
+
 #: Bytes of a response after which its connection is watched, and most bytes that a watched client may be behind.
 WINDOW = 2 << 20
-#: Seconds without an acknowledged byte after which a client is disconnected.
-PATIENCE = 60.0
-#: Seconds between two looks at a connection whose client is behind: the first pause and the longest pause.
-FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+#: Looks at a connection whose client is behind, until it has acknowledged no byte for so long.
+LOOKS = RetryPolicy(first=0.001, longest=0.05, patience=60.0)
 #: Offset of `tcpi_bytes_acked`, a 64-bit number, in the kernel's `struct tcp_info` (linux/tcp.h, since Linux 4.1).
 _ACKNOWLEDGED_OFFSET = 120
 _NUMBER = struct.Struct("=Q")
@@ -57,7 +57,7 @@ def connection_of(client: str) -> socket.socket | None:
 class SlowReader:
     """The client of one streamed response; makes the thread that streams wait while the client is behind."""
 
-    def __init__(self, client: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, client: str, *, patience: float = LOOKS.patience) -> None:
         self._client = client
         self._patience = patience
         self._sent = 0
@@ -78,10 +78,10 @@ class SlowReader:
 
     def _wait(self, connection: socket.socket) -> None:
         done = acknowledged(connection) - self._base
-        moved_at, pause, clock = time.monotonic(), FIRST_PAUSE, threading.Event()
+        moved_at, looks, clock = time.monotonic(), 0, threading.Event()
         while self._sent - done > WINDOW:
-            clock.wait(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            looks += 1
+            clock.wait(LOOKS.pause(looks))
             now, before = time.monotonic(), done
             done = acknowledged(connection) - self._base
             if done > before:

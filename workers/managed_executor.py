@@ -7,15 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
+from common.backoff import RetryPolicy
 from core.domain.scheduling.executor_config import ExecutorConfig
 from workers.executors.base import Executor, KeepsWarmLaunches
 
 logger = logging.getLogger(__name__)
 
-#: Back-off in seconds of an executor that does not answer: the first pause, doubled up to the maximum.
-MIN_BACKOFF, MAX_BACKOFF = 0.2, 30.0
+#: Retries of an executor that does not answer.
+RETRY = RetryPolicy(first=0.2, longest=30.0)
 #: Seconds for which a pass of the dispatcher waits for an executor before it continues with the next.
-PATIENCE = 1.0
+PASS_TIMEOUT = 1.0
 #: Seconds between two searches for orphans, and between two checks of a complete warm pool.
 ORPHAN_INTERVAL = 60.0
 #: Seconds until the warm pool is refilled after a launch was taken (which starts up meanwhile) and between attempts to
@@ -111,14 +112,14 @@ class ManagedExecutor:
         self._refill_at = self._clock() + self._refill
 
     def do(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on the executor's thread and wait up to PATIENCE; skipped while a previous call runs."""
+        """Run ``work`` on the executor's thread and wait up to PASS_TIMEOUT; skipped while a previous call runs."""
         if not self.idle:
             return
         self._at_work = self._thread.submit(self._guarded, work)
         try:
-            self._at_work.result(PATIENCE)
+            self._at_work.result(PASS_TIMEOUT)
         except FutureTimeout:
-            logger.info("executor %s has not answered within %s s; the dispatcher continues", self.name, PATIENCE)
+            logger.info("executor %s has not answered within %s s; the dispatcher continues", self.name, PASS_TIMEOUT)
 
     @property
     def idle(self) -> bool:
@@ -152,9 +153,8 @@ class ManagedExecutor:
             logger.warning("executor %s does not answer: %s", self.name, error)
             self._warned = True
         self.last_error = str(error)[:500] or type(error).__name__
-        pause = min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._failures)
         self._failures += 1
-        self._try_at = self._clock() + pause * random.uniform(0.5, 1.0)
+        self._try_at = self._clock() + RETRY.pause(self._failures) * random.uniform(0.5, 1.0)
 
     def launch_accepted(self) -> None:
         """Record an accepted launch."""
@@ -166,7 +166,7 @@ class ManagedExecutor:
         logger.warning("executor %s refused a launch; submissions pause: %s", self.name, error)
         self.last_error = str(error)[:500] or type(error).__name__
         self._refusals += 1
-        self._refusing_until = self._clock() + min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._refusals)
+        self._refusing_until = self._clock() + RETRY.pause(self._refusals + 1)
         self.search_orphans_soon()  # the launch may exist in spite of the error
 
     def close(self) -> None:

@@ -344,7 +344,7 @@ def prefetch(c: Connection, id: str) -> Row[Any] | None:
 
 
 def claim_prefetch(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """Claim a prefetch for ``seconds``; return whether that succeeded."""
+    """HeldClaim a prefetch for ``seconds``; return whether that succeeded."""
     return c.scalar(_CLAIM_PREFETCH, {"i": id, "who": who, "until": now + seconds, "now": now}) is not None
 
 

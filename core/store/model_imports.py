@@ -30,7 +30,7 @@ def due(c: Connection, now: float) -> list[str]:
 
 
 def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """Claim an import for ``seconds``; return False if another job has it or it has ended."""
+    """HeldClaim an import for ``seconds``; return False if another job has it or it has ended."""
     free = or_(table.c.claim.is_(None), table.c.claim_until < now, table.c.claim == who)
     claiming = update(table).where(table.c.id == id, table.c.state == "fetching", free)
     values = {"claim": who, "claim_until": now + seconds}

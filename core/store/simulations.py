@@ -501,7 +501,7 @@ def deleted(c: Connection, now: float) -> list[str]:
 
 
 def claim_deleted(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """Claim a deleted simulation for ``seconds``; False if another job has it or its row has been removed."""
+    """HeldClaim a deleted simulation for ``seconds``; False if another job has it or its row has been removed."""
     return c.execute(_CLAIM_DELETED, {"i": id, "who": who, "until": now + seconds, "now": now}).first() is not None
 
 

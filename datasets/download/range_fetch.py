@@ -2,7 +2,7 @@
 
 import logging
 
-from common import backoff
+from common.backoff import RetryPolicy
 from common.errors import Corrupt, OriginFailed
 from datasets.download.partial_tree import CorruptDownload, ExcessBytes, RangeWriter
 from datasets.download.range_coalescing import CoalescedRange
@@ -18,7 +18,7 @@ LONGEST_WAIT = 60.0
 
 def pause(failures: int, retry_limits: RetryLimits, jitter: float) -> float:
     """Return the exponential back-off in seconds after so many failures in a row; ``jitter`` in [0, 1)."""
-    return backoff.pause(failures, first=retry_limits.first, longest=retry_limits.longest) * (0.5 + jitter / 2)
+    return RetryPolicy(first=retry_limits.first, longest=retry_limits.longest).pause(failures) * (0.5 + jitter / 2)
 
 
 class RangeFetch:

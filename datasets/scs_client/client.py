@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
+from common.backoff import RetryPolicy
 from datasets.scs_client.cache_nodes import CacheNode, Membership
 from datasets.scs_client.consistent_hashing import Maglev
 from datasets.scs_client.http_pool import BearerToken, ConnectionPool, HttpResponse, TransportError
@@ -22,8 +23,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 3.0
 #: Bytes/s; a slower node is given up.
 SLOWEST = 1 << 20
-#: Back-off of a failed node in seconds: after its first failure (doubled with each further failure), and at most.
-PAUSE, LONGEST = 1.0, 60.0
+#: Retries of a node that failed.
+RETRY = RetryPolicy(first=1.0, longest=60.0)
 #: Nodes tried per request: the owner of the key, and the next node.
 TRIES = 2
 #: Files that a process uploads to the cache at once.
@@ -54,8 +55,8 @@ class NodeBackoff:
 
     def after_failure(self, now: float, jitter: float) -> "NodeBackoff":
         """Return the state after another failure; ``jitter`` in [0, 1) spreads the clients' retries."""
-        pause = min(LONGEST, PAUSE * 2**self.failures) * (0.5 + jitter / 2)
-        return NodeBackoff(min(self.failures + 1, 16), now + pause)
+        failures = self.failures + 1
+        return NodeBackoff(failures, now + RETRY.pause(failures) * (0.5 + jitter / 2))
 
 
 class SimpleCache:

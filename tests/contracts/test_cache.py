@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datasets.scs_client.cache_nodes import CacheNode
-from datasets.scs_client.client import LONGEST, NodeBackoff, SimpleCache
+from datasets.scs_client.client import RETRY, NodeBackoff, SimpleCache
 from datasets.scs_client.consistent_hashing import Maglev
 from tests.conftest import Clock
 from tests.contracts.cache_nodes import TOKEN, CacheServiceProcess, FaultyNode, open_cache, server, servers, token
@@ -78,7 +78,7 @@ def test_after_a_node_is_killed_only_its_keys_are_misses(
 
     dead.start()
     dead.wait()
-    clock.now += LONGEST
+    clock.now += RETRY.longest
     before = cache.counts["misses"]
     assert all(read(cache, digest, path.stat().st_size) == path.read_bytes() for digest, path in objects.items())
     assert cache.counts["misses"] == before, "a node that returns still has its objects"

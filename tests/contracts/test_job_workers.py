@@ -22,7 +22,7 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.utils import now
 
-from core.domain.scheduling.job_kinds import FIRST_PAUSE, KINDS, JobKind
+from core.domain.scheduling.job_kinds import KINDS, RETRY, JobKind
 from core.notifications import job_maintenance, job_workers
 from core.notifications.job_maintenance import JobMaintenance
 from core.notifications.job_queue import BoundJob, JobQueue, queue_of
@@ -228,7 +228,7 @@ def test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceba
 def test_a_failed_job_is_enqueued_again_from_sql_after_pauses_that_double(role: JobsRole, name: str) -> None:
     role.start()
     role.queue.enqueue(name, "raises")
-    for runs, pause in ((3, FIRST_PAUSE), (4, 2 * FIRST_PAUSE), (5, 4 * FIRST_PAUSE)):
+    for runs, pause in ((3, RETRY.first), (4, 2 * RETRY.first), (5, 4 * RETRY.first)):
         until(lambda: role.failed_ids(name) == [f"{name}-raises"])
         assert len(role.runs(name, "raises")) == runs
         set_ended_ago(role, name, "raises", pause - 30)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.scheduling.due_jobs import REST, Attempts, due_job
-from core.domain.scheduling.job_kinds import BY_NAME, LONGEST_PAUSE
+from core.domain.scheduling.job_kinds import BY_NAME, RETRY
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, State
 
@@ -55,7 +55,7 @@ def test_a_failing_job_waits_longer_and_longer_but_not_for_ever_and_delays_no_ot
         attempts.ended(id, now, failed=failed)
         failures[id] = failures[id] + 1 if failed else 0
         wait = (
-            REST if not failed else (*STAGE.retries, 60.0, 120.0, 240.0, 480.0, LONGEST_PAUSE)[min(failures[id], 8) - 1]
+            REST if not failed else (*STAGE.retries, 60.0, 120.0, 240.0, 480.0, RETRY.longest)[min(failures[id], 8) - 1]
         )
         assert attempts.next([id], now + wait - 0.001) is None
         assert attempts.next([id, "other"], now + wait - 0.001) == "other"

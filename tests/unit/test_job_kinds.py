@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.scheduling.job_kinds import KINDS, LONGEST_PAUSE, LOST, JobKind, Verdict, configured, judge, pause
+from core.domain.scheduling.job_kinds import KINDS, LOST, RETRY, JobKind, Verdict, configured, judge
 from core.services.claims import TERM
 
 STATUSES = ("created", "queued", "finished", "failed", "started", "deferred", "scheduled", "stopped", "canceled")
@@ -56,19 +56,21 @@ def test_no_record_blocks_a_job_for_ever(status: str, age: float, failures: int,
     verdict = judge(status, age=age, failures=failures, listed=lambda: listed)
     if status in {"queued", "scheduled"} and listed:
         assert verdict is Verdict.LEAVE  # it waits for its turn
-    elif age >= max(LOST, LONGEST_PAUSE):
+    elif age >= max(LOST, RETRY.longest):
         assert verdict is not Verdict.LEAVE
 
 
 @given(st.floats(0, 1e9), st.integers(0, 10**9))
 def test_a_failed_job_pauses_before_it_is_enqueued_again(age: float, failures: int) -> None:
-    assert (judge("failed", age=age, failures=failures, listed=bool) is Verdict.LEAVE) == (age < pause(failures))
+    assert (judge("failed", age=age, failures=failures, listed=bool) is Verdict.LEAVE) == (
+        age < RETRY.pause(failures + 1)
+    )
     assert judge("started", age=min(age, LOST / 2), failures=failures, listed=bool) is Verdict.LEAVE
 
 
 @given(st.integers(-3, 10**9))
 def test_pauses_never_shrink_and_have_a_limit(failures: int) -> None:
-    assert pause(failures) <= pause(failures + 1) <= LONGEST_PAUSE
+    assert RETRY.pause(failures) <= RETRY.pause(failures + 1) <= RETRY.longest
 
 
 @pytest.mark.parametrize("status", ["queued", "scheduled", "started"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from core.domain.scheduling.job_kinds import JobKind, pause
+from core.domain.scheduling.job_kinds import RETRY, JobKind
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import State
 
@@ -51,5 +51,5 @@ class Attempts:
             return
         failures = self._failures[id] = self._failures.get(id, 0) + 1
         retries = self._kind.retries
-        wait = retries[failures - 1] if failures <= len(retries) else pause(failures - len(retries) - 1)
+        wait = retries[failures - 1] if failures <= len(retries) else RETRY.pause(failures - len(retries))
         self._not_before[id] = now + wait

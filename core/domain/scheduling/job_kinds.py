@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from common import backoff
 from common.ages import TOLERANCE
+from common.backoff import RetryPolicy
 
 #: Seconds between two attempts of a job that fails. The first is longer than a claim in SQL (9 s): an attempt that
 #: finds the claim of a killed attempt would end at once as if all were done.
 RETRIES = (10, 30, 90)
-#: Seconds after which a job whose retries have failed is enqueued again from SQL: first pause, longest after doubling.
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 600.0
+#: Retries of a job whose own have failed: it is enqueued again from SQL.
+RETRY = RetryPolicy(first=60.0, longest=600.0)
 #: Seconds without a sign of life after which the record of a job is no longer believed: of a running job, because
 #: registries are cleaned sooner; of a waiting job, if no queue and no registry lists it.
 LOST = 60.0
@@ -170,10 +170,5 @@ def judge(status: str, *, age: float, failures: int, listed: Callable[[], bool])
     if status == "started":  # maintenance takes it off the registry when its heartbeats end
         return Verdict.REPLACE if age >= LOST or (unknown and not listed()) else Verdict.LEAVE
     if status in {"failed", "stopped"}:
-        return Verdict.REQUEUE if unknown or age >= pause(failures) else Verdict.LEAVE
+        return Verdict.REQUEUE if unknown or age >= RETRY.pause(failures + 1) else Verdict.LEAVE
     return Verdict.REPLACE
-
-
-def pause(failures: int) -> float:
-    """Seconds between the end of a job's last retry and its next attempt."""
-    return backoff.pause(failures + 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from common.backoff import pause
+from common.backoff import RetryPolicy
 from common.errors import (
     Conflict,
     PlatformError,
@@ -42,8 +42,8 @@ from runtimes.harness.evaluator.tasks import TaskPlan
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two attempts while a store does not answer: first, longest pause.
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+#: Retries while a store does not answer.
+RETRY = RetryPolicy(first=2.0, longest=60.0)
 #: Seconds after which the simulations of a cancelled comparison are looked at again.
 CANCELLING_PAUSE = 1.0
 
@@ -84,11 +84,11 @@ class ComparisonBatches:
                 return
             except (StoreUnavailable, StorageFull) as error:
                 failures, reason = self._failures(id) + 1, f"waits: {error.detail}"
-                wait = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+                wait = RETRY.pause(failures)
                 logger.warning("comparison %s goes on in %.0f s: %s", id, wait, error.detail)
             except Exception:  # a mistake of this platform: the comparison says so, and goes on once it is mended
                 failures, reason = self._failures(id) + 1, "cannot go on: an internal error, which the log of jobs has"
-                wait = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+                wait = RETRY.pause(failures)
                 logger.exception("comparison %s tries again in %.0f s", id, wait)
 
             def release(c: Connection) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from common.backoff import RetryPolicy
 from common.errors import Conflict, NotAllowed
 from common.ids import hashed, new_token
 from core.domain.results.outcomes import too_many
@@ -44,6 +45,8 @@ RESERVATION_MESSAGES: Mapping[Reservation, str] = {
 }
 #: Attempts in a row without a new result after which the simulation ends as ERRORED.
 MAX_BARREN_ATTEMPTS = 8
+#: Retries of a simulation whose attempts bring no result.
+BARREN = RetryPolicy(first=0.5, longest=30.0)
 
 
 class Dispatch:
@@ -374,7 +377,7 @@ class Dispatch:
                 message = f"{barren} attempts in a row brought no result; the last: {reason}"
                 simulations.conclude(c, launch.simulation, state, State.ERRORED, message)
             else:
-                later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
+                later = now + max(pause, BARREN.pause(barren) if barren else 0.0)
                 values: dict[str, Any] = {"preparation": None}
                 if staged:
                     values["staging_failures"] = max(1, row.staging_failures)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from common.backoff import pause
+from common.backoff import RetryPolicy
 from common.errors import (
     BadArchive,
     BadRequirements,
@@ -56,8 +56,8 @@ QUICK_DOWNLOAD = 64 << 20
 STORE_WAIT = 0.1
 #: Attempts after which a simulation ends as ERRORED whose files or packages are refused, rather than out of reach.
 ATTEMPTS = 5
-#: Seconds between two attempts to stage a simulation while a store or the package index is away: first, longest pause.
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+#: Retries while a store or the package index is away or refuses.
+RETRY = RetryPolicy(first=1.0, longest=30.0)
 #: Errors that end without a change of the simulation: by a store's or an operator's doing, or by the end of others.
 _OUTAGES = (
     environments.IndexUnavailable,
@@ -309,7 +309,7 @@ class Staging:
     def _wait(self, row: Any, reason: str | None) -> None:
         """Queue a simulation again, without end, while a store or the package index is away; not an attempt."""
         failures = row.staging_failures + 1
-        seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        seconds = RETRY.pause(failures)
         logger.warning("staging of simulation %s is tried again in %.0f s: %s", row.id, seconds, reason)
         changes = {"preparation": None, "attempt": row.attempt, "staging_failures": failures}
         self._queue(row.id, reason, pause=seconds, **changes)
@@ -318,8 +318,7 @@ class Staging:
         if attempt >= ATTEMPTS:
             self._give_up(id, reason or "staging failed")
         else:
-            seconds = pause(attempt, first=1.0, longest=LONGEST_PAUSE)
-            self._queue(id, reason, pause=seconds, preparation=None)
+            self._queue(id, reason, pause=RETRY.pause(attempt), preparation=None)
 
     def _stage_model(
         self, id: str, provenance: dict[str, Any], report: Callable[[DownloadProgress], None], *, apart: bool

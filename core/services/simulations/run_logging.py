@@ -9,7 +9,7 @@ import logging
 import secrets
 from typing import Any
 
-from common.backoff import pause
+from common.backoff import RetryPolicy
 from common.errors import Invalid, OriginFailed, OriginRefused, UnknownSimulation
 from core.domain.results.run_metrics import metrics_of, tags_of
 from core.notifications.notifier import Notifier
@@ -21,22 +21,17 @@ from core.store.database import Connection, Database
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after a simulation's end for which a server that does not answer is tried again.
-PATIENCE = 86_400.0
-#: Seconds between two attempts: first, longest pause.
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 600.0
+#: Retries of a server that does not answer, from the simulation's end on.
+RETRY = RetryPolicy(first=2.0, longest=600.0, patience=86_400.0)
 
 
 class RunLogging:
     """Logs results to the runs that models came from. Idempotent, also after a crash at any point."""
 
-    def __init__(
-        self, database: Database, notifier: Notifier, origins: ModelOrigins, *, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, database: Database, notifier: Notifier, origins: ModelOrigins) -> None:
         self._database = database
         self._notifier = notifier
         self._origins = origins
-        self._patience = patience
 
     def log(self, id: str) -> None:
         """Log the results of a simulation that has ended, unless another job does so or it is done."""
@@ -72,7 +67,7 @@ class RunLogging:
         except (OriginRefused, Invalid) as error:
             self._end(id, who, run, error.detail or "refused")
         except OriginFailed as error:
-            if now - row.ended_at > self._patience:
+            if now - row.ended_at > RETRY.patience:
                 self._end(id, who, run, error.detail or "no answer")
             else:
                 self._wait(waiting, who, run, now, error.detail or "no answer")
@@ -81,7 +76,7 @@ class RunLogging:
 
     def _wait(self, row: Any, who: str, run: str | None, now: float, reason: str) -> None:
         failures = row.failures + 1
-        seconds = pause(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        seconds = RETRY.pause(failures)
         id = row.simulation_id
         logger.warning("results of simulation %s are logged again in %.0f s: %s", id, seconds, reason)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from common.backoff import pause
+from common.backoff import RetryPolicy
 from common.errors import (
     OriginChanged,
     OriginFailed,
@@ -37,12 +37,10 @@ from datasets.model_origins.base import OpenedModel
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which an origin that does not answer is tried again, from the request on.
-PATIENCE = 3600.0
 #: Attempts in a row that end without an answer, not even a failure, after which an import fails.
 ATTEMPTS = 200
-#: Seconds between two attempts: first, longest pause.
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+#: Retries of an origin that does not answer, from the request on; without end while the platform's own store is away.
+RETRY = RetryPolicy(first=1.0, longest=30.0, patience=3600.0)
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL = 0.5
 
@@ -61,15 +59,12 @@ class ModelImports:
         models: Models,
         resolver: Resolver,
         origins: ModelOrigins,
-        *,
-        patience: float = PATIENCE,
     ) -> None:
         self._database = database
         self._notifier = notifier
         self._models = models
         self._resolver = resolver
         self.origins = origins
-        self._patience = patience
 
     # -- requests
 
@@ -225,11 +220,11 @@ class ModelImports:
         """Try again later: as long as the platform's own store or disk is away, and an hour for an origin."""
         reason = error.detail or "its origin does not answer"
         own = isinstance(error, StoreUnavailable | StorageFull)
-        seconds = pause(row.failures + 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        seconds = RETRY.pause(row.failures + 1)
 
         def wait(c: Connection) -> bool:
             now = self._database.now(c)
-            if not own and now - row.created_at > self._patience:
+            if not own and now - row.created_at > RETRY.patience:
                 return False
             failures = {"failures": 1} if own else {}
             changes = {"not_before": now + seconds, "reason": reason}
@@ -244,7 +239,7 @@ class ModelImports:
             if row.simulation_id is not None:
                 self._notifier.publish(row.simulation_id)
         else:
-            self._fail(row, who, f"{reason} It was tried for {self._patience / 60:.0f} minutes.", State.ERRORED)
+            self._fail(row, who, f"{reason} It was tried for {RETRY.patience / 60:.0f} minutes.", State.ERRORED)
 
     def _fail(self, row: Any, who: str, reason: str | None, outcome: State = State.FAILED) -> None:
         reason = reason or "the model cannot be imported"
