@@ -44,7 +44,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "register": datasets.registering,
     "prefetch": datasets.fetching,
     "import": model_imports.due,
-    "log": run_logs.due,
+    "log": run_logs.CLAIMS.due,
     "compare": comparisons.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.deleted,
