@@ -43,7 +43,7 @@ _OF_SIMULATIONS = frozenset({"collect", *(job.value for job in JOBS)})
 _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "register": datasets.registering,
     "prefetch": datasets.fetching,
-    "import": model_imports.due,
+    "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,
     "compare": comparisons.due,
     "collect": lambda c, now: simulations.unsummed(c),

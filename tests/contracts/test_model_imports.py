@@ -15,6 +15,7 @@ from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations.new_simulations import resubmission
 from core.store import model_imports
+from core.store.claims import HeldClaim
 from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 from datasets.objectstore.connections import Connection
 from tests.imported_models import PYTHON, imported, importing_platform
@@ -202,7 +203,7 @@ def test_an_import_whose_job_was_killed_is_done_by_the_next(platform: Platform, 
     id = submitted(platform, put(bucket, "brake.py"))
     [due] = DueJobs(platform.database).of("import")
     now = platform.database.write(platform.database.now)
-    assert platform.database.write(lambda c: model_imports.claim(c, due, "killed", 9.0, now - 10.0))
+    assert platform.database.write(lambda c: model_imports.CLAIMS.take(c, HeldClaim(due, "killed"), 9.0, now - 10.0))
     assert fetch_due(platform) == 1
     assert platform.simulations.get(id).model.digest is not None
 

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import secrets
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -19,19 +17,19 @@ from common.errors import (
     StoreUnavailable,
     UnknownImport,
 )
-from common.full_disks import is_disk_full
 from common.ids import new_id
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.domain.submissions.records import Model
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
-from core.services.claims import TERM, renewed_claim
+from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
 from core.services.submissions.resolving import Resolver
 from core.services.uploads.models import Models
 from core.store import leases, simulations
 from core.store import model_imports as store
+from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 from datasets.model_origins.base import OpenedModel
 
@@ -39,14 +37,25 @@ logger = logging.getLogger(__name__)
 
 #: Attempts in a row that end without an answer, not even a failure, after which an import fails.
 ATTEMPTS = 200
-#: Retries of an origin that does not answer, from the request on; without end while the platform's own store is away.
-RETRY = RetryPolicy(first=1.0, longest=30.0, patience=3600.0)
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL = 0.5
-
-
-class _Abandoned(Exception):
-    """Another job has claimed the import, or no simulation waits for it any more."""
+JOB = ClaimedJob(
+    take=store.CLAIMS.take,
+    what="import {id}",
+    outcomes=(
+        OnError(errors=(OriginRefused,), action=Action.FAIL),
+        OnError(errors=(OriginFailed, OriginChanged), action=Action.RETRY),
+        OnError(errors=(StoreUnavailable,), action=Action.WAIT),
+        OnError(errors=(PlatformError,), action=Action.FAIL),
+        OnError(errors=(DiskFull,), action=Action.WAIT, reason=str(StorageFull())),
+        OnError(
+            errors=(MemoryError,),
+            action=Action.FAIL,
+            reason="the model needs more memory to be read than an import may have",
+        ),
+    ),
+    retry=RetryPolicy(first=1.0, longest=30.0, patience=3600.0),  # from the request on
+)
 
 
 class ModelImports:
@@ -119,43 +128,35 @@ class ModelImports:
 
     def fetch(self, id: str) -> None:
         """Import a model, unless another job has claimed it or it has ended."""
-        who = secrets.token_hex(8)
+        with JOB.claimed(self._database, id) as claim:
+            if claim is not None:
+                self._fetch(claim)
 
-        def take() -> bool:
-            return self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False)
-
-        with renewed_claim(take, f"import {id}") as acquired:
-            if acquired:
-                with self._database.read() as c:
-                    row = store.find(c, id)
-                assert row is not None
-                self._guarded(row, who)
-
-    def _guarded(self, row: Any, who: str) -> None:
+    def _fetch(self, claim: HeldClaim) -> None:
+        with self._database.read() as c:
+            row = store.find(c, claim.id)
+        assert row is not None
         try:
-            self._change(row, who, failures=row.failures + 1)
+            self._change(claim, failures=row.failures + 1)
             if row.failures >= ATTEMPTS:
-                self._fail(row, who, "its import was interrupted again and again; see the log", State.ERRORED)
+                self._fail(row, claim, "its import was interrupted again and again; see the log", State.ERRORED)
             else:
-                self._finish(row, who, *self._import(row, who))
-        except _Abandoned:
-            logger.info("import %s ends: its claim is lost, or its simulation was cancelled", row.id)
-        except OriginRefused as error:
-            self._fail(row, who, error.detail)
-        except (OriginFailed, OriginChanged, StorageFull, StoreUnavailable) as error:
-            self._wait(row, who, error)
-        except PlatformError as error:
-            self._fail(row, who, error.detail)
-        except (OSError, sqlite3.Error) as error:
-            if not is_disk_full(error):
-                raise
-            self._wait(row, who, StorageFull())
-        except MemoryError:
-            self._fail(row, who, "the model needs more memory to be read than an import may have")
+                self._finish(row, claim, *self._import(row, claim))
+        except Exception as error:
+            with self._database.read() as c:
+                exhausted = self._database.now(c) - row.created_at > JOB.retry.patience
+            failure = JOB.failure_of(error, failures=row.failures, exhausted=exhausted)
+            if failure.exhausted:
+                tried = f"It was tried for {JOB.retry.patience / 60:.0f} minutes."
+                self._fail(row, claim, f"{failure.reason} {tried}", State.ERRORED)
+            elif failure.action is Action.FAIL:
+                self._fail(row, claim, failure.reason)
+            else:
+                self._wait(row, claim, failure)
 
-    def _import(self, row: Any, who: str) -> tuple[Model, dict[str, Any]]:
+    def _import(self, row: Any, claim: HeldClaim) -> tuple[Model, dict[str, Any]]:
         """Read the model and store it by its digest."""
-        self._say(row, who, {"message": f"fetching {row.reference}", "bytes": 0, "total_bytes": None})
+        self._say(row, claim, {"message": f"fetching {row.reference}", "bytes": 0, "total_bytes": None})
         options = json.loads(row.options)
         opened = self.origins.open(row.reference, row.connection)
         if opened.size is not None:
@@ -168,10 +169,10 @@ class ModelImports:
             "resolved_at": at,
         }
         filename = options.pop("filename", None) or opened.filename
-        chunks = self._reported(row, who, opened)
+        chunks = self._reported(row, claim, opened)
         return self._models.add(chunks, filename=filename, source=source, **options), source
 
-    def _reported(self, row: Any, who: str, opened: OpenedModel) -> Iterator[bytes]:
+    def _reported(self, row: Any, claim: HeldClaim, opened: OpenedModel) -> Iterator[bytes]:
         reported_at, done = time.monotonic(), 0
         for chunk in opened.chunks:
             yield chunk
@@ -179,11 +180,11 @@ class ModelImports:
             if time.monotonic() - reported_at >= PROGRESS_INTERVAL:
                 reported_at = time.monotonic()
                 body = {"message": f"fetching {row.reference}", "bytes": done, "total_bytes": opened.size}
-                self._say(row, who, body)
+                self._say(row, claim, body)
         if opened.size is not None and done != opened.size:
             raise OriginFailed(f"{row.reference} has {done} bytes, not {opened.size} as announced.")
 
-    def _finish(self, row: Any, who: str, model: Model, source: dict[str, Any]) -> None:
+    def _finish(self, row: Any, claim: HeldClaim, model: Model, source: dict[str, Any]) -> None:
         values: dict[str, Any] = {"state": "ready", "model_id": model.id, "digest": model.digest, "reason": None}
         values |= {"source": json.dumps(source), "bytes": model.size}
         id = row.simulation_id
@@ -191,11 +192,11 @@ class ModelImports:
 
         def finish(c: Connection) -> None:
             now = self._database.now(c)
-            if not store.change(c, row.id, who, ended_at=now, **values):
-                raise _Abandoned
+            if not store.CLAIMS.change(c, claim, ended_at=now, **values):
+                raise ClaimLost
             if id is not None:
                 if not simulations.awaits_model(c, id):
-                    raise _Abandoned
+                    raise ClaimLost
                 Models.keep(c, model)
                 simulations.supply_model(c, id, **supplied)
                 body = {"what": "model", "message": f"{row.reference} is {model.digest}", "bytes": model.size}
@@ -216,38 +217,26 @@ class ModelImports:
         columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))
         return columns | {"digest": model.digest}
 
-    def _wait(self, row: Any, who: str, error: PlatformError) -> None:
-        """Try again later: as long as the platform's own store or disk is away, and an hour for an origin."""
-        reason = error.detail or "its origin does not answer"
-        own = isinstance(error, StoreUnavailable | StorageFull)
-        seconds = RETRY.pause(row.failures + 1)
+    def _wait(self, row: Any, claim: HeldClaim, failure: FailedAttempt) -> None:
+        logger.warning("import %s is tried again in %.0f s: %s", row.id, failure.pause, failure.reason)
+        counted = {"failures": 1} if failure.action is Action.WAIT else {}
 
-        def wait(c: Connection) -> bool:
-            now = self._database.now(c)
-            if not own and now - row.created_at > RETRY.patience:
-                return False
-            failures = {"failures": 1} if own else {}
-            changes = {"not_before": now + seconds, "reason": reason}
-            store.change(c, row.id, who, **changes, **failures)
-            store.release(c, row.id, who)
+        def wait(c: Connection) -> None:
+            later = self._database.now(c) + failure.pause
+            store.CLAIMS.release(c, claim, not_before=later, reason=failure.reason, **counted)
             if row.simulation_id is not None:
-                simulations.explain_import(c, row.simulation_id, f"its model is not here yet: {reason}")
-            return True
+                simulations.explain_import(c, row.simulation_id, f"its model is not here yet: {failure.reason}")
 
-        if self._database.write(wait):
-            logger.warning("import %s is tried again in %.0f s: %s", row.id, seconds, reason)
-            if row.simulation_id is not None:
-                self._notifier.publish(row.simulation_id)
-        else:
-            self._fail(row, who, f"{reason} It was tried for {RETRY.patience / 60:.0f} minutes.", State.ERRORED)
+        self._database.write(wait)
+        if row.simulation_id is not None:
+            self._notifier.publish(row.simulation_id)
 
-    def _fail(self, row: Any, who: str, reason: str | None, outcome: State = State.FAILED) -> None:
-        reason = reason or "the model cannot be imported"
+    def _fail(self, row: Any, claim: HeldClaim, reason: str, outcome: State = State.FAILED) -> None:
         logger.warning("import %s of %s failed: %s", row.id, row.reference, reason)
         id = row.simulation_id
 
         def fail(c: Connection) -> bool:
-            if not store.change(c, row.id, who, state="failed", reason=reason, ended_at=self._database.now(c)):
+            if not store.CLAIMS.change(c, claim, state="failed", reason=reason, ended_at=self._database.now(c)):
                 return False
             if id is None or not simulations.awaits_model(c, id):
                 return False
@@ -259,21 +248,21 @@ class ModelImports:
             self._notifier.enqueue("collect", id)
             self._notifier.wake("dispatch")
 
-    def _change(self, row: Any, who: str, **values: Any) -> None:
-        if not self._database.write(lambda c: store.change(c, row.id, who, **values)):
-            raise _Abandoned
+    def _change(self, claim: HeldClaim, **values: Any) -> None:
+        if not self._database.write(lambda c: store.CLAIMS.change(c, claim, **values)):
+            raise ClaimLost
 
-    def _say(self, row: Any, who: str, body: dict[str, Any]) -> None:
-        """Report progress; raise _Abandoned if the import has become pointless."""
+    def _say(self, row: Any, claim: HeldClaim, body: dict[str, Any]) -> None:
+        """Report progress; raise ClaimLost if the import has become pointless."""
         total, id = body["total_bytes"], row.simulation_id
         fraction = min(1.0, body["bytes"] / total) if total else None
 
         def say(c: Connection) -> None:
-            if not store.change(c, row.id, who, bytes=body["bytes"]):
-                raise _Abandoned
+            if not store.CLAIMS.change(c, claim, bytes=body["bytes"]):
+                raise ClaimLost
             if id is not None:
                 if not simulations.awaits_model(c, id):
-                    store.change(c, row.id, who, state="failed", reason="no simulation waits for it any more")
+                    store.CLAIMS.change(c, claim, state="failed", reason="no simulation waits for it any more")
                     return
                 simulations.say(
                     c, id, "staging", {"what": "model", **body, "fraction": fraction}, self._database.now(c)
@@ -283,6 +272,6 @@ class ModelImports:
         with self._database.read() as c:
             current = store.find(c, row.id)
         if current is None or current.state != "fetching":
-            raise _Abandoned
+            raise ClaimLost
         if id is not None:
             self._notifier.publish(id)
