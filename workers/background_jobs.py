@@ -37,7 +37,7 @@ class Jobs:
             "log": self._platform.run_logging.log,
             "collect": self.collect,
             "compare": self._platform.comparison_batches.advance,
-            "delete": self.delete,
+            "delete": self._platform.deletion.remove,
             "replay": self.replay,
             "sweep": self.sweep,
         }
@@ -51,13 +51,6 @@ class Jobs:
             self._platform.finalization.explain(id, f"its summary waits: {error.detail}")
             return
         self._platform.staging.release(id)
-
-    def delete(self, id: str) -> None:
-        """Remove a deleted simulation; while the object store is away, the next attempt goes on."""
-        try:
-            self._platform.deletion.remove(id)
-        except StoreUnavailable as error:
-            logger.warning("the deletion of simulation %s is tried again: %s", id, error.detail)
 
     def sweep(self, what: str) -> None:
         """Delete expired uploads, unreferenced objects and unused cache entries."""

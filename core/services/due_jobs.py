@@ -47,7 +47,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "log": run_logs.CLAIMS.due,
     "compare": comparisons.due,
     "collect": lambda c, now: simulations.unsummed(c),
-    "delete": simulations.deleted,
+    "delete": simulations.DELETED.due,
 }
 
 

@@ -27,21 +27,16 @@ from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.domain.submissions.listing import search_text
 from core.store import scheduling_changes
+from core.store.claims import Claims
 from core.store.tables import events, idempotency, simulations, stages
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
 _NEXT_EVENT_WHILE = text(
     "UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i AND state=:state RETURNING event_seq"
 )
-_CLAIM = text(
-    "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
-    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
-)
-_DELETED = text("SELECT id FROM simulations WHERE deleted_at IS NOT NULL AND claim_until<:now ORDER BY id LIMIT 100")
-_CLAIM_DELETED = text(
-    "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND deleted_at IS NOT NULL"
-    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
-)
+#: Claims on simulations that are deleted.
+DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL", ready="")
+_CLAIM = Claims(table=simulations, needed="state=:state").taking
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 _LAST_CHANGE = text("SELECT max(changed_at) FROM simulations WHERE changed_at IS NOT NULL")
 _CHANGED_SINCE = text(
@@ -493,16 +488,6 @@ def delete(c: Connection, id: str, now: float) -> None:
     """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
     values = {"deleted_at": now, "changed_at": now, "claim": None, "claim_until": 0.0}
     c.execute(update(simulations).where(simulations.c.id == id).values(**values))
-
-
-def deleted(c: Connection, now: float) -> list[str]:
-    """Return simulations that are marked as deleted and that no job removes at present, at most 100."""
-    return list(c.scalars(_DELETED, {"now": now}))
-
-
-def claim_deleted(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """HeldClaim a deleted simulation for ``seconds``; False if another job has it or its row has been removed."""
-    return c.execute(_CLAIM_DELETED, {"i": id, "who": who, "until": now + seconds, "now": now}).first() is not None
 
 
 def retries_of(c: Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -1,15 +1,18 @@
 """Deletion of simulations: objects first, rows after them, so that a job that is killed can go on; and orphans."""
 
-import secrets
+import logging
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from core.services.claims import TERM, renewed_claim
+from common.errors import StoreUnavailable
+from core.services.claims import Action, ClaimedJob, OnError
 from core.services.orphan_search import OrphanSearch
 from core.store import results, simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 #: Prefixes of the objects of simulations; the simulation's id follows.
 PREFIXES = ("results/", "logs/", "replays/")
@@ -17,6 +20,11 @@ PREFIXES = ("results/", "logs/", "replays/")
 ROWS = 5000
 #: Seconds after a simulation's end before an object of it that no row refers to counts as an orphan.
 GRACE = 3600.0
+JOB = ClaimedJob(
+    take=simulations.DELETED.take,
+    what="the deletion of {id}",
+    outcomes=(OnError(errors=(StoreUnavailable,), action=Action.WAIT),),  # until the claim expires
+)
 
 
 class Deletion:
@@ -32,22 +40,22 @@ class Deletion:
 
         The rows name the objects, so they are deleted last, and a deletion that is interrupted begins again.
         """
-        holder = secrets.token_hex(8)
+        with JOB.claimed(self._database, id) as claim:
+            if claim is not None:
+                try:
+                    self._remove(id)
+                except Exception as error:
+                    failure = JOB.failure_of(error)
+                    logger.warning("the deletion of simulation %s is tried again: %s", id, failure.reason)
 
-        def take() -> bool:
-            return self._database.write(
-                lambda c: simulations.claim_deleted(c, id, holder, TERM, self._database.now(c)), durable=False
-            )
-
-        with renewed_claim(take, f"the deletion of {id}") as acquired:
-            if acquired:
-                with self._database.read() as c:
-                    named = results.objects_of(c, id)
-                self._remove_objects(named, but=id)
-                for prefix in PREFIXES:
-                    self._remove_objects(self._objects.list(f"{prefix}{id}/"), but=id)
-                while not self._database.write(lambda c: results.forget(c, id, ROWS)):
-                    pass
+    def _remove(self, id: str) -> None:
+        with self._database.read() as c:
+            named = results.objects_of(c, id)
+        self._remove_objects(named, but=id)
+        for prefix in PREFIXES:
+            self._remove_objects(self._objects.list(f"{prefix}{id}/"), but=id)
+        while not self._database.write(lambda c: results.forget(c, id, ROWS)):
+            pass
 
     def _remove_objects(self, keys: Iterable[str], *, but: str = "") -> int:
         """Delete the objects that no simulation but ``but`` needs; return their number."""
