@@ -88,10 +88,12 @@ class ClaimedJob:
         except ClaimLost:
             logger.info("the job on %s ends: its claim is lost, or nothing waits for it any more", what)
 
-    def failure_of(self, error: Exception, *, failures: int = 0, exhausted: bool = False) -> FailedAttempt:
+    def failure_of(
+        self, error: Exception, *, failures: int = 0, exhausted: bool = False, **fields: object
+    ) -> FailedAttempt:
         """Return what follows an error after ``failures`` others; raise the error again if no row names it.
 
-        ``exhausted``: what may be retried has been, for as often or as long as it may.
+        ``exhausted``: what may be retried has been, for as often or as long as it may. ``fields``: of reasons.
         """
         kind = DiskFull if is_disk_full(error) else type(error)
         row = next((row for row in self.outcomes if issubclass(kind, row.errors)), None)
@@ -100,7 +102,7 @@ class ClaimedJob:
         exhausted = exhausted and row.action is Action.RETRY
         return FailedAttempt(
             action=Action.FAIL if exhausted else row.action,
-            reason=row.reason.format(error=getattr(error, "detail", error)),
+            reason=row.reason.format(error=getattr(error, "detail", error), **fields),
             pause=self.retry.pause(failures + 1),
             exhausted=exhausted,
         )

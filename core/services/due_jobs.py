@@ -42,7 +42,7 @@ class DueJobs:
 _OF_SIMULATIONS = frozenset({"collect", *(job.value for job in JOBS)})
 _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "register": datasets.registering,
-    "prefetch": datasets.fetching,
+    "prefetch": datasets.PREFETCHES.due,
     "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,
     "compare": comparisons.due,

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, text, update
 
 from core.domain.scheduling.states import UNENDED
+from core.store.claims import Claims
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
 from core.store.tables import dataset_tags, simulations
@@ -24,16 +25,11 @@ _CLAIM = text(
     " attempts=attempts+(CASE WHEN claim=:who THEN 0 ELSE 1 END) WHERE id=:i AND state='registering'"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING attempts"
 )
-_CLAIM_PREFETCH = text(
-    "UPDATE dataset_prefetches SET claim=:who, claim_until=:until WHERE version_id=:i AND state='fetching'"
-    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING version_id"
-)
 _REGISTERING = text(
     "SELECT id FROM dataset_versions WHERE state='registering' AND claim_until<:now ORDER BY id LIMIT 100"
 )
-_FETCHING = text(
-    "SELECT version_id FROM dataset_prefetches WHERE state='fetching' AND (claim IS NULL OR claim_until<:now) LIMIT 100"
-)
+#: Claims on requested prefetches.
+PREFETCHES = Claims(table=prefetches, needed="state='fetching'", ready="")
 #: States of the versions that lists show; a version in the state `same` is shown as the version that it equals.
 _LISTED = ("registering", "ready", "failed")
 _LATEST_FIRST = (case((versions.c.state == "ready", 0), else_=1), versions.c.version.desc(), versions.c.id.desc())
@@ -343,11 +339,6 @@ def prefetch(c: Connection, id: str) -> Row[Any] | None:
     return c.execute(select(prefetches).where(prefetches.c.version_id == id)).first()
 
 
-def claim_prefetch(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """HeldClaim a prefetch for ``seconds``; return whether that succeeded."""
-    return c.scalar(_CLAIM_PREFETCH, {"i": id, "who": who, "until": now + seconds, "now": now}) is not None
-
-
 def at_prefetch(c: Connection, id: str) -> bool:
     """Return whether a version is being prefetched."""
     query = select(prefetches.c.version_id).where(prefetches.c.version_id == id, prefetches.c.state == "fetching")
@@ -358,8 +349,3 @@ def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, Any
     """Store state and progress of a prefetch."""
     values: dict[str, Any] = {"state": state, "progress": json.dumps(progress)}
     c.execute(update(prefetches).where(prefetches.c.version_id == id).values(**values))
-
-
-def fetching(c: Connection, now: float) -> list[str]:
-    """Return requested prefetches that no job has claimed."""
-    return list(c.scalars(_FETCHING, {"now": now}))

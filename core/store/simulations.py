@@ -34,7 +34,8 @@ _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:no
 _NEXT_EVENT_WHILE = text(
     "UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i AND state=:state RETURNING event_seq"
 )
-#: Claims on simulations that are deleted.
+#: Claims on simulations that are staged, and on those that are deleted.
+STAGING = Claims(table=simulations, needed="state='staging'")
 DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL", ready="")
 _CLAIM = Claims(table=simulations, needed="state=:state").taking
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))

@@ -14,7 +14,7 @@ from core.domain.submissions.records import Submission
 from core.services.due_jobs import DueJobs
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS
 from core.services.scheduling.leases import Leases
-from core.services.scheduling.staging import ATTEMPTS, RETRY, Staging
+from core.services.scheduling.staging import ATTEMPTS, STAGE, Staging
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from core.services.store_health import StoreHealth
@@ -114,7 +114,7 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
         with platform.database.read() as c:
             pauses.append(simulations.find(c, id).not_before - platform.database.now(c))
     assert waiting.next_attempt_at is not None and waiting.reason.startswith("tried again in ")
-    assert pauses[0] <= RETRY.first and RETRY.longest / 2 < pauses[-1] <= RETRY.longest
+    assert pauses[0] <= STAGE.retry.first and STAGE.retry.longest / 2 < pauses[-1] <= STAGE.retry.longest
     outage.end()
     stage(platform, staging, id)
     assert is_prepared(platform, id)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
@@ -22,12 +21,12 @@ from common.errors import (
     PlatformError,
     StoreUnavailable,
     TooLarge,
+    UnknownSimulation,
 )
-from common.full_disks import is_disk_full
 from core.domain.scheduling.preparation import Missing, Preparation, following
 from core.domain.scheduling.states import State
 from core.notifications.notifier import Notifier
-from core.services.claims import TERM, claimed, renewed_claim
+from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
 from core.services.datasets import environment_files
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
@@ -48,6 +47,7 @@ from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
 
+
 #: Seconds between two progress events of one download.
 PROGRESS_INTERVAL = 0.5
 #: Bytes of a dataset that the quick kind of job still downloads.
@@ -56,16 +56,31 @@ QUICK_DOWNLOAD = 64 << 20
 STORE_WAIT = 0.1
 #: Attempts after which a simulation ends as ERRORED whose files or packages are refused, rather than out of reach.
 ATTEMPTS = 5
-#: Retries while a store or the package index is away or refuses.
-RETRY = RetryPolicy(first=1.0, longest=30.0)
-#: Errors that end without a change of the simulation: by a store's or an operator's doing, or by the end of others.
-_OUTAGES = (
-    environments.IndexUnavailable,
-    environments.OutOfSpace,
-    NodeFull,
-    OriginFailed,
-    OSError,
-    StoreUnavailable,
+_NO_ENVIRONMENT = "the environment could not be prepared: {error}"  # the platform's own, from an external index
+STAGE = ClaimedJob(
+    take=simulations.STAGING.take,
+    what="simulation {id}",
+    outcomes=(
+        OnError(
+            errors=(environments.IndexUnavailable, environments.OutOfSpace), action=Action.WAIT, reason=_NO_ENVIRONMENT
+        ),
+        OnError(errors=(environments.CannotPrepare,), action=Action.RETRY, reason=_NO_ENVIRONMENT),
+        OnError(errors=(LargerThanCache, UnknownSimulation), action=Action.FAIL),
+        OnError(errors=(NodeFull, OriginFailed, StoreUnavailable), action=Action.WAIT),
+        OnError(errors=(NotFound,), action=Action.RETRY),  # a bucket may be restored
+        OnError(errors=(PlatformError,), action=Action.FAIL),
+        OnError(errors=(DiskFull,), action=Action.WAIT, reason="the disk of {home} (HOME) is full"),
+    ),
+    retry=RetryPolicy(first=1.0, longest=30.0),
+)
+PREFETCH = ClaimedJob(
+    take=store.PREFETCHES.take,
+    what="the prefetch of {id}",
+    outcomes=(
+        OnError(errors=(OriginRefused,), action=Action.FAIL),
+        OnError(errors=(StoreUnavailable, OriginFailed), action=Action.WAIT),  # until the claim expires
+        OnError(errors=(PlatformError,), action=Action.FAIL),
+    ),
 )
 
 
@@ -176,27 +191,15 @@ class Staging:
 
     def prefetch(self, id: str) -> None:
         """Download a dataset version to this node's cache, before a simulation uses it."""
-        claim_holder = secrets.token_hex(8)
-
-        def take() -> bool:
-            return self._database.write(
-                lambda c: store.claim_prefetch(c, id, claim_holder, TERM, self._database.now(c)), durable=False
-            )
-
-        with renewed_claim(take, f"the prefetch of {id}") as acquired:
-            if not acquired:
+        with PREFETCH.claimed(self._database, id) as claim:
+            if claim is None:
                 return
-            state, progress = "ready", {}
             try:
-                progress = self._fetch(id)
-            except OriginRefused as error:
-                state, progress = "failed", {"reason": error.detail}
-            except (StoreUnavailable, OriginFailed) as error:
-                # The claim expires, which is the pause before the next attempt.
-                logger.warning("the prefetch of %s is retried: %s", id, error.detail)
-                state, progress = "fetching", {"reason": error.detail}
-            except PlatformError as error:
-                state, progress = "failed", {"reason": error.detail}
+                state, progress = "ready", self._fetch(id)
+            except Exception as error:
+                failure = PREFETCH.failure_of(error)
+                state, progress = "failed" if failure.action is Action.FAIL else "fetching", {"reason": failure.reason}
+                logger.warning("the prefetch of %s has failed and is %s: %s", id, state, failure.reason)
             self._database.write(lambda c: store.tell_prefetch(c, id, state, progress))
 
     def _fetch(self, id: str) -> dict[str, Any]:
@@ -243,8 +246,8 @@ class Staging:
 
     def stage(self, id: str) -> None:
         """Prepare a simulation and queue it again, until workers are free; nothing if the job was enqueued twice."""
-        with claimed(self._database, id, State.STAGING) as acquired:
-            if acquired:
+        with STAGE.claimed(self._database, id) as claim:
+            if claim is not None:
                 self._stage(id)
 
     def _stage(self, id: str) -> None:
@@ -271,8 +274,12 @@ class Staging:
                 return
             if apart:
                 self._pack(id, provenance["dataset"], folder, model, environment)
-        except (PlatformError, environments.CannotPrepare, OSError) as error:
-            self._failed(row, error)
+        except Exception as error:
+            if isinstance(error, NodeFull):
+                self._cache.release(id)  # simulations that wait for room must not keep it from each other
+            exhausted, home = row.attempt >= ATTEMPTS, self._environments.parent
+            failure = STAGE.failure_of(error, failures=row.staging_failures, exhausted=exhausted, home=home)
+            self._settle(row, failure)
         else:
             done = {"preparation": Preparation.DONE.value, "attempt": row.attempt, "staging_failures": 0}
             self._queue(id, None, **done)
@@ -286,39 +293,19 @@ class Staging:
             self._notifier.enqueue(Preparation.LONG, row.id)
         return True
 
-    def _failed(self, row: Any, error: Exception) -> None:
-        """Wait for as long as an outage or a full disk lasts, retry what is refused, give up on anything else."""
-        match error:
-            case environments.CannotPrepare():  # the platform's own requirements, from an external index
-                reason = f"the environment could not be prepared: {error}"
-            case PlatformError():
-                reason = error.detail or "staging failed"
-            case _ if is_disk_full(error):
-                reason = f"the disk of {self._environments.parent} (HOME) is full"
-            case _:
-                raise error
-        if isinstance(error, NodeFull):
-            self._cache.release(row.id)  # simulations that wait for room must not keep it from each other
-        if isinstance(error, _OUTAGES) and not isinstance(error, LargerThanCache):
-            self._wait(row, reason)
-        elif isinstance(error, environments.CannotPrepare) or type(error) is NotFound:  # a bucket may be restored
-            self._retry(row.id, row.attempt, reason)
+    def _settle(self, row: Any, failure: FailedAttempt) -> None:
+        """Queue a simulation again or end it; waiting for the end of an outage is not an attempt."""
+        if failure.action is Action.WAIT:
+            failures = row.staging_failures + 1
+            logger.warning(
+                "staging of simulation %s is tried again in %.0f s: %s", row.id, failure.pause, failure.reason
+            )
+            changes = {"preparation": None, "attempt": row.attempt, "staging_failures": failures}
+            self._queue(row.id, failure.reason, pause=failure.pause, **changes)
+        elif failure.action is Action.RETRY:
+            self._queue(row.id, failure.reason, pause=STAGE.retry.pause(row.attempt), preparation=None)
         else:
-            self._give_up(row.id, reason)
-
-    def _wait(self, row: Any, reason: str | None) -> None:
-        """Queue a simulation again, without end, while a store or the package index is away; not an attempt."""
-        failures = row.staging_failures + 1
-        seconds = RETRY.pause(failures)
-        logger.warning("staging of simulation %s is tried again in %.0f s: %s", row.id, seconds, reason)
-        changes = {"preparation": None, "attempt": row.attempt, "staging_failures": failures}
-        self._queue(row.id, reason, pause=seconds, **changes)
-
-    def _retry(self, id: str, attempt: int, reason: str | None) -> None:
-        if attempt >= ATTEMPTS:
-            self._give_up(id, reason or "staging failed")
-        else:
-            self._queue(id, reason, pause=RETRY.pause(attempt), preparation=None)
+            self._give_up(row.id, failure.reason)
 
     def _stage_model(
         self, id: str, provenance: dict[str, Any], report: Callable[[DownloadProgress], None], *, apart: bool
