@@ -45,7 +45,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "prefetch": datasets.PREFETCHES.due,
     "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,
-    "compare": comparisons.due,
+    "compare": comparisons.CLAIMS.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.DELETED.due,
 }

@@ -4,27 +4,28 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
 from common.errors import Conflict, UnknownComparison
 from core.domain.comparisons.comparisons import ComparisonState
 from core.domain.scheduling.states import FINAL
+from core.store.claims import Claims
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
 from core.store.tables import comparisons, events, simulations
 
 _UNENDED = (ComparisonState.RUNNING.value, ComparisonState.CANCELLING.value)
-#: The states are literals, not parameters, so that the partial index is used: comparisons that have ended stay. A
-#: comparison waits while, for each model that still runs, a simulation of its present batch has not ended.
-_DUE = text(
-    "SELECT id FROM comparisons k WHERE state IN ('running', 'cancelling') AND not_before<=:now AND claim_until<:now"
-    " AND (state='cancelling' OR EXISTS(SELECT 1 FROM comparison_models m WHERE m.comparison_id=k.id"
-    " AND m.state='running' AND m.ordinal<>k.reference AND NOT EXISTS(SELECT 1 FROM comparison_simulations p"
-    " JOIN simulations s ON s.id=p.simulation_id WHERE p.comparison_id=k.id AND p.batch=m.batch"
-    " AND p.ordinal IN (m.ordinal, k.reference) AND s.deleted_at IS NULL AND s.state NOT IN :final)))"
-    " ORDER BY id LIMIT 100"
-).bindparams(bindparam("final", expanding=True))
-_FINAL = sorted(FINAL)
+_FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
+#: A comparison waits while, for each model that still runs, a simulation of its present batch has not ended.
+CLAIMS = Claims(
+    table=comparisons,
+    needed="state IN ('running', 'cancelling')",
+    ready="not_before<=:now AND (state='cancelling' OR EXISTS(SELECT 1 FROM comparison_models m"
+    " WHERE m.comparison_id=comparisons.id AND m.state='running' AND m.ordinal<>comparisons.reference"
+    " AND NOT EXISTS(SELECT 1 FROM comparison_simulations p JOIN simulations s ON s.id=p.simulation_id"
+    " WHERE p.comparison_id=comparisons.id AND p.batch=m.batch AND p.ordinal IN (m.ordinal, comparisons.reference)"
+    f" AND s.deleted_at IS NULL AND s.state NOT IN ({_FINAL}))))",
+)
 _NEXT_EVENT = text("UPDATE comparisons SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 
 
@@ -141,31 +142,10 @@ def remove(c: Connection, id: str) -> None:
         c.execute(delete(table).where(column == id))
 
 
-def due(c: Connection, now: float) -> list[str]:
-    """Return comparisons that can go on and that no job has claimed, at most 100."""
-    return list(c.scalars(_DUE, {"now": now, "final": _FINAL}))
-
-
-def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """Claim a comparison for ``seconds``; return False if another job has it or it has ended."""
-    k = comparisons.c
-    free = or_(k.claim.is_(None), k.claim_until < now, k.claim == who)
-    claiming = update(comparisons).where(k.id == id, k.state.in_(_UNENDED), free)
-    return (
-        c.execute(claiming.values(claim=who, claim_until=now + seconds).returning(comparisons.c.id)).first() is not None
-    )
-
-
 def explain(c: Connection, id: str, reason: str | None) -> None:
     """Store what a comparison that runs waits for, None: for nothing; one that has ended has the reason of its end."""
     running = (comparisons.c.id == id, comparisons.c.state == ComparisonState.RUNNING.value)
     c.execute(update(comparisons).where(*running).values(reason=reason))
-
-
-def release(c: Connection, id: str, who: str, **values: Any) -> None:
-    """End a claim, if it is still held, and change columns of the comparison."""
-    releasing = update(comparisons).where(comparisons.c.id == id, comparisons.c.claim == who)
-    c.execute(releasing.values(claim=None, claim_until=0.0, **values))
 
 
 def needing_model(c: Connection, digest: str) -> str | None:

@@ -6,7 +6,6 @@ attempt goes on: a batch has one simulation for each model, and a verdict has ea
 
 import json
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +28,7 @@ from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.records import ModelRef
 from core.notifications.notifier import Notifier
 from core.services.analysis.paired_results import read_pairs
-from core.services.claims import TERM, renewed_claim
+from core.services.claims import Action, ClaimedJob, OnError
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.simulations.new_simulations import resubmission
@@ -42,10 +41,22 @@ from runtimes.harness.evaluator.tasks import TaskPlan
 
 logger = logging.getLogger(__name__)
 
-#: Retries while a store does not answer.
-RETRY = RetryPolicy(first=2.0, longest=60.0)
 #: Seconds after which the simulations of a cancelled comparison are looked at again.
 CANCELLING_PAUSE = 1.0
+JOB = ClaimedJob(
+    take=store.CLAIMS.take,
+    what="comparison {id}",
+    outcomes=(
+        OnError(errors=(StoreUnavailable,), action=Action.WAIT, reason="waits: {error}"),
+        # A mistake of this platform: the comparison goes on once it is mended.
+        OnError(
+            errors=(Exception,),
+            action=Action.WAIT,
+            reason="cannot go on: an internal error, which the log of jobs has",
+        ),
+    ),
+    retry=RetryPolicy(first=2.0, longest=60.0),
+)
 
 
 class ComparisonBatches:
@@ -67,13 +78,8 @@ class ComparisonBatches:
 
     def advance(self, id: str) -> None:
         """Take every step of a comparison that is possible now, unless another job does."""
-        who = secrets.token_hex(8)
-
-        def take() -> bool:
-            return self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False)
-
-        with renewed_claim(take, f"comparison {id}") as acquired:
-            if not acquired:
+        with JOB.claimed(self._database, id) as claim:
+            if claim is None:
                 return
             wait, failures, reason = 0.0, 0, None
             try:
@@ -82,25 +88,20 @@ class ComparisonBatches:
                 logger.info("comparison %s: %s", id, error.detail)
             except UnknownComparison:
                 return
-            except (StoreUnavailable, StorageFull) as error:
-                failures, reason = self._failures(id) + 1, f"waits: {error.detail}"
-                wait = RETRY.pause(failures)
-                logger.warning("comparison %s goes on in %.0f s: %s", id, wait, error.detail)
-            except Exception:  # a mistake of this platform: the comparison says so, and goes on once it is mended
-                failures, reason = self._failures(id) + 1, "cannot go on: an internal error, which the log of jobs has"
-                wait = RETRY.pause(failures)
-                logger.exception("comparison %s tries again in %.0f s", id, wait)
+            except Exception as error:
+                with self._database.read() as c:
+                    before = int(store.find(c, id).failures)
+                failure = JOB.failure_of(error, failures=before)
+                wait, failures, reason = failure.pause, before + 1, failure.reason
+                log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
+                log("comparison %s goes on in %.0f s: %s", id, wait, error)
 
             def release(c: Connection) -> None:
                 store.explain(c, id, reason)
-                store.release(c, id, who, failures=failures, not_before=self._database.now(c) + wait if wait else 0.0)
+                later = self._database.now(c) + wait if wait else 0.0
+                store.CLAIMS.release(c, claim, failures=failures, not_before=later)
 
             self._database.write(release)
-
-    def _failures(self, id: str) -> int:
-        """Return how many attempts in a row have failed because a store did not answer."""
-        with self._database.read() as c:
-            return int(store.find(c, id).failures)
 
     def _advance(self, id: str) -> float:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
