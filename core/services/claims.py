@@ -43,7 +43,7 @@ class Action(Enum):
     FAIL = "fail"  # it ends
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class OnError:
     """A row of a table: what follows these errors, and the reason, with the field ``error``."""
 
@@ -82,11 +82,28 @@ class ClaimedJob:
         def take() -> bool:
             return database.write(lambda c: self.take(c, claim, term, database.now(c)), durable=False)
 
+        if not take():
+            yield None
+            return
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(term / 3):
+                try:
+                    if not take():
+                        return  # lost: the state changed or the claim expired; the final state change detects that
+                except Exception:
+                    logger.exception("the claim on %s was not renewed; next attempt in %s s", what, term / 3)
+
+        renewing = threading.Thread(target=renew, name="claim", daemon=True)
+        renewing.start()
         try:
-            with renewed_claim(take, what, term=term) as acquired:
-                yield claim if acquired else None
+            yield claim
         except ClaimLost:
             logger.info("the job on %s ends: its claim is lost, or nothing waits for it any more", what)
+        finally:
+            done.set()
+            renewing.join()
 
     def failure_of(
         self, error: Exception, *, failures: int = 0, exhausted: bool = False, **fields: object
@@ -117,28 +134,3 @@ def claimed(database: Database, id: str, state: State, *, term: float = TERM) ->
 
     with ClaimedJob(take=take, what="simulation {id}").claimed(database, id, term=term) as claim:
         yield claim is not None
-
-
-@contextmanager
-def renewed_claim(take: Callable[[], bool], what: str, *, term: float = TERM) -> Iterator[bool]:
-    """Renew a claim that ``take`` acquires for ``term`` seconds while the block runs; yields False if it fails."""
-    if not take():
-        yield False
-        return
-    done = threading.Event()
-
-    def renew() -> None:
-        while not done.wait(term / 3):
-            try:
-                if not take():
-                    return  # lost: the state changed or the claim expired; the final state change detects that
-            except Exception:
-                logger.exception("the claim on %s was not renewed; next attempt in %s s", what, term / 3)
-
-    renewing = threading.Thread(target=renew, name="claim", daemon=True)
-    renewing.start()
-    try:
-        yield True
-    finally:
-        done.set()
-        renewing.join()

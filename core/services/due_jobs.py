@@ -41,7 +41,7 @@ class DueJobs:
 #: Kinds of which the states of simulations say whether they are due.
 _OF_SIMULATIONS = frozenset({"collect", *(job.value for job in JOBS)})
 _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
-    "register": datasets.registering,
+    "register": datasets.CLAIMS.due,
     "prefetch": datasets.PREFETCHES.due,
     "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, update
 
 from core.domain.scheduling.states import UNENDED
-from core.store.claims import Claims
+from core.store.claims import Claims, HeldClaim
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
 from core.store.tables import dataset_tags, simulations
@@ -20,15 +20,8 @@ from core.store.tags import Tags
 
 tags = Tags(dataset_tags)
 
-_CLAIM = text(
-    "UPDATE dataset_versions SET claim=:who, claim_until=:until,"
-    " attempts=attempts+(CASE WHEN claim=:who THEN 0 ELSE 1 END) WHERE id=:i AND state='registering'"
-    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING attempts"
-)
-_REGISTERING = text(
-    "SELECT id FROM dataset_versions WHERE state='registering' AND claim_until<:now ORDER BY id LIMIT 100"
-)
-#: Claims on requested prefetches.
+#: Claims on versions that are registered, and on requested prefetches.
+CLAIMS = Claims(table=versions, needed="state='registering'", ready="", counted=True)
 PREFETCHES = Claims(table=prefetches, needed="state='fetching'", ready="")
 #: States of the versions that lists show; a version in the state `same` is shown as the version that it equals.
 _LISTED = ("registering", "ready", "failed")
@@ -129,64 +122,39 @@ def before(c: Connection, row: Row[Any]) -> Row[Any] | None:
     return c.execute(query.order_by(versions.c.version.desc()).limit(1)).first()
 
 
-def registering(c: Connection, now: float) -> list[str]:
-    """Return versions in the state `registering` that no job has claimed."""
-    return list(c.scalars(_REGISTERING, {"now": now}))
-
-
 # -- register
 
 
-def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> int | None:
-    """Claim a version for ``seconds``; return the number of the attempt, None if another job has it or it is done."""
-    attempt = c.scalar(_CLAIM, {"i": id, "who": who, "until": now + seconds, "now": now})
-    return None if attempt is None else int(attempt)
-
-
-def _claimed(id: str, who: str) -> Any:
-    return and_(versions.c.id == id, versions.c.claim == who, versions.c.state == "registering")
-
-
-def holds(c: Connection, id: str, who: str) -> bool:
-    """Return whether the claim on a version still holds, and lock it until the transaction ends."""
-    return c.execute(select(versions.c.id).where(_claimed(id, who)).with_for_update()).first() is not None
-
-
-def tell(c: Connection, id: str, who: str, progress: Mapping[str, Any]) -> bool:
-    """Store the progress of a registration; return False if its claim is lost."""
-    storing = update(versions).where(_claimed(id, who)).values(progress=json.dumps(progress)).returning(versions.c.id)
-    return c.execute(storing).first() is not None
-
-
-def refer(c: Connection, id: str, who: str, object: str) -> bool:
+def refer(c: Connection, claim: HeldClaim, object: str) -> bool:
     """Insert a reference to an object that is about to be written; return False if the claim is lost."""
-    if not holds(c, id, who):
+    if not CLAIMS.lock(c, claim):
         return False
-    c.execute(insert(objects).values(version_id=id, object=object))
+    c.execute(insert(objects).values(version_id=claim.id, object=object))
     return True
 
 
-def borrow(c: Connection, id: str, who: str, lender: str, keys: Sequence[str]) -> bool:
+def borrow(c: Connection, claim: HeldClaim, lender: str, keys: Sequence[str]) -> bool:
     """Insert references to objects of another version; False if the claim is lost or the other is no longer ready."""
     lending = select(versions.c.id).where(versions.c.id == lender, versions.c.state == "ready")
-    if not holds(c, id, who) or c.execute(lending.with_for_update(read=True)).first() is None:
+    if not CLAIMS.lock(c, claim) or c.execute(lending.with_for_update(read=True)).first() is None:
         return False
-    referenced = set(c.scalars(select(objects.c.object).where(objects.c.version_id == id)))
+    referenced = set(c.scalars(select(objects.c.object).where(objects.c.version_id == claim.id)))
     for object in set(keys) - referenced:
-        c.execute(insert(objects).values(version_id=id, object=object))
+        c.execute(insert(objects).values(version_id=claim.id, object=object))
     return True
 
 
 def finish(
-    c: Connection, id: str, who: str, values: Mapping[str, Any], now: float, *, located: bool = False
+    c: Connection, claim: HeldClaim, values: Mapping[str, Any], now: float, *, located: bool = False
 ) -> Row[Any] | None:
     """Make a version ready with the next number, or the same as an existing one; None if the claim is lost.
 
     ``located``: its files stay in the user's bucket. An existing version of the same content in a bucket then gets the
     new locations, because its objects may have been moved, or rewritten with other ETags.
     """
-    if not holds(c, id, who):
+    if not CLAIMS.lock(c, claim):
         return None
+    id = claim.id
     own = c.execute(select(versions).where(versions.c.id == id)).one()
     # Locks all versions of the name in one order, so that two that finish at once are numbered one after the other.
     of_name = and_(versions.c.project == own.project, versions.c.name == own.name)
@@ -218,18 +186,9 @@ def _swap_objects(c: Connection, first: str, second: str) -> None:
             c.execute(insert(objects), [{"version_id": id, "object": key} for key in keys])
 
 
-def forgive(c: Connection, id: str, who: str) -> None:
+def forgive(c: Connection, claim: HeldClaim) -> None:
     """Subtract an attempt that failed because of an outage."""
-    c.execute(update(versions).where(_claimed(id, who)).values(attempts=versions.c.attempts - 1))
-
-
-def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
-    """End a registration as failed; return False if the claim is lost."""
-    changes = {"state": "failed", "reason": reason[:2000], "claim": None, "claim_until": 0.0, "ended_at": now}
-    return (
-        c.execute(update(versions).where(_claimed(id, who)).values(**changes).returning(versions.c.id)).first()
-        is not None
-    )
+    CLAIMS.change(c, claim, attempts=versions.c.attempts - 1)
 
 
 # -- deletion

@@ -29,6 +29,7 @@ from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.store import datasets as store
 from core.store import simulations
+from core.store.claims import HeldClaim
 from core.store.database import Database
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.bucket_reader import BucketReader
@@ -115,7 +116,8 @@ def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platfo
 def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clock: Clock) -> None:
     id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     for attempt in range(6):
-        platform.database.write(lambda c, attempt=attempt: store.claim(c, id, f"dead-{attempt}", 9.0, clock.now))  # type: ignore[misc]
+        dead = HeldClaim(id, f"dead-{attempt}")
+        platform.database.write(lambda c, dead=dead: store.CLAIMS.take(c, dead, 9.0, clock.now))  # type: ignore[misc]
         assert DueJobs(platform.database).of("register") == []
         clock.now += 10.0
         assert DueJobs(platform.database).of("register") == [id]

@@ -47,13 +47,9 @@ JOB = ClaimedJob(
     take=store.CLAIMS.take,
     what="comparison {id}",
     outcomes=(
-        OnError(errors=(StoreUnavailable,), action=Action.WAIT, reason="waits: {error}"),
+        OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
         # A mistake of this platform: the comparison goes on once it is mended.
-        OnError(
-            errors=(Exception,),
-            action=Action.WAIT,
-            reason="cannot go on: an internal error, which the log of jobs has",
-        ),
+        OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
     ),
     retry=RetryPolicy(first=2.0, longest=60.0),
 )

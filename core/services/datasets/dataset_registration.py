@@ -7,7 +7,6 @@ not visible before it is complete.
 import json
 import logging
 import secrets
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,9 +20,8 @@ from typing import Any
 import msgspec
 
 from common.errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable, TooLarge
-from common.full_disks import is_disk_full
 from common.top_folder import is_clutter
-from core.services.claims import TERM, renewed_claim
+from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, OnError
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_maps import with_derived
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
@@ -37,6 +35,7 @@ from core.services.datasets.version_files import VersionFiles
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
+from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import external_sort, file_names, manifest_object
@@ -71,8 +70,18 @@ class RegistrationLimits:
     maps: MapLimits = field(default_factory=MapLimits)
 
 
-class ClaimLost(Exception):
-    """Another job has claimed the version, or it was deleted."""
+JOB = ClaimedJob(
+    take=store.CLAIMS.take,
+    what="version {id}",
+    outcomes=(
+        OnError((StorageFull,), Action.FAIL),
+        OnError((StoreUnavailable,), Action.WAIT),  # until the claim expires
+        OnError((OriginFailed,), Action.RETRY),  # when the claim has expired
+        OnError((PlatformError,), Action.FAIL),
+        OnError((DiskFull,), Action.FAIL, "The disk is full. Free some space and register it again."),
+        OnError((MemoryError,), Action.FAIL, "Its files need more memory to be read than a registration may have."),
+    ),
+)
 
 
 class DatasetRegistration:
@@ -100,55 +109,41 @@ class DatasetRegistration:
 
     def register(self, id: str) -> None:
         """Register a version, unless another job has claimed it or it has ended."""
-        who = secrets.token_hex(8)
-        attempt = 0
+        with JOB.claimed(self._database, id) as claim:
+            if claim is not None:
+                self._guarded(claim)
 
-        def take() -> bool:
-            nonlocal attempt
-            attempt = (
-                self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False) or 0
-            )
-            return attempt > 0
-
-        with renewed_claim(take, f"version {id}") as acquired:
-            if acquired:
-                self._guarded(id, who, attempt)
-
-    def _guarded(self, id: str, who: str, attempt: int) -> None:
-        current = _Attempt(self, id, who)
+    def _guarded(self, claim: HeldClaim) -> None:
+        with self._database.read() as c:
+            row = store.by_id(c, claim.id)
+        if row is None:
+            raise ClaimLost
+        current = _Attempt(self, claim)
         try:
-            if attempt > ATTEMPTS:
+            if row.attempts > ATTEMPTS:
                 raise Invalid(f"Its registration was interrupted {ATTEMPTS} times; see the log.")
-            self._versions.purge(id)  # objects of an earlier attempt
-            current.run()
-        except StorageFull as error:
-            self._fail(id, who, error)
-        except (StoreUnavailable, OriginFailed) as error:
-            if isinstance(error, OriginFailed) and (not current.begun or attempt >= ATTEMPTS):
-                self._fail(id, who, error)  # a source that never answered is probably a wrong address
-            else:
-                # An outage does not count as an attempt. The claim expires, which is the pause before the next one.
-                if isinstance(error, StoreUnavailable):
-                    self._database.write(lambda c: store.forgive(c, id, who))
-                logger.warning("registration of version %s is retried: %s", id, error.detail)
-        except PlatformError as error:
-            self._fail(id, who, error)
-        except (OSError, sqlite3.Error) as error:
-            if not is_disk_full(error):
-                raise
-            self._fail(id, who, StorageFull("The disk is full. Free some space and register it again."))
-        except MemoryError:
-            self._fail(id, who, Invalid("Its files need more memory to be read than a registration may have."))
-        except ClaimLost:
-            logger.info("registration of version %s ends: its claim is lost", id)
+            self._versions.purge(claim.id)  # objects of an earlier attempt
+            current.run(row)
+        except Exception as error:
+            # A source that never answered is probably a wrong address.
+            failure = JOB.failure_of(error, exhausted=not current.begun or row.attempts >= ATTEMPTS)
+            if failure.action is Action.FAIL:
+                self._fail(claim, failure.reason)
+                return
+            if failure.action is Action.WAIT:
+                self._database.write(lambda c: store.forgive(c, claim))
+            logger.warning("registration of version %s is retried: %s", claim.id, failure.reason)
 
-    def _fail(self, id: str, who: str, error: PlatformError) -> None:
-        reason = error.detail or "it cannot be registered"
-        if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
-            logger.warning("registration of version %s failed: %s", id, reason)
-            self._versions.purge(id)
+    def _fail(self, claim: HeldClaim, reason: str) -> None:
+        def fail(c: Connection) -> bool:
+            ended_at = self._database.now(c)
+            return store.CLAIMS.release(c, claim, state="failed", reason=reason[:2000], ended_at=ended_at)
+
+        if self._database.write(fail):
+            logger.warning("registration of version %s failed: %s", claim.id, reason)
+            self._versions.purge(claim.id)
             with self._database.read() as c:
-                row = store.by_id(c, id)
+                row = store.by_id(c, claim.id)
             if row is not None:
                 self._versions.release_uploads(row)
 
@@ -156,10 +151,10 @@ class DatasetRegistration:
 class _Attempt:
     """An attempt to register a version."""
 
-    def __init__(self, job: DatasetRegistration, id: str, who: str) -> None:
+    def __init__(self, job: DatasetRegistration, claim: HeldClaim) -> None:
         self._job = job
-        self._id = id
-        self._who = who
+        self._id = claim.id
+        self._claim = claim
         self._database = job._database
         self._objects = job._objects
         self._began = self._reported_at = time.monotonic()
@@ -174,12 +169,8 @@ class _Attempt:
         """Whether any file was read."""
         return self._files > 0
 
-    def run(self) -> None:
+    def run(self, row: Any) -> None:
         """Write the manifest, check the description, and make the version ready."""
-        with self._database.read() as c:
-            row = store.by_id(c, self._id)
-        if row is None:
-            raise ClaimLost
         source = json.loads(row.source)
         self._uploads = uploads_of(source)
         self._job._scratch.mkdir(parents=True, exist_ok=True)
@@ -200,7 +191,7 @@ class _Attempt:
         values["described"] = described
 
         def finish(c: Connection) -> Any:
-            return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
+            return store.finish(c, self._claim, values, self._database.now(c), located=self._located)
 
         finished = self._database.write(finish)
         if finished is None:
@@ -377,10 +368,10 @@ class _Attempt:
 
     def _adding_references(self, lender: str, entries: Iterable[ManifestEntry]) -> Callable[[Connection], bool]:
         packs = sorted({entry.source.removeprefix("store:") for entry in entries if entry.source.startswith("store:")})
-        return lambda c: store.borrow(c, self._id, self._who, lender, packs)
+        return lambda c: store.borrow(c, self._claim, lender, packs)
 
     def _holds_claim(self) -> bool:
-        return self._database.write(lambda c: store.holds(c, self._id, self._who), durable=False)
+        return self._database.write(lambda c: store.CLAIMS.lock(c, self._claim), durable=False)
 
     def _located_entry(self, path: str, digest: str, size: int, source: str, connection: str | None) -> ManifestEntry:
         """Return the entry of a file in a bucket. Raise Invalid unless size and digest are as in the manifest."""
@@ -446,7 +437,7 @@ class _Attempt:
             yield (replace(entry, path=entry.path.removeprefix(left_out)) for entry in sorted_entries)
 
     def _add_reference(self, object: str) -> None:
-        if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
+        if not self._database.write(lambda c: store.refer(c, self._claim, object)):
             raise ClaimLost
 
     def _report_progress(self, message: str = "") -> None:
@@ -466,5 +457,6 @@ class _Attempt:
         }
         if message:
             progress["message"] = message
-        if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
+        changes = {"progress": json.dumps(progress)}
+        if not self._database.write(lambda c: store.CLAIMS.change(c, self._claim, **changes), durable=False):
             raise ClaimLost

@@ -61,15 +61,13 @@ STAGE = ClaimedJob(
     take=simulations.STAGING.take,
     what="simulation {id}",
     outcomes=(
-        OnError(
-            errors=(environments.IndexUnavailable, environments.OutOfSpace), action=Action.WAIT, reason=_NO_ENVIRONMENT
-        ),
-        OnError(errors=(environments.CannotPrepare,), action=Action.RETRY, reason=_NO_ENVIRONMENT),
-        OnError(errors=(LargerThanCache, UnknownSimulation), action=Action.FAIL),
-        OnError(errors=(NodeFull, OriginFailed, StoreUnavailable), action=Action.WAIT),
-        OnError(errors=(NotFound,), action=Action.RETRY),  # a bucket may be restored
-        OnError(errors=(PlatformError,), action=Action.FAIL),
-        OnError(errors=(DiskFull,), action=Action.WAIT, reason="the disk of {home} (HOME) is full"),
+        OnError((environments.IndexUnavailable, environments.OutOfSpace), Action.WAIT, _NO_ENVIRONMENT),
+        OnError((environments.CannotPrepare,), Action.RETRY, _NO_ENVIRONMENT),
+        OnError((LargerThanCache, UnknownSimulation), Action.FAIL),
+        OnError((NodeFull, OriginFailed, StoreUnavailable), Action.WAIT),
+        OnError((NotFound,), Action.RETRY),  # a bucket may be restored
+        OnError((PlatformError,), Action.FAIL),
+        OnError((DiskFull,), Action.WAIT, "the disk of {home} (HOME) is full"),
     ),
     retry=RetryPolicy(first=1.0, longest=30.0),
 )
@@ -77,9 +75,9 @@ PREFETCH = ClaimedJob(
     take=store.PREFETCHES.take,
     what="the prefetch of {id}",
     outcomes=(
-        OnError(errors=(OriginRefused,), action=Action.FAIL),
-        OnError(errors=(StoreUnavailable, OriginFailed), action=Action.WAIT),  # until the claim expires
-        OnError(errors=(PlatformError,), action=Action.FAIL),
+        OnError((OriginRefused,), Action.FAIL),
+        OnError((StoreUnavailable, OriginFailed), Action.WAIT),  # until the claim expires
+        OnError((PlatformError,), Action.FAIL),
     ),
 )
 

@@ -23,7 +23,7 @@ GRACE = 3600.0
 JOB = ClaimedJob(
     take=simulations.DELETED.take,
     what="the deletion of {id}",
-    outcomes=(OnError(errors=(StoreUnavailable,), action=Action.WAIT),),  # until the claim expires
+    outcomes=(OnError((StoreUnavailable,), Action.WAIT),),  # until the claim expires
 )
 
 

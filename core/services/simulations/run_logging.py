@@ -25,8 +25,8 @@ JOB = ClaimedJob(
     take=store.CLAIMS.take,
     what="the results of {id} for MLflow",
     outcomes=(
-        OnError(errors=(OriginRefused, Invalid), action=Action.FAIL),
-        OnError(errors=(OriginFailed,), action=Action.RETRY),
+        OnError((OriginRefused, Invalid), Action.FAIL),
+        OnError((OriginFailed,), Action.RETRY),
     ),
     retry=RetryPolicy(first=2.0, longest=600.0, patience=86_400.0),  # from the simulation's end on
 )

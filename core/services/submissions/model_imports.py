@@ -43,16 +43,12 @@ JOB = ClaimedJob(
     take=store.CLAIMS.take,
     what="import {id}",
     outcomes=(
-        OnError(errors=(OriginRefused,), action=Action.FAIL),
-        OnError(errors=(OriginFailed, OriginChanged), action=Action.RETRY),
-        OnError(errors=(StoreUnavailable,), action=Action.WAIT),
-        OnError(errors=(PlatformError,), action=Action.FAIL),
-        OnError(errors=(DiskFull,), action=Action.WAIT, reason=str(StorageFull())),
-        OnError(
-            errors=(MemoryError,),
-            action=Action.FAIL,
-            reason="the model needs more memory to be read than an import may have",
-        ),
+        OnError((OriginRefused,), Action.FAIL),
+        OnError((OriginFailed, OriginChanged), Action.RETRY),
+        OnError((StoreUnavailable,), Action.WAIT),
+        OnError((PlatformError,), Action.FAIL),
+        OnError((DiskFull,), Action.WAIT, str(StorageFull())),
+        OnError((MemoryError,), Action.FAIL, "the model needs more memory to be read than an import may have"),
     ),
     retry=RetryPolicy(first=1.0, longest=30.0, patience=3600.0),  # from the request on
 )
