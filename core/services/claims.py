@@ -105,6 +105,12 @@ class ClaimedJob:
             done.set()
             renewing.join()
 
+    def run(self, database: Database, id: str, work: Callable[[HeldClaim], None]) -> None:
+        """Work on a row, unless another job does or it needs none."""
+        with self.claimed(database, id) as claim:
+            if claim is not None:
+                work(claim)
+
     def failure_of(
         self, error: Exception, *, failures: int = 0, exhausted: bool = False, **fields: object
     ) -> FailedAttempt:

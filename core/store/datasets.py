@@ -186,11 +186,6 @@ def _swap_objects(c: Connection, first: str, second: str) -> None:
             c.execute(insert(objects), [{"version_id": id, "object": key} for key in keys])
 
 
-def forgive(c: Connection, claim: HeldClaim) -> None:
-    """Subtract an attempt that failed because of an outage."""
-    CLAIMS.change(c, claim, attempts=versions.c.attempts - 1)
-
-
 # -- deletion
 
 

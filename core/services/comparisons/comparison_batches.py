@@ -36,6 +36,7 @@ from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import simulations
+from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -74,30 +75,30 @@ class ComparisonBatches:
 
     def advance(self, id: str) -> None:
         """Take every step of a comparison that is possible now, unless another job does."""
-        with JOB.claimed(self._database, id) as claim:
-            if claim is None:
-                return
-            wait, failures, reason = 0.0, 0, None
-            try:
-                wait = self._advance(id)
-            except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
-                logger.info("comparison %s: %s", id, error.detail)
-            except UnknownComparison:
-                return
-            except Exception as error:
-                with self._database.read() as c:
-                    before = int(store.find(c, id).failures)
-                failure = JOB.failure_of(error, failures=before)
-                wait, failures, reason = failure.pause, before + 1, failure.reason
-                log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
-                log("comparison %s goes on in %.0f s: %s", id, wait, error)
+        JOB.run(self._database, id, self._play)
 
-            def release(c: Connection) -> None:
-                store.explain(c, id, reason)
-                later = self._database.now(c) + wait if wait else 0.0
-                store.CLAIMS.release(c, claim, failures=failures, not_before=later)
+    def _play(self, claim: HeldClaim) -> None:
+        id, wait, failures, reason = claim.id, 0.0, 0, None
+        try:
+            wait = self._advance(id)
+        except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
+            logger.info("comparison %s: %s", id, error.detail)
+        except UnknownComparison:
+            return
+        except Exception as error:
+            with self._database.read() as c:
+                before = int(store.find(c, id).failures)
+            failure = JOB.failure_of(error, failures=before)
+            wait, failures, reason = failure.pause, before + 1, failure.reason
+            log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
+            log("comparison %s goes on in %.0f s: %s", id, wait, error)
 
-            self._database.write(release)
+        def release(c: Connection) -> None:
+            store.explain(c, id, reason)
+            later = self._database.now(c) + wait if wait else 0.0
+            store.CLAIMS.release(c, claim, failures=failures, not_before=later)
+
+        self._database.write(release)
 
     def _advance(self, id: str) -> float:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""

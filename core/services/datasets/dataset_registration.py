@@ -109,11 +109,9 @@ class DatasetRegistration:
 
     def register(self, id: str) -> None:
         """Register a version, unless another job has claimed it or it has ended."""
-        with JOB.claimed(self._database, id) as claim:
-            if claim is not None:
-                self._guarded(claim)
+        JOB.run(self._database, id, self._register)
 
-    def _guarded(self, claim: HeldClaim) -> None:
+    def _register(self, claim: HeldClaim) -> None:
         with self._database.read() as c:
             row = store.by_id(c, claim.id)
         if row is None:
@@ -130,8 +128,8 @@ class DatasetRegistration:
             if failure.action is Action.FAIL:
                 self._fail(claim, failure.reason)
                 return
-            if failure.action is Action.WAIT:
-                self._database.write(lambda c: store.forgive(c, claim))
+            if failure.action is Action.WAIT:  # not an attempt
+                self._database.write(lambda c: store.CLAIMS.change(c, claim, attempts=row.attempts - 1))
             logger.warning("registration of version %s is retried: %s", claim.id, failure.reason)
 
     def _fail(self, claim: HeldClaim, reason: str) -> None:

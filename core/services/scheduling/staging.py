@@ -38,6 +38,7 @@ from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
 from core.store import leases, simulations
+from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 from datasets.nodecache.model_files import StoredModel
 from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
@@ -189,16 +190,16 @@ class Staging:
 
     def prefetch(self, id: str) -> None:
         """Download a dataset version to this node's cache, before a simulation uses it."""
-        with PREFETCH.claimed(self._database, id) as claim:
-            if claim is None:
-                return
-            try:
-                state, progress = "ready", self._fetch(id)
-            except Exception as error:
-                failure = PREFETCH.failure_of(error)
-                state, progress = "failed" if failure.action is Action.FAIL else "fetching", {"reason": failure.reason}
-                logger.warning("the prefetch of %s has failed and is %s: %s", id, state, failure.reason)
-            self._database.write(lambda c: store.tell_prefetch(c, id, state, progress))
+        PREFETCH.run(self._database, id, self._prefetch)
+
+    def _prefetch(self, claim: HeldClaim) -> None:
+        try:
+            state, progress = "ready", self._fetch(claim.id)
+        except Exception as error:
+            failure = PREFETCH.failure_of(error)
+            state, progress = "failed" if failure.action is Action.FAIL else "fetching", {"reason": failure.reason}
+            logger.warning("the prefetch of %s has failed and is %s: %s", claim.id, state, failure.reason)
+        self._database.write(lambda c: store.tell_prefetch(c, claim.id, state, progress))
 
     def _fetch(self, id: str) -> dict[str, Any]:
         """Download a version's files and record the progress; return the last progress."""
@@ -244,11 +245,10 @@ class Staging:
 
     def stage(self, id: str) -> None:
         """Prepare a simulation and queue it again, until workers are free; nothing if the job was enqueued twice."""
-        with STAGE.claimed(self._database, id) as claim:
-            if claim is not None:
-                self._stage(id)
+        STAGE.run(self._database, id, self._stage)
 
-    def _stage(self, id: str) -> None:
+    def _stage(self, claim: HeldClaim) -> None:
+        id = claim.id
         with self._database.read() as c:
             row = simulations.find(c, id)
         provenance = json.loads(row.provenance)

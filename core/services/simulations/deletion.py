@@ -9,6 +9,7 @@ from common.errors import StoreUnavailable
 from core.services.claims import Action, ClaimedJob, OnError
 from core.services.orphan_search import OrphanSearch
 from core.store import results, simulations
+from core.store.claims import HeldClaim
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 
@@ -40,22 +41,20 @@ class Deletion:
 
         The rows name the objects, so they are deleted last, and a deletion that is interrupted begins again.
         """
-        with JOB.claimed(self._database, id) as claim:
-            if claim is not None:
-                try:
-                    self._remove(id)
-                except Exception as error:
-                    failure = JOB.failure_of(error)
-                    logger.warning("the deletion of simulation %s is tried again: %s", id, failure.reason)
+        JOB.run(self._database, id, self._remove)
 
-    def _remove(self, id: str) -> None:
-        with self._database.read() as c:
-            named = results.objects_of(c, id)
-        self._remove_objects(named, but=id)
-        for prefix in PREFIXES:
-            self._remove_objects(self._objects.list(f"{prefix}{id}/"), but=id)
-        while not self._database.write(lambda c: results.forget(c, id, ROWS)):
-            pass
+    def _remove(self, claim: HeldClaim) -> None:
+        id = claim.id
+        try:
+            with self._database.read() as c:
+                named = results.objects_of(c, id)
+            self._remove_objects(named, but=id)
+            for prefix in PREFIXES:
+                self._remove_objects(self._objects.list(f"{prefix}{id}/"), but=id)
+            while not self._database.write(lambda c: results.forget(c, id, ROWS)):
+                pass
+        except Exception as error:
+            logger.warning("the deletion of simulation %s is tried again: %s", id, JOB.failure_of(error).reason)
 
     def _remove_objects(self, keys: Iterable[str], *, but: str = "") -> int:
         """Delete the objects that no simulation but ``but`` needs; return their number."""

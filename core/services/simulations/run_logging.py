@@ -42,9 +42,7 @@ class RunLogging:
 
     def log(self, id: str) -> None:
         """Log the results of a simulation that has ended, unless another job does so or it is done."""
-        with JOB.claimed(self._database, id) as claim:
-            if claim is not None:
-                self._log(claim)
+        JOB.run(self._database, id, self._log)
 
     def _log(self, claim: HeldClaim) -> None:
         with self._database.read() as c:

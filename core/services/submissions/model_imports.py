@@ -124,9 +124,7 @@ class ModelImports:
 
     def fetch(self, id: str) -> None:
         """Import a model, unless another job has claimed it or it has ended."""
-        with JOB.claimed(self._database, id) as claim:
-            if claim is not None:
-                self._fetch(claim)
+        JOB.run(self._database, id, self._fetch)
 
     def _fetch(self, claim: HeldClaim) -> None:
         with self._database.read() as c:
@@ -253,21 +251,18 @@ class ModelImports:
         total, id = body["total_bytes"], row.simulation_id
         fraction = min(1.0, body["bytes"] / total) if total else None
 
-        def say(c: Connection) -> None:
+        def say(c: Connection) -> bool:
             if not store.CLAIMS.change(c, claim, bytes=body["bytes"]):
-                raise ClaimLost
+                return False
+            if id is not None and not simulations.awaits_model(c, id):
+                store.CLAIMS.change(c, claim, state="failed", reason="no simulation waits for it any more")
+                return False
             if id is not None:
-                if not simulations.awaits_model(c, id):
-                    store.CLAIMS.change(c, claim, state="failed", reason="no simulation waits for it any more")
-                    return
-                simulations.say(
-                    c, id, "staging", {"what": "model", **body, "fraction": fraction}, self._database.now(c)
-                )
+                event = {"what": "model", **body, "fraction": fraction}
+                simulations.say(c, id, "staging", event, self._database.now(c))
+            return True
 
-        self._database.write(say)
-        with self._database.read() as c:
-            current = store.find(c, row.id)
-        if current is None or current.state != "fetching":
+        if not self._database.write(say):
             raise ClaimLost
         if id is not None:
             self._notifier.publish(id)
