@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.domain.scheduling.job_kinds import JobKind
+from core.domain.scheduling.job_kinds import Due, Functions, JobKind
 from core.notifications import job_maintenance, job_workers
 from core.notifications.job_demand import DemandReader, JobDemand
-from core.notifications.job_queue import Due, Functions
 from core.notifications.job_statistics import WorkerStatistics
 from server.job_metrics import JobsCollector
 from server.restart import decide_restart

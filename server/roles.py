@@ -176,7 +176,7 @@ def dispatch(settings: Settings) -> int:
 
 def jobs(settings: Settings) -> int:
     """Run background jobs: a supervisor of RQ workers, which this process forks with all modules imported."""
-    from core.notifications.job_queue import Due
+    from core.domain.scheduling.job_kinds import Due
     from core.notifications.redis_notifier import embedded
     from core.services.due_jobs import DueJobs
     from core.store.database import Database

@@ -12,13 +12,13 @@ from contextlib import suppress
 
 from rq import Queue
 from rq.exceptions import NoSuchJobError
-from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
 from rq.job import JobStatus
 from rq.utils import as_text
 
-from core.domain.scheduling.job_kinds import JobKind
-from core.notifications.job_queue import MOST_FAILURES, Due, JobQueue, job_class_of, queue_of, readable
+from core.domain.scheduling.job_kinds import Due, JobKind
+from core.notifications.job_queue import MOST_FAILURES, JobQueue, readable
 from core.notifications.redis_client import OUTAGES, client
+from core.notifications.rq_overrides import TERM, BoundQueue, abandon_executions, job_class_of, queue_of
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,8 @@ INTERVAL = 1.0
 TAKEN = 10.0
 #: Seconds between two looks at what SQL shows as due.
 DUE_INTERVAL = 5.0
-#: Seconds without a heartbeat after which a running job counts as abandoned (`job_workers.TERM`), and those by which
-#: clocks of machines may differ.
-TERM, TOLERANCE = 9.0, 5.0
+#: Seconds by which clocks of machines may differ.
+TOLERANCE = 5.0
 #: Timeout in seconds of a Redis command.
 TIMEOUT = 5.0
 
@@ -91,7 +90,7 @@ class JobMaintenance:
             for id in ids:
                 self._jobs.enqueue(kind.name, id)
 
-    def _pending(self) -> list[list[Callable[[Queue], None]]]:
+    def _pending(self) -> list[list[Callable[[BoundQueue], None]]]:
         """Return the tasks of each queue that have something to do: nearly always none, in one round trip for all."""
         moment = time.time()
         with self._connection.pipeline(transaction=False) as pipeline:
@@ -138,7 +137,7 @@ class JobMaintenance:
         """Retry or fail the jobs whose heartbeat has expired."""
         queue.started_job_registry.cleanup()
 
-    def _start_retries(self, queue: Queue) -> None:
+    def _start_retries(self, queue: BoundQueue) -> None:
         """Enqueue scheduled jobs that are due. RQ's own scheduler would trust every field of a job."""
         registry = queue.scheduled_job_registry
         for id in registry.get_jobs_to_schedule():
@@ -146,7 +145,7 @@ class JobMaintenance:
             with self._connection.pipeline() as pipeline:
                 pipeline.zrem(registry.key, id)
                 if job is not None:
-                    queue._enqueue_job(job, pipeline=pipeline)
+                    queue.push(job, pipeline=pipeline)
                 pipeline.execute()
 
     def _return_taken(self, queue: Queue) -> None:
@@ -177,11 +176,7 @@ def abandon(url: str, kind: JobKind, name: str) -> None:
     """Retry or fail the job of a worker that was killed, without waiting for its heartbeat to expire."""
     connection = client(url, TIMEOUT)
     try:
-        queue = queue_of(kind, connection, job_class_of(kind))
-        executions = connection.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(name))
-        if executions:
-            connection.zadd(queue.started_job_registry.key, {as_text(key): 0 for key in executions}, xx=True)
-            queue.started_job_registry.cleanup()
+        abandon_executions(queue_of(kind, connection, job_class_of(kind)), name)
     except OUTAGES as error:
         logger.warning("the job of a killed worker waits for its heartbeat to expire: Redis is unavailable: %s", error)
     finally:

@@ -1,110 +1,28 @@
-"""Job queue over RQ: a queue per kind of job, deterministic job ids, and a job class restricted to an allow-list.
+"""Job queue over RQ: a queue per kind of job and deterministic job ids.
 
 Redis holds no authoritative state: whatever is due is enqueued again from SQL, and a claim in SQL makes a duplicate run
 harmless.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
 
 from redis import Redis
 from rq import Queue, Retry
 from rq.exceptions import DuplicateJobError, InvalidJobOperation
 from rq.job import Job
-from rq.serializers import JSONSerializer
 from rq.utils import now
 
-from core.domain.scheduling.job_kinds import BY_NAME, KINDS, JobKind, Verdict, judge
+from core.domain.scheduling.job_kinds import BY_NAME, KINDS, Verdict, judge
 from core.notifications.redis_client import OUTAGES
+from core.notifications.rq_overrides import FAILURES_KEPT, WAITING, BoundJob, queue_of
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a job may wait in its queue; SQL enqueues it again if it is still due.
-WAITING = 3600
-#: Seconds that a failed job is kept in the registry of failed jobs, with its traceback.
-FAILURES_KEPT = 7 * 24 * 3600
 #: Failed jobs that are kept per kind; the oldest are deleted first.
 MOST_FAILURES = 1000
-#: The functions of jobs, by the name of their kind.
-Functions = Mapping[str, Callable[[str], None]]
-#: Returns the ids of a kind's jobs that are due and unclaimed, from SQL.
-Due = Callable[[str], Sequence[str]]
-
-
-class BoundJob(Job):
-    """A job restricted to the functions in ``functions``.
-
-    A client that can write to Redis could name any function, callback or webhook in a job, or dependents, repeats and
-    limits; all of these are ignored or replaced by those of the job's kind.
-    """
-
-    kind: ClassVar[JobKind | None] = None
-    functions: ClassVar[Callable[[], Functions]] = staticmethod(dict)
-
-    def restore(self, raw_data: Any) -> None:
-        """Read the record from Redis, except what its kind decides."""
-        super().restore(raw_data)
-        self.webhooks = []
-        self._dependency_ids = []
-        self.group_id = None
-        self.repeats_left = self.repeat_intervals = None
-        self.rate_limit_key = self.rate_limit_concurrency = None
-        self.result_ttl, self.failure_ttl, self.ttl = 0, FAILURES_KEPT, WAITING
-        if self.kind is not None:
-            self.timeout = self.kind.timeout
-            self.retry_intervals = list(self.kind.retries)
-            self.retries_left = min(self.retries_left or 0, len(self.kind.retries))
-
-    def _execute(self) -> None:
-        arguments = self.args
-        if (
-            self.kind is None
-            or self.func_name != self.kind.name
-            or self.instance is not None
-            or self.kwargs
-            or len(arguments) != 1
-            or not isinstance(arguments[0], str)
-        ):
-            raise ValueError("not a job of this platform")
-        type(self).functions()[self.kind.name](arguments[0])
-
-    @property
-    def success_callback(self) -> None:
-        return None
-
-    @property
-    def failure_callback(self) -> None:
-        return None
-
-    @property
-    def stopped_callback(self) -> None:
-        return None
-
-    def send_webhooks(self, *arguments: Any, **named: Any) -> None:
-        return None
-
-
-def job_class_of(kind: JobKind, functions: Callable[[], Functions] = dict) -> type[BoundJob]:
-    """Return the class of a kind's jobs. ``functions`` is called where a job runs; without it, none runs."""
-    return type("KindJob", (BoundJob,), {"kind": kind, "functions": staticmethod(functions)})
-
-
-class BoundQueue(Queue):
-    """A queue whose jobs have no dependents: this platform enqueues none, so another client of Redis named them."""
-
-    def move_dependents_to_ready(self, *arguments: Any, **named: Any) -> dict[str, list[str]]:
-        return {}
-
-    def enqueue_dependents(self, *arguments: Any, **named: Any) -> dict[str, list[str]]:
-        return {}
-
-
-def queue_of(kind: JobKind, connection: Redis, job_class: type[BoundJob] = BoundJob) -> Queue:
-    """Return the RQ queue of a kind."""
-    return BoundQueue(kind.queue, connection=connection, job_class=job_class, serializer=JSONSerializer)
 
 
 class JobQueue:
@@ -138,7 +56,7 @@ class JobQueue:
                 retry=Retry(max=len(kind.retries), interval=list(kind.retries)),
             )
             try:
-                queue._enqueue_job(job, unique=True)  # RQ's `enqueue` would list the queue each time
+                queue.push(job, unique=True)
             except DuplicateJobError:
                 if self._settled(queue, kind.job_id(id)):
                     return

@@ -1,23 +1,24 @@
 """Polling workers: run the jobs that SQL shows as due while Redis does not answer; a claim in SQL keeps them single."""
 
 import logging
+import multiprocessing
 import os
-import select
 import signal
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 
 from core.domain.scheduling.due_jobs import Attempts
-from core.domain.scheduling.job_kinds import JobKind
-from core.notifications.job_queue import Due, Functions
+from core.domain.scheduling.job_kinds import Due, Functions, JobKind
 from core.notifications.job_statistics import WorkerStatistics
 
 logger = logging.getLogger(__name__)
+_FORKING = multiprocessing.get_context("fork")
 
 #: Seconds between two polls of SQL that find nothing to do: in a resident worker, and with a forked process for each.
 POLL, FORKED_POLL = 1.0, 5.0
@@ -116,40 +117,32 @@ class PollingWorker:
 
     def _run_forked(self) -> tuple[str | None, bool]:
         """Fork a process that finds a job and runs it; return the job's id and whether it failed."""
-        reader, writer = os.pipe()
-        parent = os.getpid()
-        if not (pid := os.fork()):
-            code = 1
-            try:
-                os.close(reader)
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(number, signal.SIG_IGN)  # its parent lets it end, or dies and takes it along
-                self._prepare_fork(parent)
-                if (id := self._next()) is not None:
-                    os.write(writer, id.encode())
-                    os.close(writer)
-                    self._open_functions()[self._kind.name](id)
-                code = 0
-            except BaseException:
-                logger.exception("a %s job failed", self._kind.name)
-            finally:
-                os._exit(code)
-        os.close(writer)
-        with open(reader, "rb") as pipe:
-            found = pipe.read().decode()
-        return found or None, _exit_code(pid, self._kind.timeout) != 0
+        reader, writer = _FORKING.Pipe(duplex=False)
+        process = _FORKING.Process(target=self._run_in_fork, args=(os.getpid(), writer))
+        process.start()
+        writer.close()
+        id: str | None = None
+        with reader, suppress(EOFError):
+            id = reader.recv()
+        process.join(self._kind.timeout)
+        if process.is_alive():
+            logger.error("a job did not end at its timeout; its process %s is killed", process.pid)
+            process.kill()
+            process.join()
+        return id, process.exitcode != 0
 
-
-def _exit_code(pid: int, timeout: float) -> int:
-    """Wait for a child; kill it at the timeout in seconds."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        ended = select.poll()  # select.select takes no descriptor above 1,023
-        ended.register(descriptor, select.POLLIN)
-        if not ended.poll(timeout * 1000):
-            logger.error("a job did not end at its timeout; its process %s is killed", pid)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    finally:
-        os.close(descriptor)
+    def _run_in_fork(self, parent: int, writer: Connection) -> None:
+        code = 1
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # its parent lets it end, or dies and takes it along
+            self._prepare_fork(parent)
+            id = self._next()
+            writer.send(id)
+            if id is not None:
+                self._open_functions()[self._kind.name](id)
+            code = 0
+        except BaseException:
+            logger.exception("a %s job failed", self._kind.name)
+        finally:
+            os._exit(code)  # what the job has left running holds up nothing

@@ -13,9 +13,9 @@ from rq.job import JobStatus
 from rq.utils import now
 
 from core.domain.scheduling.job_kinds import BY_NAME, KINDS
-from core.notifications.job_maintenance import TERM, JobMaintenance
-from core.notifications.job_queue import JobQueue, job_class_of, queue_of
-from core.notifications.job_workers import TERM as WORKERS_TERM
+from core.notifications.job_maintenance import JobMaintenance
+from core.notifications.job_queue import JobQueue
+from core.notifications.rq_overrides import TERM, job_class_of, queue_of
 from tests.valkey import Valkey
 
 HOUR = 3600.0
@@ -56,17 +56,13 @@ def begun(queue: Queue, redis: Redis, *, ahead: float) -> str:
     queue.empty()
     with redis.pipeline() as pipeline:
         job.save(pipeline=pipeline)
-        execution = Execution.create(job, int(TERM), pipeline=pipeline, worker_name="w")
+        execution = Execution.create(job, TERM, pipeline=pipeline, worker_name="w")
         job.prepare_for_execution("w", pipeline=pipeline)
         pipeline.execute()
     job.last_heartbeat = now() + timedelta(seconds=ahead)
     job.save()
     redis.zincrby(queue.started_job_registry.key, ahead, execution.composite_key)
     return execution.composite_key
-
-
-def test_both_parts_have_one_term() -> None:
-    assert TERM == WORKERS_TERM
 
 
 def test_the_job_of_a_dead_worker_whose_clock_was_ahead_is_abandoned_after_a_term(

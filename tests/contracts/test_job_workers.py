@@ -23,9 +23,10 @@ from rq.job import Job, JobStatus
 from rq.utils import now
 
 from core.domain.scheduling.job_kinds import KINDS, RETRY, JobKind
-from core.notifications import job_maintenance, job_workers
+from core.notifications import job_maintenance, rq_overrides
 from core.notifications.job_maintenance import JobMaintenance
-from core.notifications.job_queue import BoundJob, JobQueue, queue_of
+from core.notifications.job_queue import JobQueue
+from core.notifications.rq_overrides import BoundJob, queue_of
 from server import job_processes
 from server.job_processes import JobProcesses
 from server.role_processes import die_with
@@ -309,7 +310,7 @@ def test_a_job_is_ended_at_its_timeout_while_others_of_its_kind_continue(role: J
 def test_a_resident_job_that_ignores_its_timeout_is_killed_and_retried(
     role: JobsRole, id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.notifications.job_workers.GRACE", 1.0)
+    monkeypatch.setattr("core.notifications.rq_overrides.GRACE", 1.0)
     role.start([replace(kind, timeout=1, retries=(1,)) for kind in QUICK])
     role.queue.enqueue("stage", id)
     role.queue.enqueue("stage", "other")
@@ -765,7 +766,7 @@ def test_workers_of_most_kinds_are_started_when_jobs_wait_and_end_when_none_do(
     role: JobsRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_processes, "IDLE", 1)
-    monkeypatch.setattr(job_workers, "WAIT", 1)
+    monkeypatch.setattr(rq_overrides, "WAIT", 1)
     role.start()
     until(lambda: worker_names(role) == {"stage", "collect"})
     for name in ("register", "log"):

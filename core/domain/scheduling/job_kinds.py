@@ -15,6 +15,10 @@ RETRY = RetryPolicy(first=60.0, longest=600.0)
 #: Seconds without a sign of life after which the record of a job is no longer believed: of a running job, because
 #: registries are cleaned sooner; of a waiting job, if no queue and no registry lists it.
 LOST = 60.0
+#: The functions of jobs, by the name of their kind.
+Functions = Mapping[str, Callable[[str], None]]
+#: Returns the ids of a kind's jobs that are due and unclaimed, from SQL.
+Due = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
