@@ -19,7 +19,7 @@ from pathlib import Path
 COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now")
 #: Seconds that a build may take.
-PATIENCE = 300
+BUILD_TIMEOUT = 300
 #: What a compiler says of a part of it that was killed, such as by the kernel for memory: no fault of the sources.
 KILLED = "Killed signal terminated program"
 #: File beside the packages of an environment: by which compiler which sources were refused.
@@ -87,7 +87,7 @@ class CompiledCode:
                 command += [f"-Wl,-rpath,$ORIGIN/{library.parent.relative_to(site)}"]
             environ = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": draft}
             try:
-                subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE)
+                subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT)
             except subprocess.CalledProcessError as error:
                 if error.returncode < 0 or KILLED in error.stderr:
                     raise CannotCompile(f"the compiler was killed: {error.stderr.strip()[-1000:]}") from error

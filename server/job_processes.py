@@ -34,7 +34,7 @@ ALWAYS = frozenset({"stage", "collect"})
 #: Seconds without a job after which any other worker ends; longer than the period of `sweep`, which remembers things.
 IDLE = 120
 #: Seconds between two looks at what waits, and seconds that jobs wait for running workers before another is started.
-LOOK_INTERVAL, PATIENCE = 0.2, 0.3
+LOOK_INTERVAL, OVERDUE = 0.2, 0.3
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 
 
@@ -144,7 +144,7 @@ class JobProcesses:
 
     def _interval(self, now: float) -> float:
         """Return the seconds until the next pass: soon, if jobs wait."""
-        return PATIENCE if any(self._demand.waiting(kind.name, now) for kind in self._kinds) else INTERVAL
+        return OVERDUE if any(self._demand.waiting(kind.name, now) for kind in self._kinds) else INTERVAL
 
     def _start(self, process: _Process, mask: "set[signal.Signals] | set[int]") -> None:
         abandoned = ""
@@ -278,4 +278,4 @@ def is_another_wanted(*, waiting: int | None, waiting_for: float, youngest: floa
     """
     if waiting is None:
         return True
-    return waiting > 0 and (youngest is None or (waiting_for >= PATIENCE and youngest >= 2 * PATIENCE))
+    return waiting > 0 and (youngest is None or (waiting_for >= OVERDUE and youngest >= 2 * OVERDUE))

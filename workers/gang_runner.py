@@ -50,7 +50,7 @@ SOCKET = "gang.sock"
 #: Exit code: a replica or the leader is lost, so the whole gang starts again, or ends.
 LOST = 77
 #: Seconds to wait for the leader.
-PATIENCE = 900.0
+LEADER_TIMEOUT = 900.0
 #: Seconds of results per report.
 FLUSH = 1.0
 _CREDENTIALS = struct.Struct("3i")
@@ -177,7 +177,7 @@ def accept_leader(folder: Path, user: int) -> GangConnection:
         listener.bind(str(path))
         path.chmod(0o666)  # every user may connect; SO_PEERCRED shows which user did
         listener.listen(4)
-        listener.settimeout(PATIENCE)
+        listener.settimeout(LEADER_TIMEOUT)
         while True:
             try:
                 connection, _ = listener.accept()

@@ -148,7 +148,7 @@ def test_a_quick_job_leaves_what_takes_long_to_the_other_kind(
 def test_a_model_that_loads_for_long_lends_its_workers_and_waits_for_them_when_it_is_loaded(
     rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservations, "PATIENCE", 0.0)
+    monkeypatch.setattr(reservations, "LENDING_AGE", 0.0)
     on_one_executor(rig)
     slow, quick = rig.submit(), rig.submit()
     _, loading = rig.launch(slow)
@@ -172,7 +172,7 @@ def test_a_model_that_loads_for_long_lends_its_workers_and_waits_for_them_when_i
 
 
 def test_a_launch_that_has_begun_lends_nothing(rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservations, "PATIENCE", 0.0)
+    monkeypatch.setattr(reservations, "LENDING_AGE", 0.0)
     on_one_executor(rig)
     first, second = rig.submit(), rig.submit()
     _, launch = rig.launch(first)

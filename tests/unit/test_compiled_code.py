@@ -123,7 +123,7 @@ def test_a_build_that_failed_for_another_reason_is_tried_again(
     sources: Path, tmp_path: Path, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(compiled_code, "PATIENCE", 0)
+        patch.setattr(compiled_code, "BUILD_TIMEOUT", 0)
         prepare(sources, tmp_path / "environments")
     site, _ = prepare(sources, tmp_path / "environments")
     assert len(builds) == 2

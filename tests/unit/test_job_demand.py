@@ -4,7 +4,7 @@ import pytest
 
 from core.domain.scheduling.job_kinds import KINDS
 from core.notifications.job_demand import STALE, JobDemand
-from server.job_processes import PATIENCE, is_another_wanted
+from server.job_processes import OVERDUE, is_another_wanted
 
 
 @pytest.mark.parametrize(
@@ -13,8 +13,8 @@ from server.job_processes import PATIENCE, is_another_wanted
         (0, 0.0, None, False),
         (1, 0.0, None, True),  # no worker runs
         (1, 0.0, 60.0, False),  # an idle worker takes it
-        (1, PATIENCE, 60.0, True),  # none is idle
-        (1, PATIENCE, 0.1, False),  # one has just been started for it
+        (1, OVERDUE, 60.0, True),  # none is idle
+        (1, OVERDUE, 0.1, False),  # one has just been started for it
         (0, 0.0, 60.0, False),
         (None, 0.0, 60.0, True),  # Redis is away
     ],

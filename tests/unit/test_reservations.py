@@ -7,14 +7,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from core.domain.scheduling.admission import AdmissionQueue, FreeCapacity, QueuedSimulation
 from core.domain.scheduling.executor_config import ExecutorConfig
-from core.domain.scheduling.reservations import IN_USE, LENDERS, PATIENCE, Reservation, ReservingLaunch, reserve
+from core.domain.scheduling.reservations import IN_USE, LENDERS, LENDING_AGE, Reservation, ReservingLaunch, reserve
 
 HELD, LENT, READY = Reservation.HELD, Reservation.LENT, Reservation.READY
 GRANTED, BEGUN = Reservation.GRANTED, Reservation.BEGUN
 
 
 def launch(
-    id: str, reservation: Reservation = HELD, *, workers: int = 1, age: float = PATIENCE, lends: bool = True
+    id: str, reservation: Reservation = HELD, *, workers: int = 1, age: float = LENDING_AGE, lends: bool = True
 ) -> ReservingLaunch:
     return ReservingLaunch(id, float(ord(id[0])), workers, reservation, age, lends)
 
@@ -24,7 +24,7 @@ def test_a_launch_that_loads_for_long_lends_its_workers_only_while_others_want_t
     assert reserve(held, 2, 0, wanted=False).changes == {}
     reserved = reserve(held, 2, 0, wanted=True)
     assert reserved.changes == {"a": LENT} and reserved.free == 2
-    assert reserve([launch("a", age=PATIENCE - 0.1)], 1, 0, wanted=True).free == 0
+    assert reserve([launch("a", age=LENDING_AGE - 0.1)], 1, 0, wanted=True).free == 0
     assert reserve([launch("a", lends=False)], 1, 0, wanted=True).free == 0
 
 
@@ -68,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         item = self.unprepared.pop(data.draw(st.sampled_from(sorted(self.unprepared))))
         self.queue.put(replace(item, prepared=True))
 
-    @rule(seconds=st.sampled_from([0.5, PATIENCE]))
+    @rule(seconds=st.sampled_from([0.5, LENDING_AGE]))
     def wait(self, seconds: float) -> None:
         self.launches = {id: replace(launch, age=launch.age + seconds) for id, launch in self.launches.items()}
 

@@ -11,7 +11,7 @@ STRIKES = 3
 #: Unwitnessed expiries of one range before the platform gives up on the simulation.
 EXPIRIES = 20
 #: A speculative lease is given when the cursor has not moved for this many seconds, or for the time of this many tasks.
-PATIENCE, PATIENCE_TASKS = 3.0, 4.0
+STANDSTILL, STANDSTILL_TASKS = 3.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +122,4 @@ def cut(cursor: int, stop: int, rate: float | None, flush: float, align: int = 1
 
 def patience(rate: float | None) -> float:
     """Return for how many seconds a cursor may stand still before a second worker is set on the same task."""
-    return max(PATIENCE, PATIENCE_TASKS / rate) if rate else PATIENCE
+    return max(STANDSTILL, STANDSTILL_TASKS / rate) if rate else STANDSTILL

@@ -22,7 +22,7 @@ class Reservation(StrEnum):
 #: Reservations of launches whose workers are in use.
 IN_USE = frozenset({Reservation.HELD, Reservation.GRANTED, Reservation.BEGUN})
 #: Seconds after which a launch without a lease lends its workers.
-PATIENCE = 3.0
+LENDING_AGE = 3.0
 #: Launches of an executor that may have lent their workers: at least so many, else one for each worker.
 LENDERS = 4
 
@@ -64,7 +64,7 @@ def reserve(launches: Iterable[ReservingLaunch], total: int, others: int, *, wan
     lenders = sum(launch.reservation not in IN_USE for launch in ordered)
     if wanted or waiting:
         for launch in ordered:
-            lends = launch.lends and launch.reservation is Reservation.HELD and launch.age >= PATIENCE
+            lends = launch.lends and launch.reservation is Reservation.HELD and launch.age >= LENDING_AGE
             if lends and lenders < max(LENDERS, total):
                 changes[launch.id] = Reservation.LENT
                 free += launch.workers
