@@ -131,7 +131,8 @@ class ModelImports:
             row = store.find(c, claim.id)
         assert row is not None
         try:
-            self._change(claim, failures=row.failures + 1)
+            if not self._database.write(lambda c: store.CLAIMS.change(c, claim, failures=row.failures + 1)):
+                raise ClaimLost
             if row.failures >= ATTEMPTS:
                 self._fail(row, claim, "its import was interrupted again and again; see the log", State.ERRORED)
             else:
@@ -241,10 +242,6 @@ class ModelImports:
         if self._database.write(fail):
             self._notifier.enqueue("collect", id)
             self._notifier.wake("dispatch")
-
-    def _change(self, claim: HeldClaim, **values: Any) -> None:
-        if not self._database.write(lambda c: store.CLAIMS.change(c, claim, **values)):
-            raise ClaimLost
 
     def _say(self, row: Any, claim: HeldClaim, body: dict[str, Any]) -> None:
         """Report progress; raise ClaimLost if the import has become pointless."""
