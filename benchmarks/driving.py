@@ -19,7 +19,7 @@ from runtimes.environments import prepare
 HARNESS = Path("runtimes").resolve()
 DATASET = Path("datasets/catalogue/car_street").resolve()
 MODEL = "idm"
-IDM = HARNESS / "baselines" / "car_street" / f"{MODEL}.py"
+IDM = HARNESS / "harness" / "simulators" / "sumo" / "baselines" / f"{MODEL}.py"
 ECHO_MODEL = Path("benchmarks/echo_model.py").resolve()
 SCENARIOS = 288
 REPEAT = 2

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-IDM = Path(__file__).resolve().parents[1] / "runtimes" / "baselines" / "car_street" / "idm.py"
+IDM = Path(__file__).resolve().parents[1] / "runtimes/harness/simulators/sumo/baselines/idm.py"
 #: Frames of car_street in bytes: an observation of 32 numbers, an action of 2.
 REQUEST, REPLY = b"o" * 148, b"a" * 25
 

@@ -18,13 +18,13 @@ from benchmarks import peer_systems
 from benchmarks.figures import spread
 from benchmarks.platform_process import ENVIRONMENTS, PlatformProcess, running_platform
 from benchmarks.results import aim, spanned, table
+from core.services.uploads.shipped_models import shipped
+from datasets.catalogue import datasets
 from runtimes.catalogue import simulators
 from runtimes.environments import Environment, prepare
 
 WORKERS = len(os.sched_getaffinity(0))
 RUNS = 3
-BASELINES = Path("runtimes/baselines").resolve()
-CATALOGUE = Path("datasets/catalogue").resolve()
 #: Datasets of Gymnasium: scenarios and repeats of the submission. The scenarios of one have equal options.
 GYMNASIUM: dict[str, dict[str, Any]] = {
     "cartpole": {"scenarios": {"range": [0, 100]}, "repeat": 10},
@@ -80,9 +80,9 @@ def peer(script: str, arguments: tuple[str, ...], task: Path, packages: str) -> 
 
 def compare(started: PlatformProcess, dataset: str, folder: Path, runs: int) -> Figures:
     """Measure a dataset of Gymnasium; raise RuntimeError if a peer's returns are not those of the platform."""
-    definition = json.loads((CATALOGUE / dataset / "dataset.json").read_text())
+    folder_of_files, definition = datasets()[dataset].folder, datasets()[dataset].definition
     submission = {"dataset": dataset, **GYMNASIUM[dataset]}
-    specs = (CATALOGUE / dataset / "scenarios.ndjson") if definition["scenarios"] else None
+    specs = (folder_of_files / "scenarios.ndjson") if definition["scenarios"] else None
     options = json.loads(specs.read_text().splitlines()[0])["options"] if specs else None
     simulate(started, submission)
     platform: list[float] = []
@@ -93,7 +93,7 @@ def compare(started: PlatformProcess, dataset: str, folder: Path, runs: int) -> 
         seconds, results = simulate(started, submission)
         platform.append(len(results) / seconds)
         task = folder / f"{dataset}.json"
-        model = str(BASELINES / dataset / f"{dataset}.py")
+        model = str(shipped()[definition["yardstick"]])
         seeds = [result["scenario"]["seed"] for result in results]
         document = {name: definition.get(name) for name in ("env", "kwargs", "package")}
         task.write_text(json.dumps(document | {"model": model, "seeds": seeds, "options": options}))
@@ -140,7 +140,7 @@ def compare_streets(started: PlatformProcess, runs: int) -> Figures:
         platform.append(sum(result["metrics"]["seconds"] for result in results) / seconds)
         environ = {"PATH": os.defpath, "PYTHONPATH": site(simulators()["sumo"])}
         command = ["nice", "-n", peer_systems.NICE, sys.executable, "benchmarks/peers/libsumo_script.py"]
-        command += [str(CATALOGUE / "car_street"), str(WORKERS)]
+        command += [str(datasets()["car_street"].folder), str(WORKERS)]
         finished = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=600)
         rates[name].append(json.loads(finished.stdout.splitlines()[-1])["rate"])
         print(f"car_street {platform[-1]:.0f} {rates[name][-1]:.0f} simulated seconds per second", flush=True)

@@ -25,7 +25,7 @@ from runtimes.harness.sandbox import level
 from runtimes.harness.simulators.base import Interface, Scenario
 from runtimes.harness.simulators.noop import NoopSimulator
 
-ZERO = Path("runtimes/baselines/zero.py")
+ZERO = Path("runtimes/harness/simulators/noop/baselines/zero.py")
 STEPS, RUNS = 50_000, 7
 #: Aim in microseconds on a machine where an echo takes ECHO.
 AIM, ECHO = 15.0, 10.0

@@ -26,7 +26,7 @@ SEVERAL = 3
 #: Milliseconds until a step must have had its effect, and until a comparison must have ended.
 TIMEOUT, COMPARED = 30_000, 300_000
 #: A model whose file is submitted.
-IDM = Path(__file__).parents[1] / "runtimes" / "baselines" / "car_street" / "idm.py"
+IDM = Path(__file__).parents[1] / "runtimes/harness/simulators/sumo/baselines/idm.py"
 #: A model that does not load.
 BROKEN = b'class Model:\n    def __init__(self):\n        raise ValueError("no weights found")\n'
 

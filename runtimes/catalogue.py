@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UnknownRuntime
@@ -13,10 +13,11 @@ from runtimes.environments import Environment
 from runtimes.harness.models.base import ModelFormat
 
 FOLDER = Path(__file__).parent
-#: Locks of the environments of model servers, simulators, converters and servers of protocols, one file each;
+#: Locks of the environments of model servers, converters and servers of protocols, one file each;
 #: `scripts.lock` writes them.
-MODEL_SERVERS, SIMULATORS, CONVERTERS = FOLDER / "model_servers", FOLDER / "simulators", FOLDER / "converters"
-SERVERS = FOLDER / "servers"
+MODEL_SERVERS, CONVERTERS, SERVERS = FOLDER / "model_servers", FOLDER / "converters", FOLDER / "servers"
+#: The simulators, a folder each, with the lock of its environment; files of their names in it.
+SIMULATORS, LOCK, REQUIREMENTS = FOLDER / "harness" / "simulators", "packages.lock", "packages.in"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,13 +95,14 @@ def model_server_locks() -> tuple[str, ...]:
 
 @functools.cache
 def simulators() -> Mapping[str, Environment]:
-    """Return the environment of every simulator by name, with the compiled code in its folder of the harness."""
-    return {path.stem: _simulator(path) for path in sorted(SIMULATORS.glob("*.lock"))}
+    """Return the environment of every simulator by name, with the compiled code in its folder."""
+    return {path.parent.name: _simulator(path) for path in sorted(SIMULATORS.glob(f"*/{LOCK}"))}
 
 
 def _simulator(lock: Path) -> Environment:
-    sources = FOLDER / "harness" / "simulators" / lock.stem / "compiled"
-    return replace(_environment(lock), compiled=CompiledCode(sources) if sources.is_dir() else None)
+    sources = lock.parent / "compiled"
+    compiled = CompiledCode(sources) if sources.is_dir() else None
+    return Environment(lock.parent.name, lock.read_text(), compiled)
 
 
 @functools.cache

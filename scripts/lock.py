@@ -1,9 +1,9 @@
 """Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
 
-An environment of model servers has the packages of its formats and of the harness; an environment of a simulator, a
-converter or a server has the packages of its NAME.in in `runtimes/simulators`, `runtimes/converters` or
-`runtimes/servers`. Without names, all locks are written. Pins stay unless ``-- --upgrade``.
-`scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is written each time.
+An environment of model servers has the packages of its formats and of the harness; that of a simulator those of
+`packages.in` in its folder; that of a converter or a server those of its NAME.in. Without names, all locks are written.
+Pins stay unless ``-- --upgrade``. `scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is
+written each time.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from pathlib import Path
 import uv
 
 from runtimes import formats
-from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, SERVERS, SIMULATORS
+from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, REQUIREMENTS, SERVERS, SIMULATORS
 
 BOOTSTRAP = Path("scripts/uv.txt")
 #: Packages that the harness itself imports in every environment.
@@ -30,8 +30,14 @@ def requirements() -> Mapping[Path, str]:
         MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *packages})) + "\n"
         for name, packages in formats.packages().items()
     }
-    sources = [path for folder in (SIMULATORS, CONVERTERS, SERVERS) for path in sorted(folder.glob("*.in"))]
+    sources = [path for folder in (CONVERTERS, SERVERS) for path in sorted(folder.glob("*.in"))]
+    sources += sorted(SIMULATORS.glob(f"*/{REQUIREMENTS}"))
     return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sources}
+
+
+def name_of(lock: Path) -> str:
+    """Return the name of the environment of a lock."""
+    return lock.parent.name if SIMULATORS in lock.parents else lock.stem
 
 
 def bootstrap() -> str:
@@ -47,14 +53,12 @@ def main() -> int:
     separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     names, uv_arguments = sys.argv[1:separator], sys.argv[separator + 1 :]
     by_lock = requirements()
-    if unknown := sorted(set(names) - {lock.stem for lock in by_lock}):
-        print(
-            f"no environment {', '.join(unknown)}; known: {', '.join(lock.stem for lock in by_lock)}", file=sys.stderr
-        )
+    if unknown := sorted(set(names) - set(map(name_of, by_lock))):
+        print(f"no environment {', '.join(unknown)}; known: {', '.join(map(name_of, by_lock))}", file=sys.stderr)
         return 2
     BOOTSTRAP.write_text(bootstrap())
     for lock, text in by_lock.items():
-        if not names or lock.stem in names:
+        if not names or name_of(lock) in names:
             command = [uv.find_uv_bin(), "pip", "compile", *OPTIONS, "--output-file", str(lock), *uv_arguments, "-"]
             subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
     return 0

@@ -27,7 +27,7 @@ UNCOUNTED_FILES = (
     "tests/*",
     "cli/windtunnel/_sync/*",
     "core/store/migrations/versions/*",
-    "runtimes/baselines/*",
+    "runtimes/harness/simulators/*/baselines/*",
     "runtimes/training/*",
 )
 #: Folders whose parts are counted apart.

@@ -1,4 +1,8 @@
-"""Built-in datasets: one folder each, described by its `dataset.json`."""
+"""Built-in datasets: one folder each, described by its `dataset.json`.
+
+Those whose scenarios are seeds lie in the folder of their simulator. Those with files lie here: model servers, which
+see the simulators' folders, do not see the scenarios that their models will meet.
+"""
 
 import functools
 import hashlib
@@ -12,6 +16,8 @@ from typing import Any
 from common.errors import Corrupt
 
 FOLDER = Path(__file__).parent
+#: The folders of simulators.
+SIMULATORS = Path(__file__).parents[2] / "runtimes" / "harness" / "simulators"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +73,7 @@ class Dataset:
 def versions() -> Mapping[str, tuple[Dataset, ...]]:
     """Return all versions of every built-in dataset by name, the oldest first."""
     found = []
-    for path in sorted(FOLDER.glob("*/dataset.json")):
+    for path in sorted([*FOLDER.glob("*/dataset.json"), *SIMULATORS.glob("*/datasets/*/dataset.json")]):
         raw = path.read_bytes()
         definition = json.loads(raw)
         found.append(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from datasets.catalogue import SIMULATORS
 from datasets.catalogue.car_street.definition import MetricDefinition
 from datasets.catalogue.definitions import (
     Entry,
@@ -22,7 +23,7 @@ from datasets.catalogue.definitions import (
     write,
 )
 
-HERE = Path(__file__).parent
+HERE = SIMULATORS / "mujoco" / "datasets"
 #: Scenarios of each dataset: seeds.
 TASKS = 100
 #: Tasks with a baseline of their own; that of the others does nothing.

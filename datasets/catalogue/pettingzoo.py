@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from datasets.catalogue import SIMULATORS
 from datasets.catalogue.definitions import Entry, common_metrics, evaluation, identity, interaction, space, write
 
-HERE = Path(__file__).parent
+HERE = SIMULATORS / "pettingzoo" / "datasets"
 #: Scenarios of each dataset: seeds.
 TASKS = 100
 #: Datasets with a baseline of their own; that of the others does nothing.

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from runtimes import catalogue
 from runtimes.environments import CannotPrepare, Environment, prepare, ready
 from tests.waiting import until
 
 #: One small package of the shipped locks, with its hashes.
+NOOP = catalogue.simulators()["noop"].lock
 LOCK = "\n".join(
-    block
-    for block in re.split(r"^(?=[a-z0-9])", Path("runtimes/simulators/noop.lock").read_text(), flags=re.MULTILINE)
-    if block.startswith("msgspec==")
+    block for block in re.split(r"^(?=[a-z0-9])", NOOP, flags=re.MULTILINE) if block.startswith("msgspec==")
 )
 SMALL = Environment("small", LOCK)
 #: Prepares the environment in a new process, and prints the progress messages of uv.

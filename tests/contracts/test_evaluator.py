@@ -21,7 +21,7 @@ from runtimes.harness.sandbox import level
 from tests.contracts import graphs
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 
-ZERO = Path("runtimes/baselines/zero.py").read_bytes()
+ZERO = Path("runtimes/harness/simulators/noop/baselines/zero.py").read_bytes()
 
 #: A model with a faulty statement in `act` of its third scenario; it answers zeros otherwise.
 FAULTY_MODEL = """

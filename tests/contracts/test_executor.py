@@ -31,7 +31,7 @@ from workers.executors.base import Executor
 from workers.executors.local import LocalExecutor
 
 ROOT = Path(__file__).parents[2]
-MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
+MODEL = (ROOT / "runtimes/harness/simulators/noop/baselines/zero.py").read_bytes()
 
 
 class Bench:

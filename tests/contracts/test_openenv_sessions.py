@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from core.domain.submissions.selection import checked_params
+from core.services.uploads.shipped_models import shipped
 from datasets.catalogue import datasets
 from local_play.scenario_choice import Chosen
 from local_play.served_world import ServedWorld
@@ -26,7 +27,6 @@ from tests.contracts.harness_processes import HARNESS, PYTHON, SITE, evaluator_p
 from tests.waiting import until
 
 Policy = Callable[[list[float]], list[float]]
-BASELINES = Path("runtimes/baselines")
 
 
 @cache
@@ -88,8 +88,8 @@ def policy_of(source: str) -> Policy:
 
 
 DOUBLES = "class Model:\n    def act(self, observation):\n        return observation * 2\n"
-IDM = (BASELINES / "car_street" / "idm.py").read_text()
-CARTPOLE = (BASELINES / "cartpole" / "cartpole.py").read_text()
+IDM = shipped()["idm"].read_text()
+CARTPOLE = shipped()["cartpole"].read_text()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.waiting import until
 from workers.executors.slurm.executor import SlurmExecutor
 
 ID = "s1x1x0"
-MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
+MODEL = (ROOT / "runtimes/harness/simulators/noop/baselines/zero.py").read_bytes()
 TASKS = 1000
 VERSION = datasets()["noop"].version
 WAIT_SCRIPT = "echo waiting; exec sleep 600"

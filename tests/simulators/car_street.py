@@ -18,7 +18,7 @@ from tests.cached import ENVIRONMENTS
 
 ROOT = Path(__file__).parents[2]
 DATASET = ROOT / "datasets/catalogue/car_street"
-BASELINES = ROOT / "runtimes/baselines/car_street"
+BASELINES = ROOT / "runtimes/harness/simulators/sumo/baselines"
 
 Act = Callable[[np.ndarray], tuple[float, float]]
 

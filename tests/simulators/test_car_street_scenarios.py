@@ -272,7 +272,7 @@ def test_the_standalone_run_prints_episodes_seconds_and_score() -> None:
             "-m",
             "runtimes.harness.simulators.sumo.standalone",
             str(DATASET),
-            str(ROOT / "runtimes/baselines/car_street/idm.py"),
+            str(ROOT / "runtimes/harness/simulators/sumo/baselines/idm.py"),
             "--scenarios",
             "3",
         ],

@@ -332,7 +332,7 @@ def test_an_fmu_of_pythonfmu_has_the_results_of_the_baseline_in_python(tmp_path:
     changes = {"format": "fmu", "model_server_site": fmu_site()}
     with evaluator_pair(spec_of("cartpole", **changes), model, CARTPOLE) as pair:
         results = [result | {"timing": None} for result in pair.run(0, 6)]
-    with evaluator_pair(spec_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), CARTPOLE) as pair:
+    with evaluator_pair(spec_of("cartpole"), BASELINES["cartpole"].read_bytes(), CARTPOLE) as pair:
         assert results == [result | {"timing": None} for result in pair.run(0, 6)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.services.uploads.shipped_models import shipped
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness.runner import framed_socket
@@ -20,8 +21,8 @@ from runtimes.harness.sandbox import level
 from tests.cached import ENVIRONMENTS
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 
-BASELINES = Path("runtimes/baselines")
-ZERO = (BASELINES / "zero.py").read_bytes()
+BASELINES = shipped()
+ZERO = BASELINES["zero"].read_bytes()
 
 
 def site(environment: environments.Environment) -> str:
@@ -50,7 +51,7 @@ def outcomes(results: list[dict[str, Any]]) -> list[str]:
 
 def test_the_baseline_balances_the_pole_and_constant_zero_actions_do_not() -> None:
     play = play_of("cartpole", isolation="scenario")
-    with evaluator_pair(spec_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as pair:
+    with evaluator_pair(spec_of("cartpole"), BASELINES["cartpole"].read_bytes(), play) as pair:
         baseline_results = pair.run(0, 10)
     assert outcomes(baseline_results) == ["balanced"] * 10
     assert {result["metrics"]["length"] for result in baseline_results} == {500}
@@ -62,7 +63,7 @@ def test_the_baseline_balances_the_pole_and_constant_zero_actions_do_not() -> No
 
 def test_highway_results_are_equal_in_any_order_and_labelled_by_lanes_and_density() -> None:
     play = play_of("highway", isolation="scenario", select={"tasks": [0, 20, 47]})
-    with evaluator_pair(spec_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as pair:
+    with evaluator_pair(spec_of("highway"), BASELINES["highway"].read_bytes(), play) as pair:
         in_order = pair.run(0, 3)
         in_reverse_order = [pair.run(task, task + 1)[0] for task in (2, 1, 0)][::-1]
     for first, second in zip(in_order, in_reverse_order, strict=True):
@@ -250,7 +251,7 @@ def test_the_declared_spaces_of_every_world_are_those_of_its_environment(tmp_pat
 
 @pytest.mark.parametrize(("sleep", "most"), [("0", 20), ("0.4", 3)])
 def test_a_dry_run_takes_a_few_steps_and_fewer_with_a_slow_model(sleep: str, most: int) -> None:
-    model = (BASELINES / "cartpole/cartpole.py").read_bytes()
+    model = BASELINES["cartpole"].read_bytes()
     slow = "lambda *arguments: time.sleep({sleep}) or answer(*arguments)"
     model += f"\nimport time\nanswer = Model.act\nModel.act = {slow.format(sleep=sleep)}\n".encode()
     play = play_of("cartpole", isolation="scenario", dry_run=True, deadline=10.0)

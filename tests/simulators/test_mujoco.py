@@ -77,7 +77,7 @@ def test_the_baselines_are_better_than_doing_nothing() -> None:
 
     for dataset, margin in (("inverted_pendulum", 900), ("reacher", 2), ("swimmer", 50)):
         name = f"mujoco_{dataset}"
-        baseline = (BASELINES / f"mujoco/{name}.py").read_bytes()
+        baseline = BASELINES[name].read_bytes()
         assert mean_return(name, baseline) > mean_return(name, ZERO) + margin
     assert outcomes(played("mujoco_inverted_pendulum", ZERO, [0])) == ["fell"]
 

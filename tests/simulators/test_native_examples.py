@@ -18,7 +18,7 @@ def results_of(model: bytes, format: str) -> list[dict[str, Any]]:
 
 
 def check(model: bytes, format: str = "native") -> None:
-    baseline = (BASELINES / "cartpole/cartpole.py").read_bytes()
+    baseline = BASELINES["cartpole"].read_bytes()
     results = results_of(model, format)
     assert results == results_of(baseline, "python")
     assert {result["metrics"]["outcome"] for result in results} == {"balanced"}

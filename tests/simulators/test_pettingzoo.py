@@ -66,12 +66,12 @@ def test_the_baselines_are_better_than_doing_nothing() -> None:
         return sum(result["metrics"]["return"] for result in played(dataset, model, list(range(20)))) / 20
 
     for dataset in pettingzoo.BASELINES:
-        baseline = (BASELINES / f"pettingzoo/{dataset}.py").read_bytes()
+        baseline = BASELINES[dataset].read_bytes()
         assert mean_return(dataset, baseline) > mean_return(dataset, ZERO), dataset
 
 
 def test_games_are_won_lost_or_ended_by_an_illegal_move() -> None:
-    baseline = (BASELINES / "pettingzoo/pettingzoo_connect_four.py").read_bytes()
+    baseline = BASELINES["pettingzoo_connect_four"].read_bytes()
     assert set(outcomes(played("pettingzoo_connect_four", baseline, list(range(8))))) == {"win"}
     worst = b"class Model:\n    def act(self, o):\n        return [float(max(i for i in range(9) if o[18 + i]))]\n"
     assert {"win", "loss"} <= set(outcomes(played("pettingzoo_tictactoe", worst, list(range(40)))))

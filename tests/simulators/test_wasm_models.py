@@ -242,6 +242,6 @@ def check_example(model: bytes) -> None:
     changes = {"format": "wasm", "isolation": "launch", "model_server_site": wasm_site()}
     with evaluator_pair(spec_of("cartpole", **changes), model, play_of("cartpole")) as pair:
         results = [result | {"timing": None} for result in pair.run(0, 6)]
-    baseline = (BASELINES / "cartpole/cartpole.py").read_bytes()
+    baseline = BASELINES["cartpole"].read_bytes()
     with evaluator_pair(spec_of("cartpole"), baseline, play_of("cartpole", isolation="scenario")) as pair:
         assert results == [result | {"timing": None} for result in pair.run(0, 6)]

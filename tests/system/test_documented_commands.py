@@ -25,7 +25,7 @@ SOURCES = sorted(
     for path in (file.relative_to(ROOT) for file in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
     if "decisions" not in path.parts
 )
-BASELINE = ROOT / "runtimes/baselines/car_street/car_street.onnx"
+BASELINE = ROOT / "runtimes/harness/simulators/sumo/baselines/car_street.onnx"
 UNENDED = ["queued", "staging", "launching", "running"]
 #: Folders of a clone that commands name.
 FOLDERS = ("examples", "runtimes")

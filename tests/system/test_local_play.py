@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from core.services.uploads.shipped_models import shipped
 from tests.maps import town
-from tests.system.platform_process import ROOT, PlatformProcess, share_environments
+from tests.system.platform_process import PlatformProcess, share_environments
 from tests.system.test_datasets import dataset_json, register, scenarios
 from tests.waiting import until
 from windtunnel import Client, Result, WindtunnelError, local
 from windtunnel.conversations import Conversation
 
-BASELINES = ROOT / "runtimes" / "baselines"
+BASELINES = shipped()
 ACTING = "class Model:\n    def act(self, observation):\n        {}\n"
 #: Models that do not work, by what is wrong with them.
 BROKEN = {
@@ -61,9 +62,9 @@ def comparable(check: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("model", "dataset", "options"),
     [
-        (BASELINES / "car_street" / "idm.py", "car_street", {"scenarios": "0-3"}),
-        (BASELINES / "cartpole" / "cartpole.py", "cartpole", {"scenarios": [7, 3], "seed": 5, "repeat": 2}),
-        (BASELINES / "cartpole" / "cartpole.py", "cartpole", {"scenarios": [0], "sweep": {"latency_steps": [0, 3]}}),
+        (BASELINES["idm"], "car_street", {"scenarios": "0-3"}),
+        (BASELINES["cartpole"], "cartpole", {"scenarios": [7, 3], "seed": 5, "repeat": 2}),
+        (BASELINES["cartpole"], "cartpole", {"scenarios": [0], "sweep": {"latency_steps": [0, 3]}}),
         ("idm_mobil", "car_street", {"scenarios": [9]}),
     ],
 )
@@ -226,7 +227,7 @@ def test_a_registered_dataset_is_played_from_its_platform(
         files = {"dataset.json": json.dumps(description).encode(), "town.xodr": town()}
     version = register(platform, name, files)
     assert version["state"] == "ready", version
-    model = "idm" if world == "a map" else BASELINES / "cartpole" / "cartpole.py"
+    model = "idm" if world == "a map" else BASELINES["cartpole"]
     simulation = client.simulations.run(model, name)
     played = local.play(model, f"{name}@1", server=platform.url)
     assert played.ok and played.results

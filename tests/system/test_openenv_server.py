@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.services.uploads.shipped_models import shipped
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS
@@ -23,21 +24,20 @@ from tests.system.test_datasets import dataset_json, register
 from tests.waiting import until
 
 PROGRAM = Path(__file__).parent / "clients" / "openenv" / "program.py"
-BASELINES = ROOT / "runtimes" / "baselines"
 DOUBLES = "class Model:\n    def act(self, observation):\n        return observation * 2\n"
 #: A policy of one dataset for each kind of simulator.
 POLICIES = {
     "noop": DOUBLES,
     **{
-        dataset: (BASELINES / path).read_text()
-        for dataset, path in {
-            "car_street": "car_street/idm.py",
-            "cartpole": "cartpole/cartpole.py",
-            "highway": "highway/highway.py",
-            "mujoco_reacher": "mujoco/mujoco_reacher.py",
-            "pettingzoo_simple_tag": "pettingzoo/pettingzoo_simple_tag.py",
-            "pettingzoo_tictactoe": "pettingzoo/pettingzoo_tictactoe.py",
-        }.items()
+        dataset: shipped()[datasets()[dataset].definition["yardstick"]].read_text()
+        for dataset in (
+            "car_street",
+            "cartpole",
+            "highway",
+            "mujoco_reacher",
+            "pettingzoo_simple_tag",
+            "pettingzoo_tictactoe",
+        )
     },
 }
 

@@ -22,7 +22,7 @@ from tests.system.pod import SITE, USERS, Container, Image, Pod
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
 
-ZERO_MODEL = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
+ZERO_MODEL = (Path(__file__).parents[2] / "runtimes/harness/simulators/noop/baselines/zero.py").read_bytes()
 EXIT_DONE, EXIT_CONTAINER_ENDED, EXIT_STOPPED = 0, 77, 143
 
 

@@ -17,7 +17,7 @@ from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-ZERO_MODEL = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
+ZERO_MODEL = (ROOT / "runtimes/harness/simulators/noop/baselines/zero.py").read_bytes()
 
 
 @pytest.fixture

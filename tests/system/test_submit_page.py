@@ -15,7 +15,7 @@ from tests.browser import page_errors as page_errors
 from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
 from tests.system.platform_process import END_TIMEOUT, ROOT, PlatformProcess
 
-IDM = ROOT / "runtimes" / "baselines" / "car_street" / "idm.py"
+IDM = ROOT / "runtimes/harness/simulators/sumo/baselines/idm.py"
 #: Milliseconds until a check or a simulation has ended.
 LONG = END_TIMEOUT * 1000
 

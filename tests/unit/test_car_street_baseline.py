@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "runtimes/baselines/car_street"
+FOLDER = Path(__file__).parents[2] / "runtimes/harness/simulators/sumo/baselines"
 
 
 def test_the_digests_in_the_training_record_match_the_files() -> None:

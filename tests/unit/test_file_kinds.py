@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from common.errors import UnknownFormat
+from core.services.uploads.shipped_models import shipped
 from runtimes import file_kinds, formats
 from runtimes.formats import detect, sample_of
 from runtimes.harness.models.base import Sample
 from tests.contracts import graphs
 
-BASELINES = sorted(path for path in Path("runtimes/baselines").rglob("*") if path.suffix in formats.suffixes())
+BASELINES = sorted(shipped().values())
 
 
 def zipped(*names: str) -> bytes:

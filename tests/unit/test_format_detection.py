@@ -174,7 +174,7 @@ def test_the_error_for_an_unknown_format_names_the_missing_files(content: bytes,
 
 @pytest.mark.parametrize("name", ["car_street.onnx", "car_street.tflite", "car_street.keras", "idm.py"])
 def test_the_formats_of_the_shipped_models_are_detected(name: str, tmp_path: Path) -> None:
-    path = Path("runtimes/baselines/car_street") / name
+    path = Path("runtimes/harness/simulators/sumo/baselines") / name
     assert detect(path) == {".py": "python"}.get(path.suffix, path.suffix[1:])
 
 

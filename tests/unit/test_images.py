@@ -37,6 +37,7 @@ def test_a_changed_lock_changes_the_tag() -> None:
 def test_the_image_of_a_model_server_has_only_the_harness_of_the_platform() -> None:
     files = list(image_names.files(image_names.images()["onnx"].sources))
     assert "runtimes/harness/model_server/model_server.py" in files
+    assert not [name for name in files if name.endswith("scenarios.ndjson")], "models would see what they will meet"
     others = {name for name in files if not name.startswith("runtimes/harness/")}
     assert others == {"LICENSE", "runtimes/__init__.py"}
 
@@ -44,7 +45,7 @@ def test_the_image_of_a_model_server_has_only_the_harness_of_the_platform() -> N
 def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
     files = set(image_names.files(image_names.images()["sumo"].sources))
     assert "datasets/catalogue/car_street/dataset.json" in files
-    assert not any(name.startswith("datasets/catalogue/cartpole") for name in files)
+    assert not any(name.startswith("datasets/catalogue/highway") for name in files)
 
 
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:

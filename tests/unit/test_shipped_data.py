@@ -17,10 +17,10 @@ from datasets.catalogue.car_street import second_version
 from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface
 from runtimes.images import image_names
-from scripts.lock import BOOTSTRAP, bootstrap, requirements
+from scripts.lock import BOOTSTRAP, bootstrap, name_of, requirements
 
 DATASETS = [dataset for by_version in versions().values() for dataset in by_version]
-LOCKS = sorted(Path("runtimes").glob("*/*.lock"))
+LOCKS = sorted(Path("runtimes").rglob("*.lock"))
 METRIC = {"name", "title", "unit", "formula", "source", "better", "worst", "low", "high"}
 PARAMETER = {"type", "default", "description"}
 
@@ -113,7 +113,7 @@ def test_every_environment_has_a_lock_and_every_lock_an_environment() -> None:
     assert set(requirements()) == {lock.absolute() for lock in LOCKS}
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("lock", LOCKS, ids=name_of)
 def test_a_lock_pins_everything_by_hash_and_names_no_server(lock: Path) -> None:
     text = lock.read_text()
     required = requirements()[lock.absolute()]

@@ -9,14 +9,12 @@ from common.ids import digest_of
 from core.domain.submissions.records import Model
 from runtimes import catalogue, formats
 
-#: Folder of the shipped models; files in it without a suffix of a format describe the models.
-FOLDER = catalogue.FOLDER / "baselines"
-
 
 @functools.cache
 def shipped() -> dict[str, Path]:
     """Return the shipped models by name: the stem of the file's name if no other file has it, else the whole name."""
-    files = sorted(path for path in FOLDER.rglob("*") if path.suffix in formats.suffixes())
+    found = catalogue.SIMULATORS.glob("*/baselines/*")
+    files = sorted(path for path in found if path.suffix in formats.suffixes())  # others describe the models
     stems = [path.stem for path in files]
     return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
 

@@ -34,7 +34,7 @@ from runtimes.training.car_street.network import (
 ROOT = Path(__file__).parents[3]
 DATASET = ROOT / "datasets/catalogue/car_street"
 #: Where the teacher lies, and where the trained models go.
-BASELINES = ROOT / "runtimes/baselines/car_street"
+BASELINES = ROOT / "runtimes/harness/simulators/sumo/baselines"
 TEACHER = "idm_mobil"
 #: The simulation seeds of the training traffic; a submission's default seed is 0.
 SEEDS = range(1001, 1100)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .shapes import Drawing, Point, circle, frame, line, moving_circle, moving_line, polygon, scene
+from ...drawings.shapes import Drawing, Point, circle, frame, line, moving_circle, moving_line, polygon, scene
 
 #: Radius of a hole or a piece of Connect Four, and half the height of a cross, in squares.
 RADIUS, CROSS = 0.38, 0.28

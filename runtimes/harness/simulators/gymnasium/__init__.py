@@ -7,17 +7,19 @@ with which the environment is made.
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from .aggregations import AGGREGATIONS
-from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
-from .drawings import drawing_of
-from .drawings.shapes import Drawing
-from .gymnasium_spaces import ActionApplier, joined, observed_array, space_of
+from ..aggregations import AGGREGATIONS
+from ..base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
+from ..drawings import drawing_of
+from ..drawings.shapes import Drawing
+from ..gymnasium_spaces import ActionApplier, joined, observed_array, space_of
+from . import drawings
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
@@ -39,10 +41,14 @@ def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
 
 
 class GymnasiumSimulator:
-    """One Gymnasium environment; the dataset's `outcomes` names the ends "terminated" and "truncated"."""
+    """One Gymnasium environment; the dataset's `outcomes` names the ends "terminated" and "truncated".
 
-    def __init__(self, definition: Mapping[str, Any]) -> None:
+    ``drawings``: the package whose modules draw the environment.
+    """
+
+    def __init__(self, definition: Mapping[str, Any], drawings: ModuleType = drawings) -> None:
         preload(definition)
+        self._drawings = drawings
         name = definition["env"]
         if ":" in name:
             raise ValueError("an environment's id has no colon: Gymnasium would import the module before it")
@@ -114,7 +120,7 @@ class GymnasiumSimulator:
 
     def scene(self) -> dict[str, Any]:
         signals = signals_scene(self.interface)
-        self._drawing = drawing_of(self._environment)
+        self._drawing = drawing_of(self._drawings, self._environment)
         if self._drawing is None:
             return signals
         return signals | {"kind": "drawing", "drawing": self._drawing.scene()}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .shapes import Drawing, floor, frame, moving_circle, moving_line, scene
+from ...drawings.shapes import Drawing, floor, frame, moving_circle, moving_line, scene
 
 #: Half the height of what is shown; MPE places everything within 1 of the middle.
 REACH = 1.3

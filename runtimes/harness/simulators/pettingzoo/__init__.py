@@ -14,11 +14,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
-from .drawings import drawing_of
-from .drawings.shapes import Drawing
-from .gymnasium_spaces import ActionApplier, joined, observed_array, space_of, structure_of_space
-from .structures import dictionary
+from ..base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
+from ..drawings import drawing_of
+from ..drawings.shapes import Drawing
+from ..gymnasium_spaces import ActionApplier, joined, observed_array, space_of, structure_of_space
+from ..structures import dictionary
+from . import drawings
 
 #: Environments that a dataset may name: importing a module runs its code.
 MODULES: Mapping[str, str] = {
@@ -226,7 +227,7 @@ class PettingZooSimulator:
     def scene(self) -> dict[str, Any]:
         assert self._world is not None
         signals = signals_scene(self.interface)
-        self._drawing = drawing_of(self._world.environment.unwrapped, self._own)
+        self._drawing = drawing_of(drawings, self._world.environment.unwrapped, self._own)
         if self._drawing is None:
             return signals
         return signals | {"kind": "drawing", "drawing": self._drawing.scene()}

@@ -3,7 +3,7 @@
 from math import cos, sin
 from typing import Any
 
-from .shapes import Drawing, frame, line, moving_circle, moving_line, moving_polygon, polygon, scene
+from ...drawings.shapes import Drawing, frame, line, moving_circle, moving_line, moving_polygon, polygon, scene
 
 #: Half a cart's width, and its height in metres; Gymnasium's cart has a length of 0 in its equations.
 HALF, HEIGHT = 0.25, 0.3

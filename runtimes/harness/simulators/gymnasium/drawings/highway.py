@@ -3,7 +3,7 @@
 from math import cos, sin
 from typing import Any
 
-from .shapes import Drawing, Point, frame, line, moving_circle, moving_polygon, scene
+from ...drawings.shapes import Drawing, Point, frame, line, moving_circle, moving_polygon, scene
 
 #: Metres of road that are shown.
 WIDTH = 130.0

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .base import Simulator
-from .gymnasium import GymnasiumSimulator
+from ..base import Simulator
+from ..gymnasium import GymnasiumSimulator
+from . import drawings
 
 #: Imported by Gymnasium's MuJoCo tasks, also where nothing is rendered; it needs OpenGL, a window library and Pillow.
 RENDERING = "gymnasium.envs.mujoco.mujoco_rendering"
@@ -34,4 +35,4 @@ def preload(definition: Mapping[str, Any]) -> None:
 def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
     """Return a simulator for the dataset."""
     preload(definition)
-    return GymnasiumSimulator(definition)
+    return GymnasiumSimulator(definition, drawings)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .shapes import Drawing, Point, frame, line, moving_polygon, polygon, scene
+from ...drawings.shapes import Drawing, Point, frame, line, moving_polygon, polygon, scene
 
 #: What is shown, in metres, and what is drawn of the ground below the terrain.
 WIDTH, HEIGHT, DEPTH = 24.0, 9.0, 4.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
+from ..base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 
 _SCALE = np.float32(1 / 65536)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import cos, radians, sin
 from typing import Any
 
-from .shapes import Drawing, Point, circle, floor, frame, ground, line, moving_circle, moving_line, scene
+from ...drawings.shapes import Drawing, Point, circle, floor, frame, ground, line, moving_circle, moving_line, scene
 
 #: Types of geoms: mjtGeom of MuJoCo. Other types (planes, meshes) are not drawn.
 SPHERE, CAPSULE, CYLINDER = 2, 3, 5

@@ -1,0 +1,1 @@
+"""Drawings of MuJoCo's tasks."""

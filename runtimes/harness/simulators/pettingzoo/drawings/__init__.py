@@ -1,0 +1,1 @@
+"""Drawings of environments of PettingZoo."""
