@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from common.errors import UnknownRuntime
 from common.near_names import near_names, suggestion
 from runtimes import formats
@@ -18,6 +20,7 @@ FOLDER = Path(__file__).parent
 MODEL_SERVERS, CONVERTERS, SERVERS = FOLDER / "model_servers", FOLDER / "converters", FOLDER / "servers"
 #: The simulators, a folder each, with the lock of its environment; files of their names in it.
 SIMULATORS, LOCK, REQUIREMENTS = FOLDER / "harness" / "simulators", "packages.lock", "packages.in"
+FACTS = "simulator.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +106,22 @@ def _simulator(lock: Path) -> Environment:
     sources = lock.parent / "compiled"
     compiled = CompiledCode(sources) if sources.is_dir() else None
     return Environment(lock.parent.name, lock.read_text(), compiled)
+
+
+class SimulatorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a simulator's `simulator.json` says of it, if it has one: servers do not import simulators.
+
+    ``forkable``: its libraries start no thread and open nothing when they are imported.
+    """
+
+    forkable: bool = False
+
+
+@functools.cache
+def simulator_facts(name: str) -> SimulatorFacts:
+    """Return the facts of a simulator."""
+    file = SIMULATORS / name / FACTS
+    return msgspec.json.decode(file.read_bytes() if file.exists() else b"{}", type=SimulatorFacts)
 
 
 @functools.cache

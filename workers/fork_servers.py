@@ -1,7 +1,7 @@
 """Fork servers of this machine: processes with imported libraries, from which parts of warm runners are forked.
 
-A model format says of itself whether its libraries may be forked; for simulators it is listed here. Those of a model's
-own environment never are: they are as untrusted as the model, and are imported by confined processes only. Spawn from
+A model format and a simulator say of themselves whether their libraries may be forked. Those of a model's own
+environment never are: they are as untrusted as the model, and are imported by confined processes only. Spawn from
 the main thread only (see warm_runners.py).
 """
 
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from datasets.catalogue import datasets
+from runtimes import catalogue
 from runtimes.formats import formats
 from runtimes.harness import python_process
 from runtimes.harness.runner.fork_server import READY, ForkServerOptions
@@ -23,8 +24,6 @@ from workers.warm_runners import HARNESS, WarmKind, base_interpreter
 
 logger = logging.getLogger(__name__)
 
-#: Simulators whose libraries start no thread and open nothing when they are imported.
-SIMULATORS = frozenset({"gymnasium", "noop", "sumo"})
 #: Fork servers that may end by themselves, one after the other, before none of their libraries is started again.
 MAX_DEATHS = 3
 
@@ -45,7 +44,7 @@ def forkable(kind: WarmKind, evaluator_site: str, model_server_site: str) -> fro
     """Return the libraries from which the processes of a kind may be forked; others are started."""
     found = {RUNNER}
     dataset = datasets()[kind.dataset]
-    if dataset.simulator in SIMULATORS and not dataset.definition.get("starts_processes"):
+    if catalogue.simulator_facts(dataset.simulator).forkable and not dataset.definition.get("starts_processes"):
         found.add(Libraries(module="evaluator", name=dataset.simulator, site=evaluator_site))
     if formats()[kind.format].forkable and not kind.environment:
         found.add(Libraries(module="model_server", name=kind.format, site=model_server_site))
