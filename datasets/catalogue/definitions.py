@@ -100,9 +100,9 @@ def evaluation(*, metrics: list[dict[str, Any]], score: str, failures: Sequence[
     }
 
 
-def write(folder: Path, definitions: Iterable[Mapping[str, Any]]) -> None:
-    """Write each definition to the `dataset.json` of its folder."""
-    for definition in definitions:
-        path = folder / definition["name"]
-        path.mkdir(exist_ok=True)
-        (path / "dataset.json").write_text(json.dumps(definition, indent=1) + "\n")
+def write(folder: Path, definition: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Write a definition, and the fields that scenarios of users may have, to the dataset's folder."""
+    path = folder / definition["name"]
+    path.mkdir(exist_ok=True)
+    (path / "dataset.json").write_text(json.dumps(definition, indent=1) + "\n")
+    (path / "scenario_fields.json").write_text(json.dumps(fields) + "\n")

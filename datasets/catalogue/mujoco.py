@@ -444,8 +444,10 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def generate(folder: Path) -> None:
-    """Write the description of every task to its folder."""
-    write(folder, map(definition, ALL))
+    """Write the files of every task to its folder. Scenarios may start further from the task's own start, or nearer."""
+    noise = {"kind": "object", "members": {"reset_noise_scale": {"kind": "float", "low": 0, "high": 1}}}
+    for name, task in ALL.items():
+        write(folder, definition(name), {} if task.noise is None else {"kwargs": noise})
 
 
 if __name__ == "__main__":

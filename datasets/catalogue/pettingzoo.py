@@ -267,8 +267,10 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def generate(folder: Path) -> None:
-    """Write the description of every environment to its folder."""
-    write(folder, map(definition, ALL))
+    """Write the files of every environment to its folder."""
+    others = {"kind": "string", "choices": ["random", "still"]}
+    for name, environment in ALL.items():
+        write(folder, definition(name), {"agent": {"kind": "string", "choices": environment.agents}, "others": others})
 
 
 if __name__ == "__main__":

@@ -92,6 +92,6 @@ class Plant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     deadline: float = 1.0
 
 
-def kind_of(type: str) -> str:
+def kind_of(type: str) -> Literal["bool", "int", "float"]:
     """Return the type of a value in JSON for a type of the FMU."""
     return "bool" if type == "Boolean" else "int" if TYPES[type] is not None else "float"

@@ -8,18 +8,19 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from common.errors import BadScenario
-from datasets.catalogue import Dataset, datasets, mujoco, pettingzoo
+from datasets.catalogue import Dataset, datasets
 from datasets.catalogue.car_street.street_network import StreetNetwork
-from datasets.versions import file_names, openenv_environment, plants
+from datasets.versions import file_names, openenv_environment, plants, scenario_fields
 from datasets.versions.openenv_environment import OpenEnv
 from datasets.versions.plants import Plant
+from datasets.versions.scenario_fields import FieldRule
 
 #: The file that makes a set of files a dataset for simulations, and the most bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10
@@ -55,53 +56,11 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     openenv: OpenEnv | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FieldRule:
-    """Allowed values of one member of a scenario. ``low`` and ``high`` also bound the lengths of strings and lists.
-
-    ``free``: an object whose members are those of the user's own program.
-    """
-
-    kind: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[Any, ...] = ()
-    pattern: str | None = None
-    members: Mapping[str, "FieldRule"] = field(default_factory=dict)
-    items: "FieldRule | None" = None
-    required: bool = False
-    free: bool = False
-
-
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "bool": lambda value: isinstance(value, bool),
-    "string": lambda value: isinstance(value, str),
-    "list": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-}
-
 #: Members that every scenario may have.
 COMMON: Mapping[str, FieldRule] = {
     "index": FieldRule(kind="int", low=0, high=MOST),
     "name": FieldRule(kind="string", low=1, high=100, pattern=r"[A-Za-z0-9][A-Za-z0-9 ._+-]*"),
 }
-_LABEL = FieldRule(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_STREETS = ("signal_grid", "arterial", "roundabout", "ramp_merge", "priority_junction", "crosswalk")
-_EVENTS = (
-    "none",
-    "lead_brake",
-    "stopped_vehicle",
-    "red_runner",
-    "cut_in",
-    "failing_to_yield",
-    "stalled",
-    "slow_truck",
-    "hurried_major",
-    "late_pedestrian",
-)
-
 #: The dataset whose scenarios may take place on maps of users, the names of maps, and the most of them.
 WITH_MAPS, MAP_NAME, MOST_MAPS = "car_street", re.compile(r"[a-z][a-z0-9_]{0,39}"), 100
 #: The folder of a version with what the platform made of its maps: networks, scenarios, reports.
@@ -110,81 +69,6 @@ GENERATED = f"{CONVERTED}/scenarios.ndjson"
 
 #: Lanes of highway-fast-v0 where a scenario does not set `lanes_count`.
 LANES = 3
-#: Of MuJoCo tasks: how far a scenario's start may differ from the task's own.
-_START = FieldRule(kind="object", members={"reset_noise_scale": FieldRule(kind="float", low=0.0, high=1.0)})
-#: Allowed members of a scenario by built-in dataset; a dataset that is missing here cannot be extended.
-FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
-    **{name: {} if task.noise is None else {"kwargs": _START} for name, task in mujoco.ALL.items()},
-    **{
-        name: {
-            "agent": FieldRule(kind="string", choices=environment.agents),
-            "others": FieldRule(kind="string", choices=("random", "still")),
-        }
-        for name, environment in pettingzoo.ALL.items()
-    },
-    "noop": {},
-    plants.TEMPLATE: {},  # of each plant those that its dataset declares
-    openenv_environment.TEMPLATE: {"reset": FieldRule(kind="object", free=True)},
-    "cartpole": {
-        "options": FieldRule(
-            kind="object",
-            members={
-                "low": FieldRule(kind="float", low=-2.4, high=0.0),
-                "high": FieldRule(kind="float", low=0.0, high=2.4),
-            },
-        )
-    },
-    "highway": {
-        "lanes": FieldRule(kind="int", low=1, high=10),
-        "density": FieldRule(kind="float", low=0.1, high=5.0),
-        "options": FieldRule(
-            kind="object",
-            members={
-                "config": FieldRule(
-                    kind="object",
-                    members={
-                        "lanes_count": FieldRule(kind="int", low=1, high=10),
-                        "vehicles_count": FieldRule(kind="int", low=0, high=200),
-                        "vehicles_density": FieldRule(kind="float", low=0.1, high=5.0),
-                        "initial_spacing": FieldRule(kind="float", low=0.5, high=10.0),
-                        "duration": FieldRule(kind="int", low=1, high=300),
-                        "initial_lane_id": FieldRule(kind="int", low=0, high=9),
-                        "ego_spacing": FieldRule(kind="float", low=0.5, high=10.0),
-                    },
-                )
-            },
-        ),
-    },
-    "car_street": {
-        "street": FieldRule(kind="string", choices=_STREETS, required=True),
-        "density": _LABEL,
-        "vehicles": FieldRule(kind="int", low=0, high=64, required=True),
-        "pedestrians": FieldRule(kind="int", low=0, high=64),
-        "event": FieldRule(kind="string", choices=_EVENTS, required=True),
-        "mix": FieldRule(kind="string", choices=("mixed", "rough"), required=True),
-        "seed": FieldRule(kind="int", low=0, high=2**31 - 1),
-        "route": FieldRule(
-            kind="list",
-            low=2,
-            high=20,
-            items=FieldRule(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9_]+"),
-            required=True,
-        ),
-        "start": FieldRule(
-            kind="object",
-            members={
-                "lane": FieldRule(kind="int", low=0, high=5, required=True),
-                "pos": FieldRule(kind="float", low=0.0, high=10_000.0, required=True),
-                "speed": FieldRule(kind="float", low=0.0, high=60.0, required=True),
-            },
-            required=True,
-        ),
-        "trigger": FieldRule(kind="float", low=0.0, high=10_000.0),
-        "limit": FieldRule(kind="float", low=1.0, high=60.0, required=True),
-        "time_limit": FieldRule(kind="float", low=1.0, high=600.0, required=True),
-        "radius": FieldRule(kind="float", low=50.0, high=5_000.0),
-    },
-}
 
 
 def parse_description(raw: bytes) -> Description:
@@ -197,9 +81,8 @@ def parse_description(raw: bytes) -> Description:
             " `title` and `description`; simulators, interfaces, metrics and parameters come from the dataset that it"
             " extends, or from its `plant`."
         ) from None
-    if description.extends not in FIELDS or description.extends not in datasets():
-        allowed = ", ".join(sorted(FIELDS))
-        raise BadScenario(f"{DESCRIPTION}: `extends` is one of {allowed}; not {description.extends!r:.80}.")
+    if description.extends not in (allowed := scenario_fields.extendable()):
+        raise BadScenario(f"{DESCRIPTION}: `extends` is one of {', '.join(allowed)}; not {description.extends!r:.80}.")
     if len(description.title) > 200 or len(description.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
     if (description.plant is not None) != (description.extends == plants.TEMPLATE):
@@ -214,8 +97,8 @@ def parse_description(raw: bytes) -> Description:
         raise BadScenario(f"{DESCRIPTION}: `scenarios` is missing: the file with a scenario on each line.")
     plant = description.plant
     if plant is not None:
-        plant = msgspec.structs.replace(plant, file=file_names.validated(plant.file))
-    return msgspec.structs.replace(description, scenarios=file_names.validated(description.scenarios), plant=plant)
+        plant = replace(plant, file=file_names.validated(plant.file))
+    return replace(description, scenarios=file_names.validated(description.scenarios), plant=plant)
 
 
 def _with_maps(description: Description) -> Description:
@@ -231,7 +114,7 @@ def _with_maps(description: Description) -> Description:
                 f"{DESCRIPTION}: {name!r:.80} is not a name of a map; it has lower-case letters, digits and _, begins"
                 " with a letter and has up to 40 characters."
             )
-        if name in _STREETS:
+        if name in scenario_fields.of(WITH_MAPS)["street"].choices:
             raise BadScenario(f"{DESCRIPTION}: the street {name} is built in; give the map another name.")
         if names.count(name) > 1:
             raise BadScenario(f"{DESCRIPTION}: two maps have the name {name}.")
@@ -243,10 +126,10 @@ def _with_maps(description: Description) -> Description:
             f"{DESCRIPTION}: `generate.count` is 1 to {MOST // len(names):,} for each of {len(names)} maps, and"
             " `generate.seed` 0 to 2147483647."
         )
-    return msgspec.structs.replace(
+    return replace(
         description,
         scenarios=file_names.validated(description.scenarios) if description.scenarios else GENERATED,
-        maps=tuple(msgspec.structs.replace(entry, file=file_names.validated(entry.file)) for entry in description.maps),
+        maps=tuple(replace(entry, file=file_names.validated(entry.file)) for entry in description.maps),
         generate=None if description.scenarios else generate,
     )
 
@@ -261,14 +144,14 @@ def _with_environment(description: Description) -> Description:
         raise BadScenario(f"{DESCRIPTION}: it has `scenarios` or `generate`, not both.")
     if description.scenarios:
         scenarios = file_names.validated(description.scenarios)
-        return msgspec.structs.replace(description, scenarios=scenarios, openenv=declared)
+        return replace(description, scenarios=scenarios, openenv=declared)
     generate = generate or Generation(count=openenv_environment.SEEDS)
     if not 1 <= generate.count <= MOST or generate.seed:
         raise BadScenario(
             f"{DESCRIPTION}: `generate.count` is 1 to {MOST:,}; scenarios get their seeds from the simulation's `seed`,"
             " so that `generate.seed` is left out."
         )
-    return msgspec.structs.replace(description, scenarios=GENERATED, openenv=declared, generate=generate)
+    return replace(description, scenarios=GENERATED, openenv=declared, generate=generate)
 
 
 def network_path(name: str) -> str:
@@ -291,7 +174,7 @@ def validated(
 
     ``maps``: networks of the dataset's own maps, by name; ``plant``: that of the dataset's definition.
     """
-    allowed = {**COMMON, **FIELDS[extends]}
+    allowed = {**COMMON, **scenario_fields.of(extends)}
     semantic_check = _SEMANTIC_CHECKS.get(extends)
     if maps:
         allowed |= _map_rules(maps)
@@ -305,7 +188,7 @@ def validated(
             if number > MOST:
                 raise ValueError(f"a dataset has at most {MOST:,} scenarios")
             scenario = msgspec.json.decode(line, type=dict[str, Any])
-            _check(scenario, FieldRule(kind="object", members=allowed), "")
+            scenario_fields.check(scenario, FieldRule(kind="object", members=allowed))
             if scenario.setdefault("index", number - 1) != number - 1:
                 raise ValueError(f"`index` is {number - 1} on this line, or left out")
             if semantic_check is not None:
@@ -313,40 +196,6 @@ def validated(
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise BadScenario(f"Line {number} of the scenarios: {error}.", line=number) from None
         yield scenario
-
-
-def _check(value: Any, rule: FieldRule, path: str) -> None:
-    name = f"`{path}`" if path else "it"
-    if not _KINDS[rule.kind](value):
-        raise ValueError(f"{name} is not of type {rule.kind}")
-    if rule.kind == "bool":
-        return
-    if rule.choices and value not in rule.choices:
-        raise ValueError(f"{name} is one of {', '.join(map(str, rule.choices))}")
-    size = len(value) if rule.kind in {"string", "list"} else value
-    if rule.kind != "object" and (
-        (rule.low is not None and size < rule.low) or (rule.high is not None and size > rule.high)
-    ):
-        subject = "its length" if rule.kind in {"string", "list"} else "it"
-        low, high = ("" if bound is None else f"{bound:g}" for bound in (rule.low, rule.high))
-        raise ValueError(f"{name}: {subject} lies in {low}..{high}")
-    if rule.pattern is not None and not re.fullmatch(rule.pattern, value, re.ASCII):
-        raise ValueError(f"{name} does not match {rule.pattern}")
-    if rule.kind == "object" and not rule.free:
-        _check_members(value, rule.members, f"{path}." if path else "")
-    for index, item in enumerate(value if rule.items is not None else ()):
-        assert rule.items is not None
-        _check(item, rule.items, f"{path}[{index}]")
-
-
-def _check_members(value: Mapping[str, Any], rules: Mapping[str, FieldRule], prefix: str) -> None:
-    for name, member in value.items():
-        if name not in rules:
-            allowed = ", ".join(sorted(rules))
-            raise ValueError(f"`{(prefix + name)[:80]}` is not allowed; allowed are: {allowed}")
-        _check(member, rules[name], prefix + name)
-    if missing := [name for name, rule in rules.items() if rule.required and name not in value]:
-        raise ValueError(f"`{prefix}{missing[0]}` is missing")
 
 
 @functools.cache
@@ -357,10 +206,10 @@ def _network(street: str) -> StreetNetwork:
 
 def _map_rules(maps: Mapping[str, StreetNetwork]) -> Mapping[str, FieldRule]:
     """Return the rules of members that differ for datasets with maps: names of edges are those of the map."""
-    rules = FIELDS[WITH_MAPS]
+    rules = scenario_fields.of(WITH_MAPS)
     edge = FieldRule(kind="string", low=1, high=200)
     return {
-        "street": replace(rules["street"], choices=(*maps, *_STREETS)),
+        "street": replace(rules["street"], choices=(*maps, *rules["street"].choices)),
         "route": replace(rules["route"], low=1, items=edge),
     }
 

@@ -15,8 +15,9 @@ from datasets.versions.scenarios import validated
 @pytest.mark.parametrize("table", [mujoco, pettingzoo], ids=["mujoco", "pettingzoo"])
 def test_the_files_are_those_that_the_table_gives(table: ModuleType, tmp_path: Path) -> None:
     table.generate(tmp_path)
-    written = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("dataset.json")}
-    assert written.keys() == {Path(name) / "dataset.json" for name in table.ALL}
+    written = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.json")}
+    files = ("dataset.json", "scenario_fields.json")
+    assert written.keys() == {Path(name) / file for name in table.ALL for file in files}
     assert set(table.ALL) <= set(datasets())
     for path, text in written.items():
         assert (table.HERE / path).read_text() == text, f"run `python -m {table.__name__}`"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadScenario
 from datasets.catalogue import datasets
-from datasets.versions import fmu_description, plant_definition, plant_files, scenario_folder, scenarios
+from datasets.versions import fmu_description, plant_definition, plant_files, scenario_fields, scenario_folder
 from datasets.versions.archives import files_of
 from datasets.versions.archives.decompression import ByteSource
 from datasets.versions.plants import AGGREGATIONS, Plant
@@ -210,7 +210,7 @@ def test_a_dataset_with_a_plant_extends_the_template_and_no_other_dataset_does()
         parse_description(b'{"extends": "noop", "scenarios": "x", "plant": {"file": "a.fmu"}}')
     with pytest.raises(BadScenario, match=r"unknown field `stepsize` - at `\$.plant`"):
         parse_description(b'{"extends": "fmu", "scenarios": "x", "plant": {"file": "a.fmu", "stepsize": 1}}')
-    assert scenarios.FIELDS["fmu"] == {}
+    assert scenario_fields.of("fmu") == {}
 
 
 def test_each_aggregation_has_words_and_a_function() -> None:
