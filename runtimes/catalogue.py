@@ -43,7 +43,7 @@ class RuntimeFormat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
-    """A runtime loads and calls models; ``baselines`` maps a dataset to the model used if a submission has none."""
+    """A runtime loads and calls models; ``baselines``: those that its formats name, by dataset."""
 
     name: str
     title: str

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.errors import UnknownDataset
 from common.near_names import near_names, suggestion
+from core.services.uploads.shipped_models import describe
 from datasets.catalogue import Dataset, datasets, versions
 from datasets.versions.scenarios import extend
 from runtimes import catalogue, environments, limits
@@ -39,7 +40,7 @@ class Catalogue:
             "title": runtime.title,
             "description": runtime.description,
             "formats": [self._format(entry) for entry in runtime.formats.values()],
-            "baselines": dict(runtime.baselines),
+            "baselines": baselines(runtime),
             "limits": asdict(
                 limits.limits_of_all((entry.format for entry in runtime.formats.values()), self._server_limits)
             ),
@@ -85,6 +86,16 @@ class Catalogue:
     def ready(self, spec: Any) -> bool:
         """Return whether an environment is installed on this machine."""
         return environments.ready(spec, self._environments) is not None
+
+
+def baselines(runtime: catalogue.Runtime) -> dict[str, str]:
+    """Return the shipped model that a submission without a model runs on a runtime, by built-in dataset.
+
+    It is the dataset's yardstick, or of a runtime that does not accept the yardstick what its formats name.
+    """
+    models = {name: dataset.definition["yardstick"] for name, dataset in datasets().items()}
+    accepted = {name: model for name, model in models.items() if model and describe(model).format in runtime.formats}
+    return accepted | dict(runtime.baselines)
 
 
 def find_dataset(ref: str, version: str | None = None) -> Dataset:

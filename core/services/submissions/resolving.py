@@ -14,6 +14,7 @@ from core.domain.scheduling.launches import Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
 from core.domain.submissions.records import Model, Submission
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
+from core.services.datasets.catalogue import baselines
 from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models
@@ -144,7 +145,7 @@ class Resolver:
         if model is None:
             if runtime is None:
                 raise Invalid("Name a model, or a runtime that has a baseline.")
-            baseline = runtime.baselines.get(dataset.definition.get("extends", dataset.name))
+            baseline = baselines(runtime).get(dataset.definition.get("extends", dataset.name))
             if baseline is None:
                 raise Invalid(f"The runtime {runtime.name} has no baseline for {dataset.name}; send a model.")
             model = self._models.baseline(baseline)

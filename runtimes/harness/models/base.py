@@ -191,7 +191,7 @@ class ModelFormat:
     requirements: tuple[str, ...] = ()
     #: The most bytes of a model that is one file; None: no limit but the server's.
     max_size: int | None = None
-    #: The baseline of a simulator's folder that a submission without a model runs, by dataset.
+    #: The shipped model that a submission without a model runs, by dataset, where its yardstick has another format.
     baselines: Mapping[str, str] = field(default_factory=dict)
 
     @property

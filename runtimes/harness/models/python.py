@@ -256,21 +256,4 @@ FORMAT = ModelFormat(
     forkable=True,
     prepare=prepare,
     load=load,
-    baselines={
-        **{"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero", "openenv": "zero"},
-        **{f"mujoco_{name}": f"mujoco_{name}" for name in ("inverted_pendulum", "reacher", "swimmer")},
-        **{f"mujoco_{name}": "zero" for name in ("ant", "half_cheetah", "hopper", "humanoid", "humanoid_standup")},
-        **{
-            name: name
-            for name in (
-                "pettingzoo_connect_four",
-                "pettingzoo_simple_spread",
-                "pettingzoo_simple_tag",
-                "pettingzoo_tictactoe",
-            )
-        },
-        "pettingzoo_multiwalker": "zero",
-        "fmu": "zero",
-        **{f"mujoco_{name}": "zero" for name in ("inverted_double_pendulum", "pusher", "walker2d")},
-    },
 )
