@@ -1,7 +1,8 @@
-"""Generate the synchronous client from the asynchronous one: `python -m scripts.sync_client [--check]`.
+"""Generate what follows from other code in the client: `python -m scripts.sync_client [--check]`.
 
 `cli/windtunnel/_async` is written by hand; `cli/windtunnel/_sync` is the same without `async` and `await`, by unasync,
-as in httpcore and elasticsearch-py. `make lint` fails if they differ.
+as in httpcore and elasticsearch-py. `built_in_datasets.py` has the names of the catalogue, which the client does not
+import. `make lint` fails if they differ.
 """
 
 import subprocess
@@ -10,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 import unasync
+
+from datasets.catalogue import datasets
 
 PACKAGE = Path("cli/windtunnel")
 NAMES = {
@@ -35,6 +38,13 @@ NAMES = {
         )
     },
 }
+DATASETS = PACKAGE / "built_in_datasets.py"
+NAMES_OF_DATASETS = '''# Generated from the catalogue of datasets by scripts/sync_client.py.
+"""Built-in datasets: the names of those with scenarios to step through."""
+
+DATASETS = (
+{})
+'''
 NOTE = "# Generated from {} by scripts/sync_client.py; change that file.\n"
 
 
@@ -51,7 +61,15 @@ def generated(folder: Path) -> dict[Path, str]:
     ruff, config = Path(sys.executable).with_name("ruff"), ("--quiet", "--config", "pyproject.toml")
     subprocess.run([ruff, "check", *config, "--select", "I", "--fix", target], check=True)
     subprocess.run([ruff, "format", *config, target], check=True)
-    return {PACKAGE / "_sync" / source.name: (target / source.name).read_text() for source in sources}
+    sync = {PACKAGE / "_sync" / source.name: (target / source.name).read_text() for source in sources}
+    return sync | {DATASETS: built_in_datasets()}
+
+
+def built_in_datasets() -> str:
+    """Return the module with the names of the datasets whose scenarios can be stepped through."""
+    definitions = {name: dataset.definition for name, dataset in datasets().items()}
+    names = [name for name, value in definitions.items() if not value.get("gang") and not value.get("template")]
+    return NAMES_OF_DATASETS.format("".join(f'    "{name}",\n' for name in names))
 
 
 def main() -> int:

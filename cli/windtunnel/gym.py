@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from windtunnel.built_in_datasets import DATASETS
 from windtunnel.errors import WindtunnelError
 from windtunnel.gym_spaces import codec_of
 from windtunnel.sessions import LocalSession, Refused, RemoteSession, Session
@@ -25,29 +26,6 @@ from windtunnel.submissions import scenarios as selection_of
 
 __all__ = ["ANY", "DATASETS", "DatasetEnv"]
 
-#: Built-in datasets with scenarios to step through.
-DATASETS = (
-    "car_street",
-    "cartpole",
-    "highway",
-    "mujoco_ant",
-    "mujoco_half_cheetah",
-    "mujoco_hopper",
-    "mujoco_humanoid",
-    "mujoco_humanoid_standup",
-    "mujoco_inverted_double_pendulum",
-    "mujoco_inverted_pendulum",
-    "mujoco_pusher",
-    "mujoco_reacher",
-    "mujoco_swimmer",
-    "mujoco_walker2d",
-    "noop",
-    "pettingzoo_connect_four",
-    "pettingzoo_multiwalker",
-    "pettingzoo_simple_spread",
-    "pettingzoo_simple_tag",
-    "pettingzoo_tictactoe",
-)
 #: Key of the legal actions in an observation, as in PettingZoo's classic games.
 MASK = "action_mask"
 #: Id for any other dataset, which is an argument then: `make("windtunnel/dataset", dataset="drives@2", server=URL)`.
