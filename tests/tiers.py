@@ -90,6 +90,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "a model that is not Python, one without a class, and one that ends its process are in every run",
         ),
     },
+    "tests/system/test_one_file.py": {
+        "test_the_baseline_of_the_recipe_is_played_without_a_server": "4 s; that a platform plays it is in every run",
+    },
     "tests/system/test_worlds.py": {
         f"test_a_replay_that_is_not_there_is_a_problem_without_an_exception[{world}]": "two worlds are in every run"
         for world in ("cartpole", "highway", "mujoco_reacher", "pettingzoo_simple_tag", "pettingzoo_tictactoe")

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from runtimes.catalogue import simulators
 from runtimes.images import build, image_names, layers
 from tests.cached import image
 
 ROOT = Path(__file__).parents[2]
 #: Modules that each image must be able to import: its main libraries, and the platform's modules that it runs.
 IMPORTS = {
+    **{name: f"runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.{name}" for name in simulators()},
     "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, kube.connection, psycopg",
     "jobs": "app, workers.background_jobs",
     "fmu": "fmpy.fmi3, runtimes.harness.model_server.model_server, runtimes.harness.models.fmu",

@@ -1,15 +1,21 @@
-"""One-file extensions: the recipes of the documentation are written into a copy of the platform, which then runs."""
+"""Extensions of one file or one folder: the recipes of the documentation, in a copy of the platform that runs."""
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from runtimes import catalogue
 from runtimes.images import image_names
-from tests.system.platform_process import ROOT, PlatformProcess, has_one_result_per_task
+from tests.document_commands import Treatment, blocks
+from tests.system.platform_process import ROOT, PlatformProcess, has_one_result_per_task, share_environments
+from tests.system.test_datasets import dataset_json, register, scenarios
 from tests.waiting import until
 
 #: The recipes: a page of the documentation, and the file that it describes.
@@ -17,6 +23,8 @@ RECIPES = {
     "docs/executors.md": "workers/executors/subprocesses.py",
     "docs/model-formats.md": "runtimes/harness/models/linear.py",
 }
+#: The recipe of a simulator: a page, and the folder that it describes.
+SIMULATOR_PAGE, SIMULATOR = "docs/simulators.md", "runtimes/harness/simulators/tank"
 #: Balances the pole: pushes to the side to which it falls.
 POLICY = b"# linear policy\n2,5,100,50,0.5\n"
 
@@ -29,18 +37,40 @@ def recipe_code(page_path: str, file: str) -> str:
     return str(block)
 
 
+def recipe_files() -> Mapping[str, str]:
+    """Return the files of the simulator of the recipe; its lock is that of the same packages."""
+    found = {
+        block.note: block.text
+        for block in blocks((ROOT / SIMULATOR_PAGE).read_text())
+        if block.treatment is Treatment.FILE
+    }
+    same = catalogue.SIMULATORS / "noop"
+    assert found[catalogue.REQUIREMENTS] == (same / catalogue.REQUIREMENTS).read_text()
+    return found | {catalogue.LOCK: (same / catalogue.LOCK).read_text()}
+
+
 @pytest.fixture(scope="module")
-def extended_platform(
-    prepared_environments: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PlatformProcess]:
-    """A platform with the file of each recipe, configured with the executor of the recipe and a local executor."""
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the platform's code, to which the files of the recipes are added."""
     root = tmp_path_factory.mktemp("tree")
-    for name in image_names.files(image_names.SERVER, ROOT):
+    for name in image_names.files((*image_names.SERVER, "local_play"), ROOT):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, root / name)
     for page, file in RECIPES.items():
         assert not (root / file).exists()
         (root / file).write_text(recipe_code(page, file))
+    assert not (root / SIMULATOR).exists()
+    for file, text in recipe_files().items():
+        (root / SIMULATOR / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / SIMULATOR / file).write_text(text)
+    return root
+
+
+@pytest.fixture(scope="module")
+def extended_platform(
+    root: Path, prepared_environments: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformProcess]:
+    """A platform of this code, configured with the executor of the recipe and a local executor."""
     executors = [
         {"name": "children", "kind": "subprocesses", "workers": 2, "options": {"niceness": 1}},
         {"name": "agent", "kind": "local", "workers": 2},
@@ -125,6 +155,49 @@ def test_models_that_the_format_of_the_recipe_rejects_are_refused_with_its_messa
         model=b"# linear policy\n1,2\n", filename="p.csv", dataset="cartpole", max_failures=8
     )
     assert narrow["state"] == "failed" and "it needs 1 lines of 5 numbers" in narrow["reason"], narrow
+
+
+def test_the_simulator_of_the_recipe_is_listed_with_its_dataset_and_baseline(
+    extended_platform: PlatformProcess,
+) -> None:
+    simulators = {item["name"]: item for item in extended_platform.http.get("/v1/simulators").json()["items"]}
+    assert simulators["tank"] == {"name": "tank", "ready": True, "datasets": ["tank"]}
+    assert extended_platform.http.get("/v1/datasets/tank").json()["tasks"] == 100
+    assert extended_platform.http.get("/v1/runtimes/python").json()["baselines"]["tank"] == "tank"
+    assert extended_platform.http.get("/v1/models/tank").json()["baseline"]
+
+
+def test_the_baseline_of_the_recipe_is_simulated_and_drawn(extended_platform: PlatformProcess) -> None:
+    submission = {"dataset": "tank", "runtime": "python", "scenarios": {"range": [0, 3]}, "record": "all"}
+    simulation = extended_platform.run(**submission)
+    assert simulation["state"] == "succeeded", simulation
+    results = extended_platform.results(simulation["id"])
+    assert has_one_result_per_task(results, 3) and min(result["metrics"]["return"] for result in results) > -60
+    address = f"/v1/simulations/{simulation['id']}/tasks/0/replay"
+    until(lambda: extended_platform.http.get(address).status_code == 200, message="there is no replay")
+    replay = extended_platform.http.get(address).json()
+    assert replay["scene"]["kind"] == "drawing" and len(replay["frames"]) == 61
+    assert {"water", "target"} == set(replay["frames"][-1]["drawing"]["at"])
+
+
+def test_the_baseline_of_the_recipe_is_played_without_a_server(
+    prepared_environments: None, root: Path, tmp_path: Path
+) -> None:
+    share_environments(tmp_path)
+    command = [sys.executable, "-m", "local_play", "play", "tank", "tank", "--scenarios", "0-2"]
+    environ = os.environ | {"WINDTUNNEL_HOME": str(tmp_path)}
+    output = subprocess.run(command, cwd=root, env=environ, check=True, capture_output=True, text=True)
+    results = [message["result"] for message in map(json.loads, output.stdout.splitlines()) if "result" in message]
+    assert has_one_result_per_task(results, 3) and {result["status"] for result in results} == {"ok"}
+
+
+def test_datasets_of_users_extend_that_of_the_recipe_by_its_fields_alone(extended_platform: PlatformProcess) -> None:
+    files = {"dataset.json": dataset_json("tank"), "lines.ndjson": scenarios(2, level=0.5)}
+    version = register(extended_platform, "half", files)
+    assert (version["state"], version["simulator"]) == ("ready", "tank"), version
+    assert extended_platform.run(dataset="half", runtime="python")["state"] == "succeeded"
+    version = register(extended_platform, "over", files | {"lines.ndjson": scenarios(2, level=3)})
+    assert version["state"] == "failed" and "`level`: it lies in 0..2" in str(version), version
 
 
 def on(executor: str) -> dict[str, str]:

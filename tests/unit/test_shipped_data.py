@@ -13,8 +13,9 @@ import yaml
 
 from core.services.datasets.catalogue import baselines
 from core.services.uploads.shipped_models import shipped
-from datasets.catalogue import Dataset, datasets, versions
+from datasets.catalogue import SIMULATORS, Dataset, datasets, versions
 from datasets.catalogue.car_street import second_version
+from datasets.versions import scenario_fields
 from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface
 from runtimes.images import image_names
@@ -92,6 +93,20 @@ def test_every_dataset_has_a_simulator_and_a_yardstick(dataset: Dataset) -> None
     assert dataset.simulator in catalogue.simulators()
     # The program of a gang has no score, so no model is compared with it.
     assert dataset.definition["yardstick"] in shipped() or dataset.definition.get("gang")
+
+
+def test_datasets_that_model_servers_see_have_no_scenarios_in_files(dataset: Dataset) -> None:
+    if SIMULATORS not in dataset.folder.parents:
+        return
+    assert dataset.definition["scenarios"] is None and not dataset.definition["files"], "put it in datasets/catalogue"
+    assert dataset.simulator == dataset.folder.parents[1].name
+    assert {path.name for path in dataset.folder.iterdir()} <= {"dataset.json", scenario_fields.FILE}
+
+
+def test_every_simulator_has_a_module_and_facts_that_servers_can_read() -> None:
+    for name, environment in catalogue.simulators().items():
+        assert environment.name == name and (SIMULATORS / name / "__init__.py").is_file()
+        catalogue.simulator_facts(name)  # raises for a member that is not known
 
 
 def test_every_runtime_with_baselines_has_one_for_car_street_in_a_format_that_it_accepts() -> None:
