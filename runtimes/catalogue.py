@@ -109,7 +109,7 @@ def _simulator(lock: Path) -> Environment:
 
 
 class SimulatorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a simulator's `simulator.json` says of it, if it has one: servers do not import simulators.
+    """Facts of a simulator, from its `simulator.json` if it has one: servers do not import simulators.
 
     ``forkable``: its libraries start no thread and open nothing when they are imported.
     """

@@ -115,7 +115,7 @@ def queue_of(kind: JobKind, connection: Redis, job_class: type[BoundJob] = Bound
 
 
 class KindWorker(BaseWorker):
-    """What both kinds of worker have in common."""
+    """Worker of one kind of job: the parts that resident and forking workers share."""
 
     log_result_lifespan = False
     connection_timeout = TIMEOUT

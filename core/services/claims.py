@@ -36,7 +36,7 @@ class DiskFull(Exception):
 
 
 class Action(Enum):
-    """What follows an error."""
+    """Consequence of an error."""
 
     WAIT = "wait"  # the next attempt follows after a pause, without end: an outage
     RETRY = "retry"  # the next attempt follows after a pause, until attempts or patience are exhausted
@@ -54,7 +54,7 @@ class OnError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedAttempt:
-    """What follows a failed attempt: ``pause`` seconds to the next. ``exhausted``: none follows any more."""
+    """Consequence of a failed attempt: ``pause`` seconds to the next. ``exhausted``: none follows any more."""
 
     action: Action
     reason: str

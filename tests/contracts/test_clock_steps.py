@@ -60,7 +60,7 @@ def test_a_registration_whose_job_died_before_the_step_is_taken_up(database: Dat
     database.write(lambda c: clock_steps.rewind(c, clock.now))
     clock.now += 10.0
     with database.read() as c:
-        assert datasets.registering(c, clock.now) == ["v"]
+        assert datasets.CLAIMS.due(c, clock.now) == ["v"]
 
 
 def test_a_lease_without_a_runner_expires_after_its_time_to_live(queued: Database, clock: Clock) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from common.ages import is_old_enough
 from common.backoff import RetryPolicy
 from common.errors import (
     OriginChanged,
@@ -139,7 +140,7 @@ class ModelImports:
                 self._finish(row, claim, *self._import(row, claim))
         except Exception as error:
             with self._database.read() as c:
-                exhausted = self._database.now(c) - row.created_at > JOB.retry.patience
+                exhausted = is_old_enough(row.created_at, JOB.retry.patience, self._database.now(c))
             failure = JOB.failure_of(error, failures=row.failures, exhausted=exhausted)
             if failure.exhausted:
                 tried = f"It was tried for {JOB.retry.patience / 60:.0f} minutes."
