@@ -46,7 +46,7 @@ def fetch(client: Client, reference: str, root: Path) -> Dataset:
         digest=described["digest"],
         description={**described, "scenarios": description.scenarios, "maps": None},
     )
-    name = scenario_folder.folder_name({"digest": dataset.digest, "extends": {"digest": shipped.digest}})
+    name = scenario_folder.folder_name(dataset.digest, shipped.digest)
     if not scenario_folder.ready(root, name):
         with tempfile.TemporaryDirectory() as draft:
             maps = [entry.name for entry in description.maps]

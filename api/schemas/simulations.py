@@ -341,7 +341,9 @@ class SimulationSchema(Open):
     )
     spec = fields.Dict(required=True, metadata={"description": "The submission."})
     provenance = fields.Dict(
-        required=True, metadata={"description": "Resolved versions and digests: everything that results depend on."}
+        required=True,
+        attribute="provenance_document",
+        metadata={"description": "Resolved versions and digests: everything that results depend on."},
     )
     links = LinksField(
         LinksSchema, required=True, metadata={"description": "Addresses of the simulation and its subresources."}
@@ -357,7 +359,10 @@ class ListedSimulationSchema(SimulationSchema):
 
     metrics = fields.Dict(metadata={"description": "With `include=metrics`: statistics of the metrics, by name."})
     spec = fields.Dict(metadata={"description": "With `include=spec`: the submission."})
-    provenance = fields.Dict(metadata={"description": "With `include=provenance`: resolved versions and digests."})
+    provenance = fields.Dict(
+        attribute="provenance_document",
+        metadata={"description": "With `include=provenance`: resolved versions and digests."},
+    )
 
 
 class SimulationPageSchema(PageSchema):

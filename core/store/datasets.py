@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, update
 
 from core.domain.scheduling.states import UNENDED
+from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.store.claims import Claims, HeldClaim
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
@@ -219,7 +220,7 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
         simulations.c.dataset == name, simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None)
     )
     for id, provenance in c.execute(query):
-        if json.loads(provenance)["dataset"]["digest"] == digest:
+        if dataset_of(provenance).digest == digest:
             return str(id)
     return None
 
@@ -229,11 +230,11 @@ def size_of(c: Connection, digest: str) -> int:
     return int(c.scalar(select(func.max(versions.c.bytes)).where(versions.c.digest == digest)) or 0)
 
 
-def in_use(c: Connection) -> list[dict[str, Any]]:
+def in_use(c: Connection) -> list[ResolvedDataset]:
     """Return the datasets of simulations that have not ended, from their provenance, each once."""
     query = select(simulations.c.provenance).where(simulations.c.state.in_(sorted(UNENDED)))
-    frozen = (json.loads(provenance)["dataset"] for provenance in c.scalars(query.execution_options(yield_per=500)))
-    return list({(item["digest"], item.get("extends", item)["digest"]): item for item in frozen}.values())
+    used = map(dataset_of, c.scalars(query.execution_options(yield_per=500)))
+    return list({(dataset.digest, dataset.base.digest): dataset for dataset in used}.values())
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:

@@ -22,11 +22,11 @@ from datasets.versions.scenarios import DESCRIPTION, SCENARIOS, non_blank, valid
 TTL = 3600.0
 
 
-def folder_name(dataset: Mapping[str, Any]) -> str:
-    """Return the folder name of a provenance's dataset: both datasets' digests; "" for a dataset that extends none."""
-    if "extends" not in dataset:
+def folder_name(digest: str, base: str) -> str:
+    """Return the folder name of a dataset: its digest and that of the one below it; "" if it extends none."""
+    if digest == base:
         return ""
-    return "-".join(part["digest"].removeprefix("sha256:")[:32] for part in (dataset, dataset["extends"]))
+    return "-".join(each.removeprefix("sha256:")[:32] for each in (digest, base))
 
 
 def ready(plays: Path, name: str) -> bool:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 
 from common.errors import Corrupt
+from core.domain.submissions.provenance import ResolvedDataset
 from core.notifications.local_notifier import LocalNotifier
 from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.file_sources import Sources
@@ -396,7 +398,7 @@ def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     assert (
         definition["simulator"] == "noop" and definition["tasks"] == 5 and definition["scenarios"] == "scenarios.ndjson"
     )
-    folder = platform.staging.folder(frozen, sent.json["id"])
+    folder = platform.staging.folder(msgspec.convert(frozen, ResolvedDataset), sent.json["id"])
     assert [json.loads(line)["name"] for line in (folder / "scenarios.ndjson").read_text().splitlines()][-1] == "case-4"
     worker.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204

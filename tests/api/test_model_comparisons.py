@@ -163,7 +163,7 @@ def test_both_models_play_the_same_batches_and_each_scenario_once(runs: Runs, pl
     assert sorted(index for batch in sides[0] for index in batch) == list(range(100, 160))
     assert all(len(before) <= len(after) for before, after in pairwise(sides[0][:-1]))
     provenance = [platform.simulations.get(side["simulations"][0]["id"]).provenance for side in comparison["models"]]
-    assert provenance[0]["dataset"]["digest"] == comparison["dataset"]["digest"]
+    assert provenance[0].dataset.digest == comparison["dataset"]["digest"]
 
 
 def test_an_exact_list_that_was_played_to_its_end_is_decided_by_its_mean(runs: Runs) -> None:
@@ -229,7 +229,7 @@ def test_the_seeds_of_models_follow_from_scenarios_in_all_batches(runs: Runs, pl
     for side in (comparison["models"][0], comparison["reference"]):
         of_side = {}
         for play in side["simulations"]:
-            plan = TaskPlan(platform.simulations.get(play["id"]).provenance["play"]["tasks"])
+            plan = TaskPlan(platform.simulations.get(play["id"]).provenance.play.tasks)
             for task in range(plan.count):
                 located = plan.locate(task)
                 of_side[located.index, located.repeat] = plan.model_server_seed(task)

@@ -14,6 +14,7 @@ from runtimes.harness.models.base import CODE
 from runtimes.model_compiler import compile_model
 from tests.contracts.harness_processes import evaluator_pair, play_of
 from tests.contracts.test_dispatcher import DispatcherRig, rig
+from tests.provenances import provenance
 from tests.simulators.test_wasm_models import module, spec, wasm_site
 from tests.staged_models import staging_on
 from tests.system.platform_process import share_environments
@@ -69,21 +70,16 @@ def test_a_large_model_is_compiled_once_before_it_is_launched(
     cache = NodeCache(home / "cache", platform.store)
     staging: Staging = staging_on(platform, cache, home)
     model = platform.models.add((module(),), filename="model.wasm", name="module")
-    provenance = {
-        "dataset": {"name": "noop", "version": "1", "digest": "sha256:0"},
-        "simulator": {"name": "noop"},
-        "runtime": {"name": "wasm"},
-        "model": {"name": "module", "format": "wasm", "digest": model.digest},
-    }
-    assert staging.missing("one", provenance, {}, "local") is None, "it is small"
+    resolved = provenance(runtime={"name": "wasm"}, model={"format": "wasm", "digest": model.digest})
+    assert staging.missing("one", resolved, {}, "local") is None, "it is small"
     monkeypatch.setattr(model_compiler, "COMPILED_FROM", 1)
-    missing = staging.missing("one", provenance, {}, "local")
+    missing = staging.missing("one", resolved, {}, "local")
     assert missing is not None and (missing.message, missing.job) == ("its model is compiled", Preparation.LONG)
     stored = stored_model("wasm", "wasm", model.digest)
     models = CompiledModels(platform.database, staging._models, home / "environments", sandbox=True)
     reports: list[None] = []
     models.make(stored, "wasm", "wasm", holder="one", report=lambda: reports.append(None))
-    assert staging.missing("two", provenance, {}, "local") is None
+    assert staging.missing("two", resolved, {}, "local") is None
     folder = staging._models.path(stored, holder="two")
     assert (folder / CODE).stat().st_mode & 0o777 == 0o444, "model servers have users of their own"
     assert (folder / "model.wasm").read_bytes() == module()

@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from minio import Minio
 from minio.commonconfig import CopySource
@@ -215,7 +216,7 @@ def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
         "project": "default",
         "state": "queued",
         "spec": "{}",
-        "provenance": json.dumps({"dataset": platform.datasets.frozen(dataset)}),
+        "provenance": json.dumps({"dataset": msgspec.to_builtins(platform.datasets.frozen(dataset))}),
         "dataset": dataset.name,
         "runtime": "python",
         "model": "zero",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from common.errors import BadRequirements, NotPlayable
 from core.domain.submissions.records import Submission
@@ -107,9 +108,9 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
     assert (folder / "packages" / "uvicorn" / "server.py").stat().st_nlink > 1, "packages are hard links"
     assert json.loads((folder / "dataset.json").read_bytes())["name"] == "openenv", "the platform's own description"
     assert (folder / "scenarios.ndjson").read_text().count("\n") == 4
-    other = platform.datasets.frozen(dataset)
-    other["said"] = other["said"] | {"openenv": kept | {"target": "cpython-399 z80"}}
-    other["digest"] = "sha256:" + "0" * 64
+    frozen = platform.datasets.frozen(dataset)
+    said = dict(frozen.said or {}) | {"openenv": kept | {"target": "cpython-399 z80"}}
+    other = replace(frozen, said=said, digest="sha256:" + "0" * 64)
     with pytest.raises(BadRequirements, match="register it again"):
         platform.staging._environment(other, folder, "simulation", lambda message, fraction: None)
 

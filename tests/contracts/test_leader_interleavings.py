@@ -24,14 +24,10 @@ from core.store.tables import metadata
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
 from tests.interleavings import Actor, Explorer, Violation, raised
+from tests.provenances import provenance
 
 CONFIG = ExecutorConfig(name="local", kind="local", workers=1)
 TERM = 10.0
-PROVENANCE = {
-    "runtime": {"name": "python"},
-    "model": {"format": "python", "digest": "sha256:" + "0" * 64},
-    "dataset": {"name": "noop", "version": "1"},
-}
 
 
 @dataclass
@@ -49,7 +45,7 @@ class World:
             for table in metadata.sorted_tables:
                 c.execute(table.delete())
             for id, pause in (("s1", TERM), ("s2", 0.0)):
-                row = ROW | {"id": id, "provenance": json.dumps(PROVENANCE), "created_at": now}
+                row = ROW | {"id": id, "provenance": json.dumps(provenance().document()), "created_at": now}
                 stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 9, "state": "open"}
                 simulations.add(c, row | {"not_before": now + pause if pause else 0.0}, stage)
 

@@ -92,15 +92,15 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
     assert fetch_due(platform) == 1 and fetch_due(platform) == 0
     ready = platform.simulations.get(id)
     assert ready.state is State.QUEUED and ready.position == 1 and ready.reason is not None
-    assert ready.runtime.name == "python" and ready.provenance["play"]["isolation"]
-    source = ready.provenance["model"]["source"]
-    assert source["reference"] == reference and source["etag"] and source["resolved_at"]
+    assert ready.runtime.name == "python" and ready.provenance.play.isolation
+    source = ready.provenance.model.source
+    assert source and source["reference"] == reference and source["etag"] and source["resolved_at"]
     put(bucket, "brake.py", PYTHON.replace(b"0", b"1"))
-    again = resubmission({"spec": ready.spec, "provenance": ready.provenance})
+    again = resubmission({"spec": ready.spec, "provenance": ready.provenance_document})
     assert again.model == f"brake@{ready.model.digest}" and again.model_reference is None
     repeated = platform.simulations.submit(again)[0]
     assert repeated.model.digest == ready.model.digest
-    assert repeated.provenance["model"]["source"]["etag"] == source["etag"]
+    assert repeated.provenance.model.source == source
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from core.services.scheduling.staging import ATTEMPTS, STAGE, Staging
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from core.services.store_health import StoreHealth
-from core.services.uploads.models import Models
+from core.services.uploads.models import Models, key_of
 from core.store import simulations
 from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import NodeCache
@@ -149,7 +149,7 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     platform = rig.platform
     submitted = rig.submit()
     provenance = platform.simulations.get(submitted).provenance
-    key = f"models/{provenance['model']['digest'].removeprefix('sha256:')}"
+    key = key_of(provenance.played_model.digest)
     outage.store.put(key, platform.store.get(key))
     present = staging_on(rig, outage.store, tmp_path / "present")
     until(
@@ -159,7 +159,7 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
     outage.begin()
     away = staging_on(rig, outage.store, tmp_path / "away-node")
     assert away.missing(submitted, provenance, {}, "east"), "its launch would wait for the store without a reason"
-    NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance["model"]["digest"])
+    NodeCache(tmp_path / "away-node" / "node", platform.store).object(key, provenance.played_model.digest)
     assert away.missing(submitted, provenance, {}, "east") is None, "the model is on this node: the store is not needed"
     outage.end()
 

@@ -20,9 +20,9 @@ from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
-from datasets.catalogue import datasets
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.databases import sqlite_database
+from tests.provenances import provenance
 from tests.waiting import TIMEOUT, until
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"
@@ -47,10 +47,10 @@ class _LeasesOfTestDatasets(Leases):
     def describe(self, launch: CachedLaunch) -> dict[str, Any]:
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
-        provenance = json.loads(row.provenance)
-        play = {"definition": {"task_patience": 1.0}} | provenance["play"]
+        document = json.loads(row.provenance)
+        play = {"definition": {"task_patience": 1.0}} | document["play"]
         files = self.files.describe(row)  # most tests need none
-        model = self.describe_model(row.digest, provenance["model"]["format"])
+        model = self.describe_model(row.digest, document["model"]["format"])
         return {"launch": launch.id, "workers": launch.workers, "play": play, "model": model, "files": files}
 
 
@@ -111,13 +111,11 @@ class RunnerApi:
     ) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
-        play = {"tasks": plan, "params": {}} | dict(play)
-        noop = datasets()["noop"]
-        dataset = {"name": noop.name, "version": noop.version, "digest": noop.digest}
-        provenance = {"model": {"format": "python"}, "play": play, "dataset": dataset}
+        document = provenance(model={"digest": digest}, play={"tasks": plan}).document()
+        document["play"] |= play
         row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
         row |= {
-            "provenance": json.dumps(provenance),
+            "provenance": json.dumps(document),
             "dataset": "d",
             "runtime": "python",
             "model": "m",

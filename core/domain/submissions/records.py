@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.provenance import Provenance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +114,8 @@ class Simulation:
     ended_at: datetime | None
     labels: Mapping[str, str]
     spec: Mapping[str, Any]
-    provenance: Mapping[str, Any]
+    provenance: Provenance
+    provenance_document: Mapping[str, Any]  # as it is stored, with what a later version may have added
     workers: int
     executor: str | None = None
     retry_of: str | None = None

@@ -136,7 +136,7 @@ def _common_definition(first: Simulation, second: Simulation) -> Mapping[str, An
             f"The two simulations did not use the same version of the same dataset, but {used[0]} and {used[1]}:"
             " run one of them again on that of the other."
         )
-    return played(first.provenance["dataset"]).definition
+    return played(first.provenance.dataset).definition
 
 
 def _never(name: str, mine: ComparedResults, other: ComparedResults) -> dict[str, int]:

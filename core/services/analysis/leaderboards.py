@@ -12,6 +12,7 @@ from core.domain.results.leaderboard import Place, PlayedScore, penalised, place
 from core.domain.results.score import Score
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
+from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.selection import checked_params
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.descriptions import moment
@@ -33,22 +34,6 @@ class _Headline(msgspec.Struct):
     metrics: dict[str, msgspec.Raw]
 
 
-class _Model(msgspec.Struct):
-    version: int | None = None
-
-
-class _Play(msgspec.Struct):
-    tasks: dict[str, Any] = {}
-
-
-class _Provenance(msgspec.Struct):
-    """The members of a provenance that a leaderboard needs."""
-
-    model: _Model
-    play: _Play
-
-
-_provenance_decoder = msgspec.json.Decoder(_Provenance)
 _headline_decoder = msgspec.json.Decoder(_Headline)
 _statistics_decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -115,7 +100,7 @@ class Leaderboards:
             with self._database.read() as c:
                 rows = simulations.headline_rows(c, ids[start : start + ROWS])
             for row in rows:
-                provenance = _provenance_decoder.decode(row.provenance)
+                provenance = provenance_of(row.provenance)
                 if not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
                     continue
                 tasks, statistics = _score_of(row, metric)

@@ -1,7 +1,6 @@
 """Replays: a scenario simulated again from its action trace, on demand, without the model."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 
 from common.downloads import Download
 from common.errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
+from core.domain.submissions.provenance import ResolvedDataset, dataset_of, play_document
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.datasets.datasets import PROJECT
@@ -68,19 +68,20 @@ class Replays:
     def _check_dataset(self, id: str) -> None:
         """Raise UnknownDataset if the dataset was deleted, because its scenarios are needed."""
         with self._database.read() as c:
-            dataset = json.loads(simulations.find(c, id).provenance)["dataset"]
-            deleted = "extends" in dataset and datasets.find(c, PROJECT, dataset["digest"]) is None
+            dataset = dataset_of(simulations.find(c, id).provenance)
+            deleted = dataset.extends is not None and datasets.find(c, PROJECT, dataset.digest) is None
         if deleted:
-            raise UnknownDataset(f"{dataset['name']}@{dataset['version']} was deleted; a replay needs its scenarios.")
+            raise UnknownDataset(f"{dataset.name}@{dataset.version} was deleted; a replay needs its scenarios.")
 
-    def inputs(self, id: str, task: int) -> tuple[Mapping[str, Any], Dataset, Mapping[str, Any], bytes]:
+    def inputs(self, id: str, task: int) -> tuple[ResolvedDataset, Dataset, Mapping[str, Any], bytes]:
         """Return the inputs of a replay: the dataset in provenance, the dataset, the evaluator's set-up, the trace."""
         with self._database.read() as c:
-            provenance = json.loads(simulations.find(c, id).provenance)
+            provenance = simulations.find(c, id).provenance
         blob = self._results.artifact(id, task, TRACE)
         trace = b"".join(blob.read(0, blob.size))
-        dataset = played(provenance["dataset"])
-        return provenance["dataset"], dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
+        resolved = dataset_of(provenance)
+        dataset = played(resolved)
+        return resolved, dataset, play_document(provenance, dataset.definition), trace
 
     def _result_of(self, id: str, task: int) -> Download:
         """Return a task's result as a replay without frames. Raise UnknownArtifact if the task has no result yet."""
@@ -91,9 +92,11 @@ class Replays:
 
     def _metrics(self, id: str) -> list[Any]:
         """Return the metrics that a simulation's dataset declares, with titles, units and ranges."""
+        return described_metrics(self._definition(id))
+
+    def _definition(self, id: str) -> Mapping[str, Any]:
         with self._database.read() as c:
-            provenance = json.loads(simulations.find(c, id).provenance)
-        return described_metrics(played(provenance["dataset"]).definition)
+            return played(dataset_of(simulations.find(c, id).provenance)).definition
 
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
         """Store a replay, with the metrics that its dataset declares. Idempotent."""
@@ -116,9 +119,7 @@ class Replays:
 
     def _is_failure(self, id: str, result: Mapping[str, Any]) -> bool:
         """Tell whether a task failed: by the model's fault, or with an outcome that its dataset calls a failure."""
-        with self._database.read() as c:
-            provenance = json.loads(simulations.find(c, id).provenance)
-        failure = played(provenance["dataset"]).definition.get("failure")
+        failure = self._definition(id).get("failure")
         return result["status"] != "ok" or (
             failure is not None and result["metrics"].get(failure["metric"]) in failure["in"]
         )

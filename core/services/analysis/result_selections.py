@@ -23,6 +23,7 @@ from core.domain.results.result_selection import (
 )
 from core.domain.results.score import Score
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.provenance import dataset_of
 from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
@@ -83,7 +84,7 @@ class ResultSelections:
     def _definition(self, id: str) -> Mapping[str, Any]:
         with self._database.read() as c:
             row = simulations.find(c, id)
-        return played(json.loads(row.provenance)["dataset"]).definition
+        return played(dataset_of(row.provenance)).definition
 
     def columns(self, id: str) -> tuple[Mapping[str, str] | None, str]:
         """Return the kinds of the columns of a simulation's tables, and a version of its results.

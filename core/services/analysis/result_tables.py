@@ -1,6 +1,5 @@
 """Result tables of the simulations that clients look at, in memory: each result is read once, when it has arrived."""
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from core.domain.results.rates import declared_bounds
 from core.domain.results.result_table import ResultTable
 from core.domain.results.scenario_units import ScenarioUnits
 from core.domain.scheduling.states import FINAL
+from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.task_parameters import Parameter, scenario_parameters, swept_parameters
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
@@ -41,7 +41,7 @@ class SimulationTable:
     """
 
     stage: str
-    provenance: Mapping[str, Any]
+    provenance: Provenance
     definition: Mapping[str, Any]
     worst: Mapping[str, float | None]
     bounds: Mapping[str, Bounds]
@@ -125,7 +125,7 @@ class ResultTables:
             if table is not None and table.stage == stage:
                 self._tables.move_to_end(id)
                 return table
-        new = _new(json.loads(row.provenance), stage)
+        new = _new(provenance_of(row.provenance), stage)
         with self._lock:
             other = self._tables.get(id)
             if other is not None and other.stage == stage:  # another request has opened it meanwhile
@@ -133,8 +133,8 @@ class ResultTables:
             self._tables[id] = new
             return new
 
-    def _parameters(self, provenance: Mapping[str, Any]) -> Mapping[str, Parameter]:
-        dataset, tasks = provenance["dataset"], provenance["play"]["tasks"]
+    def _parameters(self, provenance: Provenance) -> Mapping[str, Parameter]:
+        dataset, tasks = provenance.dataset, provenance.play.tasks
         plan = TaskPlan(tasks)
         parameters: list[Parameter] = []
         if played(dataset).definition.get("scenarios") is not None:
@@ -179,13 +179,12 @@ class ResultTables:
                     size -= self._tables.pop(other).size
 
 
-def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
-    definition = played(provenance["dataset"]).definition
+def _new(provenance: Provenance, stage: str) -> SimulationTable:
+    definition = played(provenance.dataset).definition
     worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
     bounds = {metric["name"]: ends for metric in definition["metrics"] if (ends := declared_bounds(metric)) is not None}
     failure = definition.get("failure") or {}
     never = never_values(definition)
-    plan = (provenance.get("play") or {}).get("tasks") or {}
     return SimulationTable(
         stage=stage,
         provenance=provenance,
@@ -194,6 +193,6 @@ def _new(provenance: Mapping[str, Any], stage: str) -> SimulationTable:
         bounds=bounds,
         failure=failure,
         never=never,
-        units=units_of_plan(plan),
+        units=units_of_plan(provenance.play.tasks),
         distributions=RunningDistributions(worst, failure, never),
     )

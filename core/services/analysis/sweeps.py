@@ -35,14 +35,14 @@ class Sweeps:
         """
         summary = self._simulations.summary(id)
         provenance = self._simulations.get(id).provenance
-        plan = provenance["play"]["tasks"]
+        plan = provenance.play.tasks
         parameters = list(plan.get("sweep") or ())
         if not parameters:
             return [], iter([{"params": {}} | {name: summary[name] for name in _MEMBERS}])
         sweep = summary.get("sweep")
         if sweep is not None and sweep["complete"]:
             return parameters, iter(sweep["rows"])
-        definition = played(provenance["dataset"]).definition
+        definition = played(provenance.dataset).definition
         per_combination, units = TaskPlan(plan).per_combination, units_of_plan(plan)
 
         def tally() -> ResultTally:

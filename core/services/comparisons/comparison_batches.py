@@ -25,6 +25,7 @@ from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict,
 from core.domain.results.score import judged_metric
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.model_labels import told_apart
+from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import ModelRef
 from core.notifications.notifier import Notifier
 from core.services.analysis.paired_results import read_pairs
@@ -119,7 +120,7 @@ class ComparisonBatches:
                 self._end(id, [ComparisonState(model.state) for model in compared])
                 return 0.0
             reference = models[row.reference]
-            comparison = comparison or _Comparison(row, json.loads(reference.provenance))
+            comparison = comparison or _Comparison(row, provenance_of(reference.provenance))
             steps = [self._step(comparison, model, reference, plays) for model in running]
             if not any(steps):
                 return 0.0
@@ -277,8 +278,8 @@ class ComparisonBatches:
     def _with_groups(self, row: Any) -> Any:
         """Count the scenarios of each group, once: the tests of groups are corrected for their number."""
         with self._database.read() as c:
-            provenance = json.loads(store.models_of(c, [row.id])[0].provenance)
-        dataset, tasks = provenance["dataset"], provenance["play"]["tasks"]
+            provenance = provenance_of(store.models_of(c, [row.id])[0].provenance)
+        dataset, tasks = provenance.dataset, provenance.play.tasks
         group_by = played(dataset).definition.get("group_by") or ()
         groups: list[dict[str, str]] = []
         if group_by:
@@ -307,15 +308,15 @@ class _Play:
 class _Comparison:
     """A comparison's question and batches, from its row and the provenance of its reference."""
 
-    def __init__(self, row: Any, provenance: Mapping[str, Any]) -> None:
+    def __init__(self, row: Any, provenance: Provenance) -> None:
         self.row = row
         self.id = str(row.id)
         self.spec = json.loads(row.spec)
-        self.definition = played(provenance["dataset"]).definition
+        self.definition = played(provenance.dataset).definition
         metric = judged_metric(self.definition, self.spec["metric"])
         assert metric is not None  # checked when it was requested
         self.question = question_of(self.spec, metric, row.scenarios, json.loads(row.groups))
-        self._tasks = provenance["play"]["tasks"]
+        self._tasks = provenance.play.tasks
 
     @cached_property
     def scenarios_of(self) -> Sequence[Sequence[int]]:
@@ -330,8 +331,8 @@ def _indexes(tasks: Mapping[str, Any]) -> list[int]:
 
 
 def _ref(model: Any) -> ModelRef:
-    described = json.loads(model.provenance)["model"]
-    return ModelRef(name=described["name"], digest=described["digest"], version=described["version"])
+    described = provenance_of(model.provenance).model
+    return ModelRef(name=described.name, digest=described.digest, version=described.version)
 
 
 def _require_batch(c: Connection, id: str, model: Any) -> None:

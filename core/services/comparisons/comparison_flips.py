@@ -1,10 +1,10 @@
 """Flips of comparisons: all scenarios that one model fails and the other does not, from the results of the batches."""
 
-import json
 from typing import Any
 
 from common.errors import Invalid
 from core.domain.comparisons.flips import flips_of
+from core.domain.submissions.provenance import dataset_of
 from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
@@ -33,7 +33,7 @@ class ComparisonFlips:
         if number >= len(compared):
             raise Invalid(f"`model` is a number from 0 to {len(compared) - 1}: the models of the comparison.")
         model = compared[number]
-        definition = played(json.loads(model.provenance)["dataset"]).definition
+        definition = played(dataset_of(model.provenance)).definition
         flips: list[dict[str, Any]] = []
         for batch in range(model.batch):
             mine, other = (plays.get((ordinal, batch)) for ordinal in (model.ordinal, row.reference))

@@ -24,6 +24,7 @@ from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.results.score import judged_metric, metrics_with_direction, others_with_direction
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
+from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Event, Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
@@ -76,7 +77,7 @@ class Comparisons:
         first, *others = self._resolve_all(request)
         scenarios, decided = _check_question(request, first[1])
         id = new_id(datetime.now(UTC))
-        dataset = first[1].provenance["dataset"]
+        dataset = first[1].provenance.dataset
         spec = msgspec.to_builtins(request)
         spec = {name: value for name, value in spec.items() if name not in ("models", "reference", "runtimes")}
         spec |= decided | {"models_at_first": len(others)}
@@ -85,9 +86,9 @@ class Comparisons:
             "id": id,
             "project": PROJECT,
             "spec": json.dumps(spec),
-            "dataset": dataset["name"],
-            "dataset_version": dataset["version"],
-            "dataset_digest": dataset["digest"] or "",
+            "dataset": dataset.name,
+            "dataset_version": dataset.version,
+            "dataset_digest": dataset.digest,
             "reference": reference,
             "scenarios": scenarios,
             "labels": json.dumps(dict(request.labels)),
@@ -122,7 +123,7 @@ class Comparisons:
         for name in request.models:
             submission = _submission(request, dataset, name)
             resolved.append((submission, self._resolver.resolve(submission)))
-            dataset = pinned(resolved[0][1].provenance["dataset"])
+            dataset = pinned(resolved[0][1].provenance.dataset)
         _check_different(request.models, [entry.provenance for _, entry in resolved])
         return resolved
 
@@ -136,8 +137,8 @@ class Comparisons:
             row = store.find(c, id)
             present = store.models_of(c, [id])
         spec = json.loads(present[0].spec)
-        provenances = [json.loads(model.provenance) for model in present]
-        dataset = pinned(provenances[0]["dataset"])
+        provenances = [provenance_of(model.provenance) for model in present]
+        dataset = pinned(provenances[0].dataset)
         joining: list[tuple[Submission, Resolved]] = []
         for name in names:
             values = spec | {"model": name, "runtime": runtimes.get(name), "dataset": dataset}
@@ -160,7 +161,7 @@ class Comparisons:
                 raise Invalid(f"A comparison has at most {MOST_MODELS} models; this one has {count}.")
             for number, (submission, resolved) in enumerate(joining):
                 _add_model(c, id, count + number, submission, resolved, now)
-                store.say(c, id, "joined", {"model": resolved.provenance["model"]["name"]}, now)
+                store.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
             if state is not ComparisonState.RUNNING:
                 store.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
@@ -298,11 +299,11 @@ def _check_models(request: ComparisonRequest) -> None:
         raise Invalid(f"`labels`: its simulations have the label `{LABEL}` already; choose another name.")
 
 
-def _check_different(names: Sequence[str], provenances: Sequence[Mapping[str, Any]]) -> None:
+def _check_different(names: Sequence[str], provenances: Sequence[Provenance]) -> None:
     """Raise Invalid if two of these are the same bytes in the same runtime: they have the same results."""
     seen: dict[tuple[str, str], str] = {}
     for name, provenance in zip(names, provenances, strict=True):
-        identity = provenance["model"]["digest"], provenance["runtime"]["name"]
+        identity = provenance.played_model.digest, provenance.played_model.runtime
         if identity in seen:
             raise Invalid(f"`models`: {seen[identity]} and {name} are the same model; each can be compared once.")
         seen[identity] = name
@@ -313,7 +314,7 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
 
     Raise Invalid for a metric, for scenarios that cannot be compared, and for claims that cannot be shown.
     """
-    definition = played(resolved.provenance["dataset"]).definition
+    definition = played(resolved.provenance.dataset).definition
     metric = judged_metric(definition, request.metric)
     if metric is None:
         raise Invalid(f"Name a `metric`: the dataset has no score. {metrics_with_direction(definition)}")
@@ -329,7 +330,7 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
         )
     if definition.get("gang"):
         raise Invalid(f"{resolved.dataset.name} is for gangs, which are not compared.")
-    tasks = resolved.provenance["play"]["tasks"]
+    tasks = resolved.provenance.play.tasks
     plan = TaskPlan(tasks)
     if plan.scenarios < 2:
         raise Invalid("A comparison needs at least two scenarios: choose more with `scenarios`.")
@@ -341,9 +342,9 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
     return plan.scenarios, {"margin": margin, "margin_from": margin_from, "method": method.value}
 
 
-def _check_comparable(joining: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
+def _check_comparable(joining: Provenance, reference: Provenance) -> None:
     """Raise Conflict if a model that joins would be simulated by another simulator than the reference was."""
-    versions = [(record["simulator"], record["platform"]["windtunnel"]) for record in (joining, reference)]
+    versions = [(provenance.simulator, provenance.platform.windtunnel) for provenance in (joining, reference)]
     if versions[0] != versions[1]:
         raise Conflict(
             "The simulator or the platform has changed since the reference was simulated, so the results would not be"
@@ -371,9 +372,9 @@ def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, res
         Models.keep(c, resolved.model)
     spec = msgspec.to_builtins(submission)
     spec["labels"] = dict(submission.labels) | {LABEL: id}
-    model = resolved.provenance["model"]
-    values = {"name": model["name"], "digest": model["digest"], "spec": json.dumps(spec)}
-    store.add_model(c, id, ordinal, values | {"provenance": json.dumps(resolved.provenance)}, now)
+    model = resolved.provenance.model
+    values = {"name": model.name, "digest": model.digest, "spec": json.dumps(spec)}
+    store.add_model(c, id, ordinal, values | {"provenance": json.dumps(resolved.provenance.document())}, now)
 
 
 def _move_models(

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.domain.comparisons.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
 from core.domain.comparisons.comparison_questions import design_of
+from core.domain.submissions.provenance import provenance_of
 
 #: Members of a comparison's request that its document repeats.
 _REPEATED = ("metric", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")
@@ -95,9 +96,9 @@ def _saving(stored: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _model(model: Any) -> dict[str, Any]:
-    provenance = json.loads(model.provenance)
-    described = {name: provenance["model"][name] for name in ("name", "digest", "version", "format")}
-    return described | {"runtime": provenance["runtime"]["name"]}
+    provenance = provenance_of(model.provenance)
+    described = {name: getattr(provenance.model, name) for name in ("name", "digest", "version", "format")}
+    return described | {"runtime": provenance.runtime.name}
 
 
 def _simulations(plays: Sequence[Any], ordinal: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.errors import UnknownDataset
 from common.near_names import near_names, suggestion
+from core.domain.submissions.provenance import ResolvedDataset
 from core.services.uploads.shipped_models import describe
 from datasets.catalogue import Dataset, datasets, versions
 from datasets.versions.scenarios import extend
@@ -120,29 +121,27 @@ def find_dataset(ref: str, version: str | None = None) -> Dataset:
     return existing[version]
 
 
-def played(dataset: Mapping[str, Any]) -> Dataset:
+def played(dataset: ResolvedDataset) -> Dataset:
     """Return a simulation's dataset from its provenance, which works also after the dataset was deleted."""
-    if "extends" not in dataset:
-        return find_dataset(dataset["name"], dataset["version"])
+    if dataset.extends is None:
+        return find_dataset(dataset.name, dataset.version)
     return extend(
         built_in(dataset),
-        name=dataset["name"],
-        version=dataset["version"],
-        digest=dataset["digest"],
-        description=dataset["said"],
+        name=dataset.name,
+        version=dataset.version,
+        digest=dataset.digest,
+        description=dataset.said or {},
     )
 
 
-def pinned(dataset: Mapping[str, Any]) -> str:
+def pinned(dataset: ResolvedDataset) -> str:
     """Return the reference to exactly the version of a simulation's dataset, from its provenance.
 
     A registered dataset's version number may name other content on another installation; its digest does not.
     """
-    reference: str = dataset["digest"] if "extends" in dataset else f"{dataset['name']}@{dataset['version']}"
-    return reference
+    return f"{dataset.name}@{dataset.version}" if dataset.extends is None else dataset.digest
 
 
-def built_in(dataset: Mapping[str, Any]) -> Dataset:
+def built_in(dataset: ResolvedDataset) -> Dataset:
     """Return the built-in dataset whose files an evaluator reads: the dataset itself, or the one that it extends."""
-    shipped = dataset.get("extends", dataset)
-    return find_dataset(shipped["name"], shipped["version"])
+    return find_dataset(dataset.base.name, dataset.base.version)

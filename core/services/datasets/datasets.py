@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from msgspec.structs import replace
+
 from common.downloads import Download
 from common.errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
 from common.near_names import near_names, suggestion
+from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
@@ -147,9 +150,9 @@ class Datasets:
         return self._extended(row)
 
     @staticmethod
-    def frozen(dataset: Dataset) -> dict[str, Any]:
+    def frozen(dataset: Dataset) -> ResolvedDataset:
         """Return a dataset for provenance: enough to simulate it again after its row was deleted."""
-        frozen = {"name": dataset.name, "version": dataset.version, "digest": dataset.digest}
+        frozen = ResolvedDataset(name=dataset.name, version=dataset.version, digest=dataset.digest)
         if (base := dataset.definition.get("extends")) is None:
             return frozen
         shipped = datasets()[base]
@@ -161,10 +164,8 @@ class Datasets:
             said["definition"] = {name: dataset.definition[name] for name in MEMBERS if name in dataset.definition}
         if environment := dataset.definition.get("openenv"):
             said["openenv"] = environment
-        return frozen | {
-            "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
-            "said": said,
-        }
+        extends = DatasetVersion(name=shipped.name, version=shipped.version, digest=shipped.digest)
+        return replace(frozen, extends=extends, said=said)
 
     @staticmethod
     def keep(c: Connection, dataset: Dataset) -> None:
@@ -384,7 +385,7 @@ class Datasets:
             **json.loads(prefetch.progress),
         }
 
-    def in_use(self) -> list[dict[str, Any]]:
+    def in_use(self) -> list[ResolvedDataset]:
         """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:
             return store.in_use(c)

@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from common.errors import PlatformError
+from core.domain.submissions.provenance import ResolvedDataset
 from core.services.datasets import catalogue
 from core.services.datasets.file_sources import Sources
 from core.store import datasets as store
@@ -29,7 +30,7 @@ class ScenarioSpecs:
         self._objects = objects
         self._sources = sources
 
-    def labels(self, dataset: Mapping[str, Any], index: int) -> dict[str, Any]:
+    def labels(self, dataset: ResolvedDataset, index: int) -> dict[str, Any]:
         """Return name and groups of a scenario, as evaluators add them to its results.
 
         ``dataset`` is a simulation's, from its provenance. Empty if the scenario cannot be read: a result without
@@ -39,12 +40,12 @@ class ScenarioSpecs:
             played = catalogue.played(dataset)
             spec = self._spec(dataset, played.definition.get("listed"), index)
         except (PlatformError, OSError, ValueError) as error:
-            logger.warning("scenario %d of dataset %s cannot be read: %s", index, dataset["name"], error)
+            logger.warning("scenario %d of dataset %s cannot be read: %s", index, dataset.name, error)
             return {}
         keys = ("name", *played.definition.get("group_by", ()))
         return {key: spec[key] for key in keys if key in spec}
 
-    def all(self, dataset: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def all(self, dataset: ResolvedDataset) -> Iterator[dict[str, Any]]:
         """Yield all scenarios of a dataset from index 0 on; none for a dataset whose scenarios differ in seeds alone.
 
         ``dataset`` is a simulation's, from its provenance. A dataset that was deleted has none.
@@ -56,16 +57,16 @@ class ScenarioSpecs:
         elif played.definition.get("scenarios") is not None:
             yield from played.scenarios(0, int(played.definition["max_tasks"]))
 
-    def _spec(self, dataset: Mapping[str, Any], listed: str | None, index: int) -> dict[str, Any]:
+    def _spec(self, dataset: ResolvedDataset, listed: str | None, index: int) -> dict[str, Any]:
         if listed is None:
             return next(catalogue.played(dataset).scenarios(index, 1), {})
         line = next(islice(self._lines(dataset, listed), index, None), b"{}")
         spec: dict[str, Any] = json.loads(line)
         return spec
 
-    def _lines(self, dataset: Mapping[str, Any], listed: str) -> Iterator[bytes]:
+    def _lines(self, dataset: ResolvedDataset, listed: str) -> Iterator[bytes]:
         """Return the lines of a registered dataset's scenarios; none if it was deleted."""
         with self._database.read() as c:
-            row = store.find(c, PROJECT, dataset["digest"])
+            row = store.find(c, PROJECT, dataset.digest)
         entry = manifest_object.find(self._objects, row.manifest, listed) if row is not None else None
         return iter(()) if entry is None else non_blank(lines(self._sources.read(entry)))

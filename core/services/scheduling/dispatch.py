@@ -250,22 +250,21 @@ class Dispatch:
 
     def _describe(self, simulation: ActiveSimulation) -> Launch:
         provenance, bundle = simulation.provenance, simulation.bundle
-        dataset = provenance["dataset"]
-        base = dataset.get("extends", dataset)
+        model, dataset = provenance.played_model, provenance.dataset
         return Launch(
             id="",
             simulation_id=simulation.id,
             attempt=simulation.attempt,
             url=self._url,
             workers=simulation.workers,
-            runtime=provenance["runtime"]["name"],
-            format=provenance["model"]["format"],
-            dataset=base["name"],
-            version=base["version"],
+            runtime=model.runtime,
+            format=model.format,
+            dataset=dataset.base.name,
+            version=dataset.base.version,
             environment=locked(provenance) or "",
-            play=scenario_folder.folder_name(dataset),
-            model_digest=provenance["model"]["digest"],
-            model_key=key_of(provenance["model"]["digest"]),
+            play=scenario_folder.folder_name(dataset.digest, dataset.base.digest),
+            model_digest=model.digest,
+            model_key=key_of(model.digest),
             model_size=bundle.get("model_size", 0),
             token=new_token(),
             project=simulation.project,
@@ -458,7 +457,7 @@ class Dispatch:
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
         progress = self._progress.get(simulation.id)
-        definition = played(simulation.provenance["dataset"]).definition
+        definition = played(simulation.provenance.dataset).definition
         if progress is None:
             progress = Progress(simulation.id, Score.of(definition).metric, never_values(definition))
             self._progress[simulation.id] = progress
@@ -473,7 +472,7 @@ class Dispatch:
         if progress.arrived == before:
             return
         body = progress.describe(total, now - simulation.started_at if simulation.started_at else 0.0)
-        body["answer"] = progress.answer(definition, simulation.provenance["play"]["tasks"])
+        body["answer"] = progress.answer(definition, simulation.provenance.play.tasks)
 
         def write(c: Connection) -> bool:
             if not simulations.say_while(c, simulation.id, State.RUNNING, "progress", body, self._database.now(c)):

@@ -14,6 +14,7 @@ from common.ids import hashed
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.submissions.provenance import play_document, provenance_of
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
 from core.notifications.notifier import Notifier
@@ -144,14 +145,14 @@ class Leases:
         """Return the description from which a runner sets up its evaluators."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
-        provenance = json.loads(row.provenance)
-        definition = played(provenance["dataset"]).definition
-        model = self.describe_model(row.digest, provenance["model"]["format"])
+        provenance = provenance_of(row.provenance)
+        definition = played(provenance.dataset).definition
+        model = self.describe_model(row.digest, provenance.played_model.format)
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
             "workers": launch.workers,
-            "play": provenance["play"] | {"definition": dict(definition)},
+            "play": play_document(row.provenance, definition),
             "model": model,
             "files": self.files.describe(row),
         }
@@ -354,9 +355,9 @@ class Leases:
         for stage, start, stop in poisoned:
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, stage)
-                provenance = json.loads(simulations.find(c, simulation).provenance)
-            located = locate(provenance["play"]["tasks"], start)
-            labels = self._specs.labels(provenance["dataset"], located.index)
+                provenance = provenance_of(simulations.find(c, simulation).provenance)
+            located = locate(provenance.play.tasks, start)
+            labels = self._specs.labels(provenance.dataset, located.index)
             line = crashed_line(located, start, reason, labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._put(simulation, key, (line,))

@@ -5,14 +5,16 @@ named by its lock, so models with equal locks share it; it is a derived tree of 
 is not used.
 """
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from common.errors import BadRequirements
 from common.ids import digest_of
+from core.domain.submissions.provenance import Provenance, provenance_of
+from core.domain.submissions.stored_documents import changed
 from core.services.uploads.declared_dependencies import declared
 from core.store import model_locks, simulations
 from core.store.database import Database
@@ -44,30 +46,32 @@ class ModelEnvironments:
         """Whether programs that work on files of users are confined."""
         return self._installer.options.sandbox
 
-    def lock(self, id: str, provenance: dict[str, Any], model: Path, say: Say) -> dict[str, Any]:
-        """Return the provenance of a simulation with the lock of its model, which is resolved unless it was before.
+    def lock(self, id: str, stored: str, model: Path, say: Say) -> Provenance:
+        """Return a simulation's provenance with the lock of its model, which is resolved unless it was before.
 
-        Raises BadRequirements with the reason if the dependencies cannot be had here.
+        ``stored``: its row's provenance. Raises BadRequirements with the reason if the dependencies cannot be had here.
         """
+        provenance = provenance_of(stored)
         if not has_dependencies(provenance) or locked(provenance) is not None:
             return provenance
-        name, format = provenance["model"]["name"], provenance["model"]["format"]
-        digest, target = provenance["model"]["digest"], environments.target()
+        played, target = provenance.played_model, environments.target()
         with self._database.read() as c:
-            lock = model_locks.find(c, digest, target)
+            lock = model_locks.find(c, played.digest, target)
         if lock is None:
-            declaration = declared(model, format, largest=self.files.largest)
+            declaration = declared(model, played.format, largest=self.files.largest)
             if declaration is None:
-                raise BadRequirements(f"The model {name} declares no dependencies any more; upload it again.")
-            environment = catalogue.runtime(provenance["runtime"]["name"]).formats[format].environment
+                raise BadRequirements(
+                    f"The model {provenance.model.name} declares no dependencies any more; upload it again."
+                )
+            environment = catalogue.runtime(played.runtime).formats[played.format].environment
             preferred = merged([environment.lock, *catalogue.model_server_locks()])
             resolved = self._installer.resolve(declaration, preferred, say)
-            lock = self._database.write(lambda c: model_locks.add(c, digest, target, resolved, time.time()))
+            lock = self._database.write(lambda c: model_locks.add(c, played.digest, target, resolved, time.time()))
         provenance = with_lock(provenance, lock)
-        self._database.write(lambda c: simulations.set_provenance(c, id, json.dumps(provenance)))
+        self._database.write(lambda c: simulations.set_provenance(c, id, changed(stored, provenance)))
         return provenance
 
-    def ready(self, provenance: Mapping[str, Any], holder: str) -> bool:
+    def ready(self, provenance: Provenance, holder: str) -> bool:
         """Return whether the model's environment is on this node; if so, it is pinned for ``holder``."""
         digest = locked(provenance)
         if digest is None or self._cache.ready(digest) is None:
@@ -75,12 +79,12 @@ class ModelEnvironments:
         self._cache.hold(digest, holder)
         return self._cache.ready(digest) is not None  # it may have been evicted before it was pinned
 
-    def install(self, provenance: Mapping[str, Any], holder: str, say: Say) -> Path:
+    def install(self, provenance: Provenance, holder: str, say: Say) -> Path:
         """Return the folder of a locked environment, which is installed unless it is there; pinned for ``holder``."""
         digest = locked(provenance)
         assert digest is not None
         with self._database.read() as c:
-            lock = model_locks.find(c, provenance["model"]["digest"], environments.target())
+            lock = model_locks.find(c, provenance.played_model.digest, environments.target())
         if lock is None or environment_of(lock) != digest:
             raise BadRequirements(
                 "The lock of this simulation is for another interpreter or machine than this platform's."
@@ -97,16 +101,15 @@ class ModelEnvironments:
         return self._cache.derived(environment_of(lock), make, size=0, holder=holder)
 
 
-def has_dependencies(provenance: Mapping[str, Any]) -> bool:
+def has_dependencies(provenance: Provenance) -> bool:
     """Return whether a simulation's model needs packages of its own."""
-    return "dependencies" in provenance["model"]
+    return provenance.model.dependencies is not None
 
 
-def locked(provenance: Mapping[str, Any]) -> str | None:
+def locked(provenance: Provenance) -> str | None:
     """Return the name of a locked environment in the node cache; None if the dependencies were not resolved yet."""
-    if not has_dependencies(provenance) or provenance["model"]["dependencies"]["lock"] is None:
-        return None
-    return f"sha256:{provenance['runtime']['environment']}"
+    dependencies = provenance.model.dependencies
+    return None if dependencies is None or dependencies.lock is None else f"sha256:{provenance.runtime.environment}"
 
 
 def environment_of(lock: str) -> str:
@@ -114,9 +117,10 @@ def environment_of(lock: str) -> str:
     return f"sha256:{Environment('', lock).digest}"
 
 
-def with_lock(provenance: Mapping[str, Any], lock: str) -> dict[str, Any]:
+def with_lock(provenance: Provenance, lock: str) -> Provenance:
     """Return a provenance with its model's lock, and the environment that follows from it."""
-    dependencies = {**provenance["model"]["dependencies"], "lock": digest_of(lock.encode())}
-    model = {**provenance["model"], "dependencies": dependencies}
-    runtime = {**provenance["runtime"], "environment": Environment("", lock).digest}
-    return {**provenance, "model": model, "runtime": runtime}
+    assert provenance.model.dependencies is not None
+    dependencies = replace(provenance.model.dependencies, lock=digest_of(lock.encode()))
+    model = replace(provenance.model, dependencies=dependencies)
+    runtime = replace(provenance.runtime, environment=Environment("", lock).digest)
+    return replace(provenance, model=model, runtime=runtime)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from core.domain.scheduling.launches import Gang, replicas
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.submissions.provenance import Provenance, provenance_of
 from core.services.scheduling.eligibility import Eligibility
 from core.store import executors, launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
@@ -23,9 +25,9 @@ VERIFY_INTERVAL = 30.0
 PAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ActiveSimulation:
-    """A simulation that has not ended, as the dispatcher sees it."""
+    """A simulation that has not ended, as the dispatcher sees it. Its provenance is decoded when it is first read."""
 
     id: str
     state: State
@@ -37,13 +39,18 @@ class ActiveSimulation:
     submitted_at: float
     started_at: float | None
     timeout: float | None
-    provenance: Mapping[str, Any]
+    stored_provenance: str
     spec: Mapping[str, Any]
     project: str
     bundle: Mapping[str, Any]
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
     preparation: Preparation | None = None
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What its submission was resolved to."""
+        return provenance_of(self.stored_provenance)
 
     @property
     def ending(self) -> bool:
@@ -257,7 +264,7 @@ class SnapshotReader:
             started_at=row.started_at,
             timeout=spec.get("timeout"),
             eligible=self._eligibility.executors(spec.get("placement") or {}, gang, requested),
-            provenance=json.loads(row.provenance),
+            stored_provenance=row.provenance,
             spec=spec,
             project=row.project,
             bundle=json.loads(row.bundle) if row.bundle else {},

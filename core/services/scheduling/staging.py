@@ -25,6 +25,7 @@ from common.errors import (
 )
 from core.domain.scheduling.preparation import Missing, Preparation, following
 from core.domain.scheduling.states import State
+from core.domain.submissions.provenance import Provenance, ResolvedDataset, provenance_of
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
 from core.services.datasets import environment_files
@@ -113,7 +114,7 @@ class Staging:
         self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
-    def missing(self, id: str, provenance: dict[str, Any], bundle: Mapping[str, Any], executor: str) -> Missing | None:
+    def missing(self, id: str, provenance: Provenance, bundle: Mapping[str, Any], executor: str) -> Missing | None:
         """Return what has to be prepared first; None: nothing, so that the dispatcher can launch at once.
 
         The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
@@ -128,10 +129,10 @@ class Staging:
                 return Missing(f"packages are installed: {', '.join(spec.name for spec in specs)}", Preparation.LONG)
         if has_dependencies(provenance) and not self._model_environments.ready(provenance, id):
             return Missing("the packages of its model are installed", Preparation.LONG)
-        dataset = provenance["dataset"]
-        if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
+        dataset = provenance.dataset
+        if (name := _folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
             job = Preparation.LONG if self._takes_long(dataset) else Preparation.QUICK
-            return Missing(f"the files of dataset {dataset['name']} are prepared", job)
+            return Missing(f"the files of dataset {dataset.name} are prepared", job)
         if apart:
             return Missing(f"its files are prepared for {executor}")
         stored = _stored_model(provenance)
@@ -143,15 +144,15 @@ class Staging:
             return None if problem is None else Missing(problem)
         return None if ready else Missing("its model is unpacked")
 
-    def _takes_long(self, dataset: Mapping[str, Any]) -> bool:
+    def _takes_long(self, dataset: ResolvedDataset) -> bool:
         """Return whether a dataset's folder needs a large download, or packages."""
-        if "openenv" in dataset["said"]:
+        if "openenv" in (dataset.said or ()):
             return True
-        return self._cache.ready(dataset["digest"]) is None and self._datasets.size(dataset["digest"]) > QUICK_DOWNLOAD
+        return self._cache.ready(dataset.digest) is None and self._datasets.size(dataset.digest) > QUICK_DOWNLOAD
 
     def folder(
         self,
-        dataset: Mapping[str, Any],
+        dataset: ResolvedDataset,
         holder: str,
         say: Callable[[DownloadProgress], None] = ignore_progress,
         say_installing: Say = ignore_message,
@@ -161,12 +162,12 @@ class Staging:
         ``say_installing``: gets the progress of the packages of the dataset's environment, if it has one.
         """
         shipped = built_in(dataset)
-        if not (name := scenario_folder.folder_name(dataset)):
+        if not (name := _folder_name(dataset)):
             return shipped.folder
-        digest = dataset["digest"]
+        digest = dataset.digest
         if not scenario_folder.ready(self._plays, name):
             tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=say)
-            said = dataset["said"]
+            said = dataset.said or {}
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
             plant = said.get("definition", {}).get("plant")
             fmu = tree / plant["file"] if plant is not None else None
@@ -175,12 +176,12 @@ class Staging:
             scenario_folder.create(self._plays, name, shipped, own)
         return scenario_folder.path_of(self._plays, name)
 
-    def _environment(self, dataset: Mapping[str, Any], tree: Path, holder: str, say: Say) -> Callable[[Path], None]:
+    def _environment(self, dataset: ResolvedDataset, tree: Path, holder: str, say: Say) -> Callable[[Path], None]:
         """Install the packages of a dataset's environment; return what adds both to the folder of an evaluator."""
-        kept = dataset["said"]["openenv"]
+        kept = (dataset.said or {})["openenv"]
         if kept["target"] != environments.target():
             raise BadRequirements(
-                f"The environment of {dataset['name']} was registered for {kept['target']}, and this platform has"
+                f"The environment of {dataset.name} was registered for {kept['target']}, and this platform has"
                 f" {environments.target()}; register it again."
             )
         lock = (tree / environment_files.LOCK).read_text()
@@ -231,7 +232,7 @@ class Staging:
         if self._orphan_search.begin():
             self._datasets.remove_orphans()
             self._bundles.remove_orphans()
-        scenario_folder.sweep(self._plays, lambda: map(scenario_folder.folder_name, self._datasets.in_use()))
+        scenario_folder.sweep(self._plays, lambda: map(_folder_name, self._datasets.in_use()))
         self._cache.sweep(self._alive)
         self._cache.scrub()
 
@@ -251,8 +252,8 @@ class Staging:
         id = claim.id
         with self._database.read() as c:
             row = simulations.find(c, id)
-        provenance = json.loads(row.provenance)
-        model = provenance["model"]["digest"]
+        provenance = provenance_of(row.provenance)
+        model = provenance.played_model.digest
         apart = row.executor in self._own_environments
         if row.preparation != Preparation.LONG and self._hand_over(row, provenance):
             return
@@ -261,17 +262,17 @@ class Staging:
                 store_shipped(self._objects, model)
             for spec in () if apart else _specs(provenance):
                 self._prepare(id, spec)
-            built_in(provenance["dataset"]).verify()
+            built_in(provenance.dataset).verify()
             report = self._throttled(lambda progress: self._add_event(id, progress_event(progress)))
-            say = self._environment_reporter(id, provenance["dataset"]["name"])
-            folder = self.folder(provenance["dataset"], id, report, say)
+            say = self._environment_reporter(id, provenance.dataset.name)
+            folder = self.folder(provenance.dataset, id, report, say)
             try:
-                environment = self._stage_model(id, provenance, report, apart=apart)
+                environment = self._stage_model(row, provenance, report, apart=apart)
             except (BadArchive, BadRequirements, TooLarge) as error:
                 self._give_up(id, error.detail or "the model cannot be prepared", State.FAILED)
                 return
             if apart:
-                self._pack(id, provenance["dataset"], folder, model, environment)
+                self._pack(id, provenance.dataset, folder, model, environment)
         except Exception as error:
             if isinstance(error, NodeFull):
                 self._cache.release(id)  # simulations that wait for room must not keep it from each other
@@ -282,7 +283,7 @@ class Staging:
             done = {"preparation": Preparation.DONE.value, "attempt": row.attempt, "staging_failures": 0}
             self._queue(id, None, **done)
 
-    def _hand_over(self, row: Any, provenance: dict[str, Any]) -> bool:
+    def _hand_over(self, row: Any, provenance: Provenance) -> bool:
         """Leave what takes long to the kind of job for it; return whether that was done."""
         missing = self.missing(row.id, provenance, json.loads(row.bundle) if row.bundle else {}, row.executor)
         if missing is None or missing.job is not Preparation.LONG:
@@ -306,28 +307,28 @@ class Staging:
             self._give_up(row.id, failure.reason)
 
     def _stage_model(
-        self, id: str, provenance: dict[str, Any], report: Callable[[DownloadProgress], None], *, apart: bool
+        self, row: Any, provenance: Provenance, report: Callable[[DownloadProgress], None], *, apart: bool
     ) -> Path | None:
         """Fetch and unpack a model for runners of this machine; return the folder of its own environment, if any.
 
         Raises BadArchive, BadRequirements or TooLarge if the model is at fault.
         """
-        stored = _stored_model(provenance)
+        id, stored = row.id, _stored_model(provenance)
         if not apart:
             if self._compiled_models.missing(stored):
                 self._compile(id, provenance, stored)
             self._models.path(stored, holder=id, on_progress=report)
         if not has_dependencies(provenance):
             return None
-        say = self._environment_reporter(id, provenance["model"]["name"])
+        say = self._environment_reporter(id, provenance.model.name)
         file = self._cache.object(stored.key, stored.digest, holder=id)
-        provenance = self._model_environments.lock(id, provenance, file, say)
+        provenance = self._model_environments.lock(id, row.provenance, file, say)
         return self._model_environments.install(provenance, id, say)
 
-    def _compile(self, id: str, provenance: Mapping[str, Any], model: StoredModel) -> None:
+    def _compile(self, id: str, provenance: Provenance, model: StoredModel) -> None:
         """Compile a model to code for this node, once for all simulations; a deleted simulation ends it."""
-        runtime, format = provenance["runtime"]["name"], provenance["model"]["format"]
-        say = self._environment_reporter(id, provenance["model"]["name"])
+        played = provenance.played_model
+        say = self._environment_reporter(id, provenance.model.name)
         began = time.monotonic()
 
         def report() -> None:
@@ -335,7 +336,7 @@ class Staging:
                 say(f"compiling it to code for this machine, for {time.monotonic() - began:.0f} s", None)
 
         report()
-        self._compiled_models.make(model, runtime, format, holder=id, report=report)
+        self._compiled_models.make(model, played.runtime, played.format, holder=id, report=report)
 
     def _give_up(self, id: str, reason: str, outcome: State = State.ERRORED) -> None:
         def write(c: Connection) -> None:
@@ -350,10 +351,10 @@ class Staging:
             self._notifier.enqueue("collect", id)
         self._notifier.wake("dispatch")
 
-    def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str, environment: Path | None) -> None:
+    def _pack(self, id: str, dataset: ResolvedDataset, folder: Path, model: str, environment: Path | None) -> None:
         """Pack what a runner downloads into bundles, and record them with the model's size for the runner API."""
-        name = scenario_folder.folder_name(dataset) or dataset["digest"]
-        large = "openenv" in dataset.get("said", ())  # with packages
+        name = _folder_name(dataset) or dataset.digest
+        large = "openenv" in (dataset.said or ())  # with packages
         play = self._bundles.of_tree(name, folder) if large else self._bundles.of(name, folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         if environment is not None:
@@ -420,13 +421,18 @@ def progress_event(progress: DownloadProgress) -> dict[str, Any]:
     return {"what": "dataset", **asdict(progress), "fraction": fraction}
 
 
-def _stored_model(provenance: Mapping[str, Any]) -> StoredModel:
-    model = provenance["model"]
-    return stored_model(provenance["runtime"]["name"], model["format"], model["digest"])
+def _stored_model(provenance: Provenance) -> StoredModel:
+    model = provenance.played_model
+    return stored_model(model.runtime, model.format, model.digest)
 
 
-def _specs(provenance: dict[str, Any]) -> Iterator[Any]:
-    runtime = catalogue.runtime(provenance["runtime"]["name"])
+def _folder_name(dataset: ResolvedDataset) -> str:
+    """Return the name of the folder that an evaluator reads; "" for a built-in dataset, which has its own."""
+    return scenario_folder.folder_name(dataset.digest, dataset.base.digest)
+
+
+def _specs(provenance: Provenance) -> Iterator[Any]:
+    model = provenance.played_model
     if not has_dependencies(provenance):
-        yield runtime.formats[provenance["model"]["format"]].environment
-    yield catalogue.simulators()[provenance["simulator"]["name"]]
+        yield catalogue.runtime(model.runtime).formats[model.format].environment
+    yield catalogue.simulators()[provenance.simulator.name]

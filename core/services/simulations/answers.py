@@ -60,7 +60,7 @@ def answer(simulation: Simulation, row: Any, older: Outcomes | None) -> dict[str
     if simulation.approximate:
         return _progress_decoder.decode(row.progress or "{}").answer
     try:
-        definition = played(simulation.provenance["dataset"]).definition
+        definition = played(simulation.provenance.dataset).definition
     except PlatformError:
         return None
     failures = (
@@ -72,5 +72,5 @@ def answer(simulation: Simulation, row: Any, older: Outcomes | None) -> dict[str
         failed=simulation.tasks.failed,
         metrics=simulation.metrics,
         failures=failures,
-        alone=one_task_each((simulation.provenance.get("play") or {}).get("tasks") or {}),
+        alone=one_task_each(simulation.provenance.play.tasks),
     )

@@ -16,6 +16,7 @@ from typing import Any
 from common.errors import NotFound
 from common.ids import digest_of
 from core.domain.results.archive import ArchiveMember
+from core.domain.submissions.provenance import Provenance, ResolvedModel
 from core.services.uploads.models import PROJECT, key_of
 from core.services.uploads.shipped_models import shipped
 from core.store import model_locks, models
@@ -67,7 +68,7 @@ class ArchiveExtras:
         self._objects = objects
         self._models: dict[str, tuple[int, int]] = {}  # size and CRC by key
 
-    def measure(self, id: str, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def measure(self, id: str, provenance: Provenance) -> list[dict[str, Any]]:
         """Return name, key, size and CRC of each extra but the README, for the summary; both are read once."""
         logs = self._log_lines(id)
         extras = []
@@ -80,22 +81,22 @@ class ArchiveExtras:
             key = f"logs/{id}/lock-{secrets.token_hex(6)}"
             self._objects.put(key, (lock,))
             extras.append({"name": "lock.txt", "key": key, "bytes": len(lock), "crc32": zlib.crc32(lock)})
-        model = provenance["model"]
-        if model["digest"] is None:  # its import failed
+        model = provenance.model
+        if model.digest is None:  # its import failed
             return extras
-        key = key_of(model["digest"])
+        key = key_of(model.digest)
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
             size, crc32 = self._measured_model(key)
             extras.append({"name": f"model/{self._file_of(model)}", "key": key, "bytes": size, "crc32": crc32})
         return extras
 
-    def _lock(self, provenance: Mapping[str, Any]) -> bytes | None:
+    def _lock(self, provenance: Provenance) -> bytes | None:
         """Return the lock that a simulation's provenance names, None if there is none."""
-        named = provenance["model"].get("dependencies", {}).get("lock")
-        if named is None:
+        model = provenance.model
+        if model.digest is None or model.dependencies is None or (named := model.dependencies.lock) is None:
             return None
         with self._database.read() as c:
-            locks = model_locks.all_of(c, provenance["model"]["digest"])
+            locks = model_locks.all_of(c, model.digest)
         return next((raw for lock in locks if digest_of(raw := lock.encode()) == named), None)
 
     def _measured_model(self, key: str) -> tuple[int, int]:
@@ -109,12 +110,12 @@ class ArchiveExtras:
             self._models[key] = measured.size, measured.crc32
         return self._models[key]
 
-    def _file_of(self, model: Mapping[str, Any]) -> str:
+    def _file_of(self, model: ResolvedModel) -> str:
         """Return the name of the model's file, whose suffix shows its format; without folders and odd characters."""
         with self._database.read() as c:
-            row = models.find(c, PROJECT, model["digest"])
-        path = shipped().get(model["name"])
-        name = (row.filename if row is not None else path and path.name) or model["name"]
+            row = models.find(c, PROJECT, model.digest or "")
+        path = shipped().get(model.name)
+        name = (row.filename if row is not None else path and path.name) or model.name
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "model"
 
     def members(self, extras: Iterable[Mapping[str, Any]], *, model: bool) -> tuple[ArchiveMember, list[ArchiveMember]]:

@@ -11,6 +11,7 @@ import msgspec
 from common.errors import Invalid
 from common.ids import new_id
 from core.domain.scheduling.states import State
+from core.domain.submissions.provenance import ResolvedDataset
 from core.domain.submissions.records import Model, Submission
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
@@ -70,28 +71,28 @@ class NewSimulations:
             "project": PROJECT,
             "state": State.QUEUED.value,
             "spec": json.dumps(msgspec.to_builtins(submission)),
-            "provenance": json.dumps(provenance),
+            "provenance": json.dumps(provenance.document()),
             "dataset": dataset.name,
             "runtime": resolved.runtime.name if resolved.runtime is not None else "",
-            "model": provenance["model"]["name"],
-            "digest": provenance["model"]["digest"] or "",
+            "model": provenance.model.name,
+            "digest": provenance.model.digest or "",
             "awaits_model": int(wanted is not None),
             "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
             "retry_of": retry_of,
             "dry_run": int(submission.dry_run),
             "staging_failures": 0 if resolved.stored else 1,
             "reason": _reason(submission, resolved.stored),
-            "dataset_version": provenance["dataset"]["version"],
-            "dataset_digest": provenance["dataset"]["digest"] or "",
+            "dataset_version": provenance.dataset.version,
+            "dataset_digest": provenance.dataset.digest,
             "submitted_by": submitted_by,
         }
         stage = {
             "id": f"{id}.0",
             "simulation_id": id,
             "ordinal": 0,
-            "total": 1 if submission.dry_run else count(provenance["play"]["tasks"]),
+            "total": 1 if submission.dry_run else count(provenance.play.tasks),
             "state": "open",
-            "align": int(provenance["play"]["batch"]),
+            "align": provenance.play.batch,
         }
         return NewSimulation(
             id=id,
@@ -153,7 +154,7 @@ def resubmission(document: Mapping[str, Any]) -> Submission:
             spec |= {"model": model, "model_reference": None, "connection": None}
             spec["format"] = None
         spec["runtime"] = provenance["runtime"]["name"]
-        spec["dataset"] = pinned_dataset(provenance["dataset"])
+        spec["dataset"] = pinned_dataset(msgspec.convert(provenance["dataset"], ResolvedDataset))
         return msgspec.convert(spec, Submission)
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise Invalid(f"This is not the simulation.json of an archive: {error}") from None

@@ -14,6 +14,7 @@ from core.domain.results import archive as zip
 from core.domain.results.indented_json import indented
 from core.domain.results.result_selection import ALL, Selection
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Event
 from core.notifications.change_notifier import Waiters
 from core.services.event_streams import event_of, follow
@@ -376,7 +377,7 @@ class Results:
         size of the archive is that without its extras.
         """
         if extras is None:
-            extras = self._extras.measure(row.id, json.loads(row.provenance))
+            extras = self._extras.measure(row.id, provenance_of(row.provenance))
         archive = {"bytes": size, "crc32": crc32, "size": 0, "extras": extras}
         complete = summary | {"archive": archive}
         fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}

@@ -11,6 +11,7 @@ from typing import Any
 from common.backoff import RetryPolicy
 from common.errors import Invalid, OriginFailed, OriginRefused
 from core.domain.results.run_metrics import metrics_of, tags_of
+from core.domain.submissions.provenance import provenance_of
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
@@ -50,7 +51,7 @@ class RunLogging:
             now = self._database.now(c)
         if waiting is None or row is None or row.summary is None:
             return
-        run = (json.loads(row.provenance)["model"].get("source") or {}).get("run_id")
+        run = (provenance_of(row.provenance).model.source or {}).get("run_id")
         try:
             if not run:
                 raise OriginRefused("its model has no run")

@@ -25,6 +25,7 @@ from core.domain.scheduling.preparation import Preparation, doing, staging
 from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
+from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
@@ -261,7 +262,7 @@ class Simulations:
         ``doing``: what happens to it before it runs.
         """
         state = State(row.state)
-        provenance = json.loads(row.provenance)
+        provenance = provenance_of(row.provenance)
         summary = headline_of(row)
         progress = json.loads(row.progress) if row.progress else {}
         if summary is not None:
@@ -283,16 +284,14 @@ class Simulations:
         elif position is not None:
             preparation = Preparation(row.preparation) if row.preparation else None
             reason = why_waiting(position, workers, row.not_before - now, row.reason, preparation)
-        dataset, model = provenance["dataset"], provenance["model"]
+        dataset, model = provenance.dataset, provenance.model
         return Simulation(
             id=row.id,
             state=state,
             attempt=row.attempt,
-            model=ModelRef(
-                name=model["name"], digest=model["digest"], version=model["version"], format=model["format"]
-            ),
+            model=ModelRef(name=model.name, digest=model.digest, version=model.version, format=model.format),
             runtime=RuntimeRef(name=row.runtime or None),
-            dataset=DatasetRef(name=dataset["name"], version=dataset["version"], digest=dataset["digest"]),
+            dataset=DatasetRef(name=dataset.name, version=dataset.version, digest=dataset.digest),
             tasks=tasks,
             metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
             approximate=summary is None,
@@ -308,6 +307,7 @@ class Simulations:
             labels=json.loads(row.labels),
             spec=spec,
             provenance=provenance,
+            provenance_document=json.loads(row.provenance),
             workers=workers,
             executor=row.executor,
             retry_of=row.retry_of,

@@ -2,7 +2,6 @@
 
 import gc
 import hashlib
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from core.domain.results.score import Score
 from core.domain.results.score_series import TaskSeries
 from core.domain.results.simulation_answer import FailureTally
 from core.domain.results.worst_tasks import WorstTasks
+from core.domain.submissions.provenance import Provenance, provenance_of
 from core.services.datasets.catalogue import played
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
@@ -32,8 +32,8 @@ def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -
 
     ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of its tasks.
     """
-    provenance = json.loads(row.provenance)
-    definition = played(provenance["dataset"]).definition
+    provenance = provenance_of(row.provenance)
+    definition = played(provenance.dataset).definition
     tally = tally_of(provenance)
     score = Score.of(definition)
     worst, scores = WorstTasks(score), TaskSeries(score.metric, total)
@@ -76,10 +76,10 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def tally_of(provenance: dict[str, Any]) -> ResultTally:
+def tally_of(provenance: Provenance) -> ResultTally:
     """Return the empty tally of a simulation."""
-    definition = played(provenance["dataset"]).definition
-    plan = (provenance.get("play") or {}).get("tasks") or {}
+    definition = played(provenance.dataset).definition
+    plan = provenance.play.tasks
     swept = tuple(plan.get("sweep") or ())
     per_combination = TaskPlan(plan).per_combination if swept else 1
     return ResultTally(
@@ -104,8 +104,8 @@ def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]
 
     It reads no object, so a simulation can be cancelled while the object store is away.
     """
-    provenance = json.loads(row.provenance)
-    definition = played(provenance["dataset"]).definition
+    provenance = provenance_of(row.provenance)
+    definition = played(provenance.dataset).definition
     summary = tally_of(provenance).summary() | {"worst": []}
     summary |= {
         "results_digest": "sha256:" + hashlib.sha256().hexdigest(),

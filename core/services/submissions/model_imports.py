@@ -21,7 +21,9 @@ from common.errors import (
 from common.ids import new_id
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
+from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Model
+from core.domain.submissions.stored_documents import changed
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
@@ -208,8 +210,8 @@ class ModelImports:
         with self._database.read() as c:
             row = simulations.find(c, id)
         gang = json.loads(row.spec).get("gang") is not None
-        provenance, runtime = self._resolver.with_model(json.loads(row.provenance), model, source, gang=gang)
-        columns = {"provenance": json.dumps(provenance), "runtime": runtime, "model": model.name}
+        provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source, gang=gang)
+        columns = {"provenance": changed(row.provenance, provenance), "runtime": runtime, "model": model.name}
         columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))
         return columns | {"digest": model.digest}
 

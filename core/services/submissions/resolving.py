@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
+from core.domain.submissions.provenance import (
+    ModelDependencies,
+    PlatformFacts,
+    Play,
+    Provenance,
+    ResolvedModel,
+    ResolvedRuntime,
+    ResolvedSimulator,
+)
 from core.domain.submissions.records import Model, Submission
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.services.datasets.catalogue import baselines
@@ -36,7 +46,7 @@ class Resolved:
     dataset: Dataset
     runtime: catalogue.Runtime | None
     model: Model | None
-    provenance: dict[str, Any]
+    provenance: Provenance
     #: Whether the model's bytes are in the object store; if not, staging puts them there.
     stored: bool
 
@@ -81,13 +91,13 @@ class Resolver:
         return Resolved(dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
 
     def with_model(
-        self, provenance: dict[str, Any], model: Model, source: Mapping[str, Any], *, gang: bool
-    ) -> tuple[dict[str, Any], str]:
+        self, provenance: Provenance, model: Model, source: Mapping[str, Any], *, gang: bool
+    ) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
 
         Raise FormatMismatch or UnknownFormat if the model does not fit the runtime.
         """
-        runtime = self._runtime_of(model, provenance["runtime"]["name"])
+        runtime = self._runtime_of(model, provenance.runtime.name)
         return self._described(provenance, runtime, model, source, gang=gang), runtime.name
 
     def _check_placement(self, submission: Submission) -> None:
@@ -199,56 +209,63 @@ class Resolver:
 
     def _provenance(
         self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime | None, plan: dict[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Provenance:
         """Return the provenance without a model, which `_described` adds."""
         definition = dataset.definition
         record = submission.record or ("all" if definition.get("record") else "none")
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
-        model: dict[str, Any] = {"name": "", "version": None, "digest": None, "format": None}
-        if submission.model_reference is not None:
-            model["name"] = _name_of(submission.model_reference)
-            model["source"] = {"reference": submission.model_reference, "connection": submission.connection}
-        return {
-            "model": model,
-            "runtime": {"name": runtime.name if runtime is not None else None, "environment": None},
-            "dataset": self._datasets.frozen(dataset),
-            "simulator": {"name": dataset.simulator, "environment": catalogue.simulators()[dataset.simulator].digest},
-            "platform": {"windtunnel": VERSION, "machine": platform.machine(), "sandbox": dict(self._sandbox)},
-            "play": {
-                "tasks": plan,
-                "params": plan["params"],
-                "record": record,
-                "deadline": definition["deadline"],
-                "dry_run": submission.dry_run,
-                "isolation": definition.get("isolation"),  # the dataset's, until the model's format is known
-                "batch": int(plan["params"].get("batch", 1)),
-            },
-        }
+        model = ResolvedModel(name="", version=None, digest=None, format=None)
+        if (reference := submission.model_reference) is not None:
+            source = {"reference": reference, "connection": submission.connection}
+            model = replace(model, name=_name_of(reference), source=source)
+        return Provenance(
+            model=model,
+            runtime=ResolvedRuntime(name=runtime.name if runtime is not None else None, environment=None),
+            dataset=self._datasets.frozen(dataset),
+            simulator=ResolvedSimulator(
+                name=dataset.simulator, environment=catalogue.simulators()[dataset.simulator].digest
+            ),
+            platform=PlatformFacts(windtunnel=VERSION, machine=platform.machine(), sandbox=dict(self._sandbox)),
+            play=Play(
+                tasks=plan,
+                params=plan["params"],
+                record=record,
+                deadline=definition["deadline"],
+                dry_run=submission.dry_run,
+                isolation=definition.get("isolation"),  # the dataset's, until the model's format is known
+                batch=int(plan["params"].get("batch", 1)),
+            ),
+        )
 
     def _described(
         self,
-        provenance: dict[str, Any],
+        provenance: Provenance,
         runtime: catalogue.Runtime,
         model: Model,
         source: Mapping[str, Any] | None,
         *,
         gang: bool,
-    ) -> dict[str, Any]:
+    ) -> Provenance:
         """Return a provenance with its model and what follows from that: runtime, isolation, dependencies."""
         format = runtime.formats[model.format]
-        play = provenance["play"]
-        described: dict[str, Any] = provenance | {
-            "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
-            "runtime": {"name": runtime.name, "environment": format.environment.digest},
-            "play": play | {"isolation": format.isolation_on(play["isolation"])},
-        }
-        if source is not None:
-            described["model"]["source"] = dict(source)
-        if model.dependencies is None or gang:  # a gang's program has the image's packages
-            return described
-        described["model"]["dependencies"] = {"file": model.dependencies["file"], "lock": None}
-        lock = self._models.lock(model)
+        dependencies = None
+        if model.dependencies is not None and not gang:  # a gang's program has the image's packages
+            dependencies = ModelDependencies(file=model.dependencies["file"], lock=None)
+        described = replace(
+            provenance,
+            model=ResolvedModel(
+                name=model.name,
+                version=model.version,
+                digest=model.digest,
+                format=model.format,
+                source=source,
+                dependencies=dependencies,
+            ),
+            runtime=ResolvedRuntime(name=runtime.name, environment=format.environment.digest),
+            play=replace(provenance.play, isolation=format.isolation_on(provenance.play.isolation)),
+        )
+        lock = self._models.lock(model) if dependencies is not None else None
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
 
 

@@ -1,0 +1,44 @@
+"""Stored documents: JSON that a row keeps as text, and the typed records that are read from it.
+
+A record has the members that this version reads. What a later version has added stays in the text: a change of a
+record is written by `changed`, and what is passed on whole is the document itself.
+"""
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from common.errors import Corrupt
+
+T = TypeVar("T")
+
+
+def decoded(text: str, record: type[T]) -> T:
+    """Return the record of a stored document. Raise Corrupt for a document that no version has written."""
+    try:
+        return msgspec.json.decode(text, type=record)
+    except msgspec.DecodeError:  # it may be in Python's JSON, which has NaN and lone surrogates
+        pass
+    try:
+        return msgspec.convert(json.loads(text), record)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise Corrupt(
+            f"The database has a {record.__name__} that cannot be read: {error}. Restore it from a backup, or delete"
+            " what it belongs to."
+        ) from None
+
+
+def changed(text: str, record: msgspec.Struct) -> str:
+    """Return a stored document with the members of a record; members that its type does not know stay as they are."""
+    return json.dumps(_merged(json.loads(text), record))
+
+
+def _merged(document: dict[str, Any], record: msgspec.Struct) -> dict[str, Any]:
+    merged: dict[str, Any] = msgspec.to_builtins(record)
+    for name, value in document.items():
+        if name not in record.__struct_fields__:
+            merged[name] = value
+        elif isinstance(part := getattr(record, name), msgspec.Struct) and isinstance(value, dict):
+            merged[name] = _merged(value, part)
+    return merged

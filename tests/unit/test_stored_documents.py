@@ -1,0 +1,69 @@
+"""Stored documents: what earlier versions have stored is read into records, and written as it was."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from common.errors import Corrupt
+from core.domain.submissions.provenance import dataset_of, provenance_of
+from core.domain.submissions.stored_documents import changed
+from tests.provenances import provenance
+
+#: Documents of simulations as these versions have stored them, each shape of them once.
+RECORDED = Path(__file__).parents[1] / "recorded" / "documents"
+VERSIONS = sorted(path.stem for path in RECORDED.glob("*.ndjson"))
+
+
+def recorded(version: str, column: str) -> list[str]:
+    """Return the documents of a column, as text."""
+    rows = (json.loads(line) for line in (RECORDED / f"{version}.ndjson").read_text().splitlines())
+    return [row[column] for row in rows if column in row]
+
+
+def with_unknown_members(value: Any) -> Any:
+    """Return a document with a member that this version does not know in each of its objects."""
+    if not isinstance(value, dict):
+        return value
+    return {name: with_unknown_members(member) for name, member in value.items()} | {"of a later version": [None]}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_provenance_is_written_byte_for_byte_as_it_was_stored(version: str) -> None:
+    texts = recorded(version, "provenance")
+    assert texts
+    for text in texts:
+        assert json.dumps(provenance_of(text).document()) == text
+        assert changed(text, provenance_of(text)) == text
+        assert dataset_of(text) == provenance_of(text).dataset
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_change_keeps_what_a_later_version_has_added(version: str) -> None:
+    for text in recorded(version, "provenance"):
+        document = with_unknown_members(json.loads(text))
+        record = provenance_of(json.dumps(document))
+        later = replace(record, runtime=replace(record.runtime, environment="another"))
+        runtime = document["runtime"] | {"environment": "another"}
+        assert json.loads(changed(json.dumps(document), later)) == document | {"runtime": runtime}
+
+
+def test_a_member_that_a_change_removes_is_removed() -> None:
+    record = provenance(model={"source": {"reference": "s3://a/b"}})
+    text = json.dumps(record.document())
+    without = replace(record, model=replace(record.model, source=None))
+    assert changed(text, without) == json.dumps(without.document()) != text
+
+
+def test_a_provenance_in_pythons_json_is_read() -> None:
+    text = json.dumps(provenance(model={"source": {"number": float("inf"), "text": "\ud800"}}).document())
+    source = provenance_of(text).model.source
+    assert source == {"number": float("inf"), "text": "\ud800"}
+
+
+@pytest.mark.parametrize(("text", "told"), [("{}", "`model`"), ('{"model": 3}', r"\$\.model"), ("{", "Expecting")])
+def test_a_provenance_that_no_version_has_stored_is_refused_with_the_member(text: str, told: str) -> None:
+    with pytest.raises(Corrupt, match=f"has a Provenance that cannot be read: .*{told}"):
+        provenance_of(text)
