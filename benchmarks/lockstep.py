@@ -17,6 +17,7 @@ from benchmarks.lockstep_protections import echo, protections
 from benchmarks.results import aim, number, spanned, table
 from datasets.catalogue import datasets
 from runtimes import harness
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.models.base import Assignment
 from runtimes.harness.models.python import load
 from runtimes.harness.runner import framed_socket, processes
@@ -110,7 +111,8 @@ def world_and_model(steps: int) -> float:
     """Return the processor seconds of a step of the world and the model as functions of one process."""
     definition = dict(datasets()["noop"].definition) | {"steps": steps}
     interface = Interface.of(definition["interface"])
-    simulator, model = NoopSimulator(definition), load(Assignment(source=ZERO.read_bytes(), interface=interface))
+    simulator = NoopSimulator(definition_of(definition))
+    model = load(Assignment(source=ZERO.read_bytes(), interface=interface))
     answer: Callable[[Any], Any] = model._act  # type: ignore[attr-defined]
     model.reset(0)
     observation, over = simulator.reset(Scenario(index=0, seed=0)), False

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators.base import Interface
 from runtimes.harness.simulators.declared_interface import declared_interface
 
@@ -58,7 +59,7 @@ class ServedWorld:
     @cached_property
     def interface(self) -> Interface:
         """Observation and action space of the dataset."""
-        return declared_interface(self.definition)
+        return declared_interface(definition_of(self.definition))
 
     def cut_off(self, metrics: Mapping[str, Any]) -> bool:
         """Return whether a limit of time, not the world, has ended the scenario with these metrics."""

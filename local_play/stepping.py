@@ -19,6 +19,7 @@ from local_play import messages, worlds
 from local_play.scenario_choice import Chosen, InvalidReset, ScenarioChoice
 from local_play.served_world import ServedWorld
 from local_play.session_process import ScenarioFailed, SessionEnded, SessionProcess, StepRefused
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.session.session_messages import Observed
 from runtimes.harness.simulators.declared_interface import described_interface
 from windtunnel.submissions import parameters
@@ -39,7 +40,7 @@ def step_through(options: argparse.Namespace, settings: Settings) -> None:
     dataset = worlds.find(options.dataset, options.server, settings)
     params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
     world = worlds.served(dataset, params, settings, lambda message: messages.send("progress", {"message": message}))
-    interface = described_interface(dataset.definition)
+    interface = described_interface(definition_of(dataset.definition))
     messages.send(
         "world", {"dataset": world.name, "digest": world.digest, "scenarios": world.total, "interface": interface}
     )

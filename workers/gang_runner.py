@@ -10,6 +10,7 @@ worker: the next gang repeats the task, until the task has lost three gangs.
 """
 
 # isort: off
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.runner import stop_signal  # noqa: F401 - first: until then the kernel drops a container's SIGTERM
 
 # isort: on
@@ -75,9 +76,9 @@ class GangRunner:
         self, credentials: Credentials, description: Mapping[str, Any], leader: GangConnection, name: str
     ) -> None:
         play = description["play"]
-        self._definition = play.get("definition", {})
+        self._definition = definition_of(play.get("definition", {}))
         self._plan = TaskPlan(play["tasks"])
-        self._patience = float(self._definition.get("task_patience", TASK_PATIENCE))
+        self._patience = self._definition.task_patience or TASK_PATIENCE
         self._stop = threading.Event()
         self._lease_client = LeaseClient(credentials, self._stop)
         self._leases = self._lease_client.holder(name)

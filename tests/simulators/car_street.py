@@ -13,6 +13,7 @@ import numpy as np
 
 from runtimes import catalogue
 from runtimes.environments import prepare
+from runtimes.harness.dataset_definition import read_definition
 from runtimes.harness.simulators.base import Scenario
 from tests.cached import ENVIRONMENTS
 
@@ -39,7 +40,7 @@ def second_version() -> Any:
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
     folder = DATASET.with_name("car_street_2")
-    return SumoSimulator(folder, json.loads((folder / "dataset.json").read_text()))
+    return SumoSimulator(folder, read_definition((folder / "dataset.json").read_bytes()))
 
 
 @cache
@@ -49,7 +50,7 @@ def simulator() -> Any:
     sys.path.append(str(site()))
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
-    return SumoSimulator(DATASET, json.loads((DATASET / "dataset.json").read_text()))
+    return SumoSimulator(DATASET, read_definition((DATASET / "dataset.json").read_bytes()))
 
 
 def sumo() -> Any:

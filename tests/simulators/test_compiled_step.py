@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtimes.compiled_code import find_compiler
+from runtimes.harness.dataset_definition import read_definition
 from runtimes.harness.simulators.base import Scenario, SimulatorBroken
 from tests.simulators.car_street import DATASET, SPECS, second_version, simulator, spec, sumo
 
@@ -24,7 +25,7 @@ def reference(folder: Path = DATASET) -> Any:
     simulator()
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
-    return SumoSimulator(folder, json.loads((DATASET / "dataset.json").read_text()), compiled=False)
+    return SumoSimulator(folder, read_definition((DATASET / "dataset.json").read_bytes()), compiled=False)
 
 
 def drive(world: Any, scenario: Scenario, actions: Random) -> list[bytes]:
@@ -57,7 +58,7 @@ def second_reference() -> Any:
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
     folder = DATASET.with_name("car_street_2")
-    return SumoSimulator(folder, json.loads((folder / "dataset.json").read_text()), compiled=False)
+    return SumoSimulator(folder, read_definition((folder / "dataset.json").read_bytes()), compiled=False)
 
 
 scenarios = st.builds(

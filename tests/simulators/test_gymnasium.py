@@ -221,15 +221,17 @@ def test_the_declared_spaces_of_every_world_are_those_of_its_environment(tmp_pat
         "from pathlib import Path\n"
         "from runtimes.harness.simulators import declared_interface as declared, gymnasium, mujoco, pettingzoo\n"
         "modules = {'gymnasium': gymnasium, 'mujoco': mujoco, 'pettingzoo': pettingzoo}\n"
-        "for definition in json.load(sys.stdin):\n"
-        "    module = modules[definition['simulator']]\n"
+        "from runtimes.harness.dataset_definition import definition_of\n"
+        "for document in json.load(sys.stdin):\n"
+        "    definition = definition_of(document)\n"
+        "    module = modules[definition.simulator]\n"
         "    module.preload(definition)\n"
         "    actual, said = module.create(Path(), definition).interface, declared.declared_interface(definition)\n"
         "    for part in ('observation', 'action'):\n"
         "        spaces = [getattr(each, part).gymnasium for each in (said, actual)]\n"
         "        same = declared.structures.equal(*spaces) or all(space.type == 'Box' for space in spaces)\n"
-        "        assert same, (definition['name'], *map(str, spaces))\n"
-        "    print(definition['name'])\n"
+        "        assert same, (document['name'], *map(str, spaces))\n"
+        "    print(document['name'])\n"
     )
     asked: dict[str, list[Any]] = {}
     for dataset in datasets().values():

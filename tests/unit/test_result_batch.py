@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch, inference, sketch, unworldly
 from runtimes.harness.evaluator.tasks import Located
 
@@ -13,7 +14,7 @@ LOCATION = Located(index=3, repeat=0, seed=99, params={"a": 1, "b": 2}, swept={"
 
 
 def batch_of(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:
-    batch = ResultBatch(definition or {}, record, None)
+    batch = ResultBatch(definition_of(definition or {}), record, None)
     batch.begin(10)
     for result in results:
         batch.add(LOCATION, {"name": "here"}, result)
@@ -49,7 +50,7 @@ def test_failed_tasks_are_counted_and_left_out_of_the_sketch() -> None:
 
 
 def test_a_sketch_counts_the_outcomes_that_are_failures_among_the_tasks_that_are_ok() -> None:
-    batch = ResultBatch({"failure": {"metric": "outcome", "in": ["collision", "late"]}}, "none", None)
+    batch = ResultBatch(definition_of({"failure": {"metric": "outcome", "in": ["collision", "late"]}}), "none", None)
     for status, outcome in [("ok", "collision"), ("ok", "arrived"), ("crashed", "collision"), ("ok", None)]:
         batch.add(LOCATION, {}, Played(status, {"outcome": outcome}))
     assert batch.take()["sketch"] == {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.catalogue import datasets
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators import structures
 from runtimes.harness.simulators.base import Interface
 from runtimes.harness.simulators.declared_interface import declared_interface, described_interface
@@ -137,7 +138,7 @@ def test_a_space_without_a_fixed_number_of_entries_is_refused(space: Any) -> Non
 
 def test_every_built_in_space_has_as_many_entries_as_its_array() -> None:
     for dataset in datasets().values():
-        interface = declared_interface(dataset.definition)
+        interface = declared_interface(definition_of(dataset.definition))
         for space in (interface.observation, interface.action):
             assert space.gymnasium is not None and space.gymnasium.size == space.items == len(space.names)
 
@@ -149,7 +150,7 @@ def entries(*names: str, low: float | None = None, high: float | None = None) ->
 
 
 def spaces_of(definition: dict[str, Any]) -> list[str]:
-    interface = declared_interface(definition)
+    interface = declared_interface(definition_of(definition))
     return [str(interface.observation.gymnasium), str(interface.action.gymnasium)]
 
 
@@ -200,4 +201,4 @@ def test_a_definition_may_say_its_spaces_itself() -> None:
     action = entries("a", "b", low=0, high=2) | {"gymnasium": structures.multi_discrete([3, 3]).describe()}
     interface = {"observation": entries("o"), "action": action}
     assert spaces_of({"interface": interface})[1] == "MultiDiscrete([3, 3])"
-    assert described_interface({"interface": None}) is None
+    assert described_interface(definition_of({"interface": None})) is None

@@ -9,13 +9,14 @@ from datasets.catalogue import Dataset, datasets
 from datasets.catalogue.never_values import described_metrics
 from datasets.versions import openenv_environment
 from datasets.versions.manifest import ManifestEntry
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators.declared_interface import described_interface
 
 
 def full(dataset: Dataset) -> dict[str, Any]:
     """Return the full description of a built-in dataset."""
     definition = dict(dataset.definition) | {"metrics": described_metrics(dataset.definition)}
-    definition["interface"] = described_interface(dataset.definition)
+    definition["interface"] = described_interface(definition_of(dataset.definition))
     return definition | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
 
 
@@ -89,7 +90,7 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
         for name in ("params", "score", "failure", "group_by"):
             if name in definition:
                 described[name] = definition[name]
-        described["interface"] = described_interface(definition)
+        described["interface"] = described_interface(definition_of(definition))
     if maps := content.get("maps"):
         described["maps"] = maps
         described["generate"] = content.get("generate")

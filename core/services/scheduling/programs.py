@@ -4,6 +4,7 @@ from common.errors import Gone
 from core.domain.scheduling.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
+from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch
 from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner.runner_api_messages import ReportHeader
@@ -36,7 +37,7 @@ class Programs:
         if isinstance(lease, Ended | Later):
             return  # reported already, or leased by a dispatcher that died: then the lease expires
         play = self._leases.describe(launch)["play"]
-        plan, batch = TaskPlan(play["tasks"]), ResultBatch(play["definition"], "none", None)
+        plan, batch = TaskPlan(play["tasks"]), ResultBatch(definition_of(play["definition"]), "none", None)
         batch.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..dataset_definition import Definition, definition_of, read_definition
 from ..simulators.base import Simulator
 
 
@@ -19,22 +20,22 @@ class World:
     """
 
     folder: Path
-    definition: Mapping[str, Any]
+    definition: Definition
     module: Any
     processes: tuple[Any, ...] = ()
 
-    def create(self, definition: Mapping[str, Any]) -> Simulator:
+    def create(self, definition: Definition) -> Simulator:
         """Return a simulator for the dataset; ``definition``: the whole of it."""
         simulator: Simulator = self.module.create(self.folder, definition, *self.processes)
         return simulator
 
-    def one_step(self, definition: Mapping[str, Any]) -> bool:
+    def one_step(self, definition: Definition) -> bool:
         """Whether every scenario ends with its first step."""
         return hasattr(self.module, "one_step") and bool(self.module.one_step(definition))
 
-    def scenarios(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def scenarios(self, definition: Definition) -> list[dict[str, Any]]:
         """Read the dataset's scenarios; empty if they differ in their seeds alone."""
-        name = definition.get("scenarios")
+        name = definition.scenarios
         if not name:
             return []
         with open(self.folder / name, "rb") as file:
@@ -49,9 +50,10 @@ def start(options: Mapping[str, Any]) -> World:
     """
     folder = Path(options["dataset"])
     # The platform's own file, also for datasets of users; it says whether the process may fork.
-    definition = options["world"] or json.loads((folder / "dataset.json").read_bytes())
-    starts_processes = bool(definition.get("starts_processes"))
-    kind = definition["simulator"]
+    known = options["world"]
+    definition = definition_of(known) if known else read_definition((folder / "dataset.json").read_bytes())
+    starts_processes = bool(definition.starts_processes)
+    kind = definition.simulator
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
     level = confined(options.get("confinement"), starts_processes=starts_processes)

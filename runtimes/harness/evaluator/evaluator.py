@@ -118,13 +118,13 @@ class Evaluator:
             return
         self._setup = setup
         self._sharing = FrameSharing(allowed=self._may_share(setup))
-        keys = ("name", *definition.get("group_by", ()))
+        keys = ("name", *definition.group_by)
         self._labels = [{key: spec[key] for key in keys if key in spec} for spec in self._specs]
-        self._lines = ResultBatch(definition, setup.record, definition.get("dt"))
+        self._lines = ResultBatch(definition, setup.record, definition.dt)
         self._options = EpisodeOptions(
             latency_steps=int(setup.params.get("latency_steps", 0)),
             describe_model=self._describe_model if setup.dry_run else None,
-            keep_actions=bool(definition.get("record")) and setup.record != "none",
+            keep_actions=definition.record and setup.record != "none",
         )
         self._flush_interval = 0.0
         self._cached_seed = (-1, 0)
@@ -154,7 +154,7 @@ class Evaluator:
         model_server.describe_end = self._runner.model_server_end
         try:
             greeting = model_server.hello()
-            model, step = models[0] if models else str(order.folder), setup.definition.get("dt")
+            model, step = models[0] if models else str(order.folder), setup.definition.dt
             started = time.perf_counter()
             info = model_server.load(setup.format, setup.params, model, step=step)
             self._model = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
@@ -350,7 +350,7 @@ class Evaluator:
     def _replay(self, order: ReplayOrder) -> None:
         try:
             trace = _inflate(order.trace)
-            dt = float(self._setup.definition.get("dt") or 0.1)
+            dt = float(self._setup.definition.dt or 0.1)
             frames = episodes.replay(self._simulators[0], self._scenario(self._plan.locate(order.task)), trace, dt)
         except SimulatorBroken:
             raise

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..dataset_definition import Definition
 from ..simulators.base import Metric
 from ..visible_text import visible
 from .tasks import Located
@@ -98,16 +99,17 @@ class ResultBatch:
     time step in seconds, for ``misses``; None if it has none.
     """
 
-    def __init__(self, definition: Mapping[str, Any], record: str, step: float | None) -> None:
+    def __init__(self, definition: Definition, record: str, step: float | None) -> None:
         self._metrics: list[Mapping[str, Metric]] = []
         self._text = bytearray()
         self._artifacts: list[tuple[int, str, str, int]] = []
         self._blobs: list[bytes] = []
         self._bytes = 0
-        self._record = record if definition.get("record") else "none"
-        failure = definition.get("failure") or {}
-        self._failing = (failure.get("metric"), frozenset(failure.get("in", ())))
-        self._failures: dict[Any, int] = dict.fromkeys(failure.get("in", ()), 0)
+        self._record = record if definition.record else "none"
+        failure = definition.failure
+        values = failure.values if failure is not None else ()
+        self._failing = (failure.metric if failure is not None else None, frozenset(values))
+        self._failures: dict[Any, int] = dict.fromkeys(values, 0)
         self._step = step
         self._latencies: list[float] = []  # of the last task: tasks that share frames share the list
         self._inference: Inference | None = None

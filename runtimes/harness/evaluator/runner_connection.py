@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..dataset_definition import Definition, definition_of
 from ..model_server.deadlines import ServerTimes
 from ..model_server.model_protocol import LENGTH
 
@@ -18,7 +19,7 @@ BUFFER = 4 << 20
 class EvaluationSetup(msgspec.Struct):
     """What the evaluator must know of a simulation to run its tasks; ``deadline`` in seconds per action."""
 
-    definition: dict[str, Any]
+    document: dict[str, Any] = msgspec.field(name="definition")
     tasks: dict[str, Any]
     deadline: float
     params: dict[str, Any] = {}
@@ -27,6 +28,11 @@ class EvaluationSetup(msgspec.Struct):
     isolation: str = "launch"
     batch: int = 1
     format: str = ""
+
+    @property
+    def definition(self) -> Definition:
+        """The definition of the dataset."""
+        return definition_of(self.document)
 
 
 class SetupOrder(msgspec.Struct, tag="setup"):

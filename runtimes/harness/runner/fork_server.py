@@ -143,7 +143,9 @@ def import_libraries(module: str, name: str, site: str) -> None:
     if module == "evaluator":
         simulator = importlib.import_module(f"..simulators.{name}", __package__)
         if hasattr(simulator, "preload"):
-            simulator.preload({})
+            from ..dataset_definition import Definition  # of its packages only the evaluator's server has msgspec
+
+            simulator.preload(Definition())
     elif module == "model_server":
         sys.path.append(site)  # as in model_server/confined_start.py, which does it again
         importlib.import_module("..model_server.model_server", __package__)

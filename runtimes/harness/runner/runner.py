@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..dataset_definition import definition_of
 from . import model_folder
 from .captured_output import CapturedOutput
 from .cpu_pinning import ROUND, CpuMeter, choose
@@ -359,7 +360,7 @@ class Runner(ProcessSupplier):
             model=model,
             outputs=self._outputs,
             began=time.monotonic(),
-            patience=float(play["definition"].get("task_patience", TASK_PATIENCE)),
+            patience=definition_of(play["definition"]).task_patience or TASK_PATIENCE,
             cores=document.cores,
             name=document.name,
         )

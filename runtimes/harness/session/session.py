@@ -69,7 +69,7 @@ class Session:
         self._simulator = world.create(world.definition)
         self._specs = world.scenarios(world.definition)
         self._setup = setup
-        self._score: str | None = (world.definition.get("score") or {}).get("metric")
+        self._score: str | None = score.metric if (score := world.definition.score) is not None else None
         self._seed = 0
         self._scored = 0.0
         self._delay = ActionDelay(0, np.zeros(0))

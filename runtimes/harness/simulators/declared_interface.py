@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..dataset_definition import Definition
 from . import structures
 from .base import Interface
 from .structures import Structure
@@ -28,17 +29,17 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Structure]] = {
 }
 
 
-def described_interface(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+def described_interface(definition: Definition) -> dict[str, Any] | None:
     """Return the JSON form of a definition's interface, each space with the member `gymnasium`; None without one."""
-    interface = definition.get("interface")
-    if not interface:
+    if not definition.interface:
         return None
     return {
-        name: {**space, GYMNASIUM: _structure(definition, name, space).describe()} for name, space in interface.items()
+        name: {**space, GYMNASIUM: _structure(definition, name, space).describe()}
+        for name, space in definition.interface.items()
     }
 
 
-def declared_interface(definition: Mapping[str, Any]) -> Interface:
+def declared_interface(definition: Definition) -> Interface:
     """Return the interface of a definition that has one."""
     described = described_interface(definition)
     if described is None:
@@ -46,15 +47,15 @@ def declared_interface(definition: Mapping[str, Any]) -> Interface:
     return Interface.of(described)
 
 
-def _structure(definition: Mapping[str, Any], name: str, space: Mapping[str, Any]) -> Structure:
+def _structure(definition: Definition, name: str, space: Mapping[str, Any]) -> Structure:
     if GYMNASIUM in space:
         return structures.structure_of(space[GYMNASIUM])
-    if (known := ENVIRONMENTS.get(str(definition.get("env")), {}).get(name)) is not None:
+    if (known := ENVIRONMENTS.get(definition.env or "", {}).get(name)) is not None:
         return known
-    if "openenv" in definition:
-        return _joined(_fields(definition["openenv"][name], space), space)
-    if "plant" in definition:
-        ports = definition["plant"]["inputs" if name == "action" else "read"]
+    if definition.openenv is not None:
+        return _joined(_fields(definition.openenv[name], space), space)
+    if definition.plant is not None:
+        ports = definition.plant["inputs" if name == "action" else "read"]
         return _joined(_variables(ports, space), space)
     return structures.box(space["shape"], space["dtype"])
 

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 # libsumo first: after TensorFlow, the dynamic linker would give it TensorFlow's libraries.
+from runtimes.harness.dataset_definition import read_definition
+
 from runtimes.harness.simulators.sumo.simulator import SumoSimulator  # isort: skip
 from runtimes.harness.simulators.base import Metric, Scenario
 from runtimes.harness.simulators.sumo.standalone import scenarios
@@ -184,7 +186,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--into", type=Path, default=BASELINES)
     options = parser.parse_args()
-    simulator = SumoSimulator(DATASET, json.loads((DATASET / "dataset.json").read_text()))
+    simulator = SumoSimulator(DATASET, read_definition((DATASET / "dataset.json").read_bytes()))
     simulator.reset(next(iter(scenarios(DATASET, 1, 0, {}))))
     import keras
 

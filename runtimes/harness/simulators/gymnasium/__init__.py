@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ..aggregations import AGGREGATIONS
 from ..base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 from ..drawings import drawing_of
@@ -25,9 +26,9 @@ from . import drawings
 PACKAGES = frozenset({"highway_env"})
 
 
-def preload(definition: Mapping[str, Any]) -> None:
+def preload(definition: Definition) -> None:
     """Import the package that registers the dataset's environment."""
-    package = definition.get("package")
+    package = definition.package
     if package is None:
         return
     if package not in PACKAGES:
@@ -35,7 +36,7 @@ def preload(definition: Mapping[str, Any]) -> None:
     importlib.import_module(package)
 
 
-def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+def create(dataset: Path, definition: Definition) -> Simulator:
     """Return a simulator for the dataset."""
     return GymnasiumSimulator(definition)
 
@@ -46,24 +47,24 @@ class GymnasiumSimulator:
     ``drawings``: the package whose modules draw the environment.
     """
 
-    def __init__(self, definition: Mapping[str, Any], drawings: ModuleType = drawings) -> None:
+    def __init__(self, definition: Definition, drawings: ModuleType = drawings) -> None:
         preload(definition)
         self._drawings = drawings
-        name = definition["env"]
+        name = definition.env or ""
         if ":" in name:
             raise ValueError("an environment's id has no colon: Gymnasium would import the module before it")
-        self._name, self._kwargs = name, definition.get("kwargs", {})
+        self._name, self._kwargs = name, definition.kwargs
         self._own_kwargs: Mapping[str, Any] = {}  # of the scenario for which the environment was made
         self._environment = self._make(self._own_kwargs)
         actual = Interface(
             observation=space_of(self._environment.observation_space, "observation"),
             action=space_of(self._environment.action_space, "action"),
         )
-        declared = Interface.of(definition["interface"]) if definition.get("interface") else None
+        declared = Interface.of(definition.interface) if definition.interface else None
         self.interface = joined(declared, actual)
         self._applied = ActionApplier(self.interface, self._environment.action_space)
-        self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
-        self._aggregations: Mapping[str, Any] = definition.get("info", {})
+        self._outcomes: Mapping[str, str] = definition.outcomes
+        self._aggregations: Mapping[str, Any] = definition.info
         self._observation = np.zeros(self.interface.observation.shape, self.interface.observation.dtype)
         self._drawing: Drawing | None = None  # of the current scenario's replay
         self._clear()

@@ -1,11 +1,11 @@
 """MuJoCo simulator: Gymnasium's MuJoCo tasks, without the libraries that would open a window for them."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...dataset_definition import Definition
 from ..base import Simulator
 from ..gymnasium import GymnasiumSimulator
 from . import drawings
@@ -24,7 +24,7 @@ class _NoRenderer:
         """Close nothing."""
 
 
-def preload(definition: Mapping[str, Any]) -> None:
+def preload(definition: Definition) -> None:
     """Import MuJoCo and the tasks."""
     if RENDERING not in sys.modules:
         sys.modules[RENDERING] = module = ModuleType(RENDERING)
@@ -32,7 +32,7 @@ def preload(definition: Mapping[str, Any]) -> None:
     import gymnasium.envs.mujoco.mujoco_env  # noqa: F401
 
 
-def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+def create(dataset: Path, definition: Definition) -> Simulator:
     """Return a simulator for the dataset."""
     preload(definition)
     return GymnasiumSimulator(definition, drawings)

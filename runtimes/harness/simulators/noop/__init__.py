@@ -12,23 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ..base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 
 _SCALE = np.float32(1 / 65536)
 
 
-def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+def create(dataset: Path, definition: Definition) -> Simulator:
     """Return a simulator for the dataset."""
     return NoopSimulator(definition)
 
 
-def one_step(definition: Mapping[str, Any]) -> bool:
+def one_step(definition: Definition) -> bool:
     """Whether every scenario ends with its first step."""
-    return _steps(definition) == 1
-
-
-def _steps(definition: Mapping[str, Any]) -> int:
-    return int(definition.get("steps", 1))
+    return definition.steps == 1
 
 
 class NoopSimulator:
@@ -36,9 +33,9 @@ class NoopSimulator:
 
     reward: float | None = None
 
-    def __init__(self, definition: Mapping[str, Any]) -> None:
-        self.interface = Interface.of(definition["interface"])
-        self._steps = self._steps_left = _steps(definition)
+    def __init__(self, definition: Definition) -> None:
+        self.interface = Interface.of(definition.interface or {})
+        self._steps = self._steps_left = definition.steps
         self._scenario = Scenario(index=0, seed=0)
         self._observation: NDArray[Any] = np.zeros(4, np.float32)
         self._action: NDArray[Any] | None = None

@@ -4,10 +4,9 @@ An environment is a user's code with packages of its own (docs/openenv.md). Its 
 evaluator, and share no memory and no descriptor with it but a socket.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ...dataset_definition import Definition
 from ..base import Simulator
 from .process_client import EnvironmentProcesses
 from .simulator import OpenEnvSimulator
@@ -18,8 +17,8 @@ def start_processes(level: int) -> EnvironmentProcesses:
     return EnvironmentProcesses(level)
 
 
-def create(dataset: Path, definition: Mapping[str, Any], processes: EnvironmentProcesses) -> Simulator:
+def create(dataset: Path, definition: Definition, processes: EnvironmentProcesses) -> Simulator:
     """Return a simulator for the dataset."""
-    if "openenv" not in definition:
+    if definition.openenv is None:
         raise ValueError("the dataset names no environment")
     return OpenEnvSimulator(dataset, definition, processes)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ..aggregations import AGGREGATIONS
 from ..base import SEED, Metric, Scenario, signals_frame, signals_scene
 from ..declared_interface import declared_interface
@@ -55,8 +56,8 @@ def connect(processes: EnvironmentProcesses, seed: int, transport: str, seconds:
 class OpenEnvSimulator:
     """An environment's episodes. ``openenv`` in the definition: how its JSON maps to the arrays of the interface."""
 
-    def __init__(self, dataset: Path, definition: Mapping[str, Any], processes: EnvironmentProcesses) -> None:
-        declared = definition["openenv"]
+    def __init__(self, dataset: Path, definition: Definition, processes: EnvironmentProcesses) -> None:
+        declared = definition.openenv or {}
         self.interface = declared_interface(definition)
         self._processes = processes
         self._seconds = float(declared["timeout"])

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ..base import Interface, Metric, Scenario, Simulator, Space, signals_frame, signals_scene
 from ..drawings import drawing_of
 from ..drawings.shapes import Drawing
@@ -36,12 +37,12 @@ ILLEGAL = -1.0
 Policy = Callable[[Any, "NDArray[Any] | None", np.random.Generator], Any]
 
 
-def preload(definition: Mapping[str, Any]) -> None:
+def preload(definition: Definition) -> None:
     """Import the dataset's environment."""
-    _module(definition["env"])
+    _module(definition.env or "")
 
 
-def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+def create(dataset: Path, definition: Definition) -> Simulator:
     """Return a simulator for the dataset."""
     return PettingZooSimulator(definition)
 
@@ -151,18 +152,18 @@ class TurnWorld:
 class PettingZooSimulator:
     """The view of one agent. A dataset's `game` has the outcomes win, loss and draw, by the sign of the return."""
 
-    def __init__(self, definition: Mapping[str, Any]) -> None:
-        self._module = _module(definition["env"])
-        self._kwargs: Mapping[str, Any] = definition.get("kwargs", {})
-        self._agent, self._policy = definition["agent"], definition["others"]
-        self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
-        self._game = bool(definition.get("game"))
+    def __init__(self, definition: Definition) -> None:
+        self._module = _module(definition.env or "")
+        self._kwargs: Mapping[str, Any] = definition.kwargs
+        self._agent, self._policy = definition.agent, definition.others
+        self._outcomes: Mapping[str, str] = definition.outcomes
+        self._game = definition.game
         environment = self._make(self._agent, Others(self._policy, 0)).environment
         actual = Interface(
             observation=_observed(environment.observation_space(self._agent)),
             action=space_of(environment.action_space(self._agent), "action"),
         )
-        self.interface = joined(Interface.of(definition["interface"]), actual)
+        self.interface = joined(Interface.of(definition.interface or {}), actual)
         self._space = environment.action_space(self._agent)
         environment.close()
         self._applied = ActionApplier(self.interface, self._space)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ...fmi.description import ports, type_of
 from ...fmi.instances import Binary, Port, Wiring
 from ..base import Interface, Metric, Scenario, signals_frame, signals_scene
@@ -22,8 +23,8 @@ FOLDER = "plant"
 class PlantSimulator:
     """Runs the scenarios of a plant, each in a process of its own."""
 
-    def __init__(self, dataset: Path, definition: Mapping[str, Any], plants: Plants) -> None:
-        self._plant = plant = definition["plant"]
+    def __init__(self, dataset: Path, definition: Definition, plants: Plants) -> None:
+        self._plant = plant = definition.plant or {}
         self._plants, self._folder = plants, dataset / FOLDER
         self.interface = declared_interface(definition)
         self._step, self._steps, self._patience = plant["step"], plant["steps"], plant["patience"]

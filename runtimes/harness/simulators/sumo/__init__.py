@@ -5,20 +5,19 @@ installed.
 """
 
 import importlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ...dataset_definition import Definition
 from ..base import Simulator
 
 
-def preload(definition: Mapping[str, Any]) -> None:
+def preload(definition: Definition) -> None:
     """Import libsumo and the compiled step, before the sandbox restricts access to files and a launch waits."""
     importlib.import_module(".simulator", __package__)
     importlib.import_module(".compiled_library", __package__).library()
 
 
-def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+def create(dataset: Path, definition: Definition) -> Simulator:
     """Return a simulator for the dataset; one per process, because libsumo holds one simulation."""
     from .simulator import SumoSimulator
 

@@ -1,6 +1,5 @@
 """SUMO simulator: the model drives one car, the ego, in SUMO's traffic, in lock-step at 10 Hz."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dataset_definition import Definition
 from ..base import Interface, Metric, Scenario, SimulatorBroken, signals_frame, signals_scene
 from ..direct_exchange import Exchange, Pause
 from . import replay_frames
@@ -43,16 +43,16 @@ class SumoSimulator:
     #: The last action; None before the first step of a scenario.
     _action: NDArray[Any] | None
 
-    def __init__(self, dataset: Path, definition: Mapping[str, Any], *, compiled: bool = True) -> None:
+    def __init__(self, dataset: Path, definition: Definition, *, compiled: bool = True) -> None:
         """``compiled``: use the compiled step where it is built; results do not depend on it."""
-        self.interface = Interface.of(definition["interface"])
+        self.interface = Interface.of(definition.interface or {})
         self._folder = dataset
-        self._pedestrians = any(metric["name"] == MIN_TTC_ANY for metric in definition.get("metrics", ()))
+        self._pedestrians = any(metric.name == MIN_TTC_ANY for metric in definition.metrics)
         self._compiled = library() if compiled else None
         self._streets: dict[str, tuple[ConflictMap, CompiledStreet | None]] = {}
         self._command_actors = EVENT(self._step_event)
         self._event_error: BaseException | None = None
-        first = definition.get("streets")
+        first = definition.streets
         if first:
             # Read one network and load SUMO now, before a launch waits for it.
             self._street(first[0])

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset_definition import read_definition
 from ..base import Metric, Scenario
 from .clock import DT
 from .engine import EGO, sumo
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--steps", type=Path, default=None, help="lines of a run before, for --loop lean and sumo")
     parser.add_argument("--lines", type=Path, default=None, help="write one result per line to this file")
     options = parser.parse_args()
-    definition = json.loads((options.dataset / "dataset.json").read_text())
+    definition = read_definition((options.dataset / "dataset.json").read_bytes())
     simulator = SumoSimulator(options.dataset, definition, compiled=not options.plain)
     model = runpy.run_path(str(options.model))["Model"]()
     plan = list(scenarios(options.dataset, options.scenarios, options.seed, {"lane_guard": options.lane_guard}))
