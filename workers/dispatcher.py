@@ -358,7 +358,7 @@ class Dispatcher:
         elif running:
             if _late(simulation, snapshot.now):
                 self._dispatch.give_up(
-                    simulation, State.FAILED, f"not done within its timeout of {simulation.timeout:g} s"
+                    simulation, State.FAILED, f"not done within its timeout of {simulation.spec.timeout:g} s"
                 )
             elif not launched and not claimed:
                 self._dispatch.requeue_stranded(simulation)
@@ -456,9 +456,9 @@ def _permission_errors_recorded(managed: ManagedExecutor) -> Iterator[None]:
 def _late(simulation: ActiveSimulation, now: float) -> bool:
     """Return whether a simulation runs for longer than its timeout."""
     return (
-        simulation.timeout is not None
+        simulation.spec.timeout is not None
         and simulation.started_at is not None
-        and now - simulation.started_at > simulation.timeout
+        and now - simulation.started_at > simulation.spec.timeout
     )
 
 

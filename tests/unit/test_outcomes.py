@@ -15,30 +15,30 @@ def tally(*errors: tuple[str, str | None]) -> ErrorTally:
 
 
 def test_one_task_that_is_ok_is_enough_to_succeed() -> None:
-    assert outcome_of({}, 3, 2, tally(("failed", "no"), ("failed", "no"))) == (State.SUCCEEDED, None)
+    assert outcome_of(None, 3, 2, tally(("failed", "no"), ("failed", "no"))) == (State.SUCCEEDED, None)
 
 
 def test_a_simulation_without_a_task_that_is_ok_fails_with_the_commonest_reason_and_its_count() -> None:
     errors = tally(("crashed", "No module named 'torch'"), ("timed_out", None), ("crashed", "No module named 'torch'"))
-    assert outcome_of({}, 3, 3, errors) == (
+    assert outcome_of(None, 3, 3, errors) == (
         State.FAILED,
         "none of its 3 tasks is ok; most often, 2 times: crashed: No module named 'torch'",
     )
 
 
 def test_a_reason_that_all_tasks_share_is_said_of_each() -> None:
-    assert outcome_of({}, 2, 2, tally(("timed_out", None), ("timed_out", None))) == (
+    assert outcome_of(None, 2, 2, tally(("timed_out", None), ("timed_out", None))) == (
         State.FAILED,
         "none of its 2 tasks is ok; each: timed_out",
     )
-    assert outcome_of({}, 1, 1, tally(("failed", "no"))) == (State.FAILED, "its only task is not ok: failed: no")
+    assert outcome_of(None, 1, 1, tally(("failed", "no"))) == (State.FAILED, "its only task is not ok: failed: no")
 
 
 def test_max_failures_stays_the_reason_where_it_is_given() -> None:
     errors = tally(("failed", "no"), ("failed", "no"))
-    assert outcome_of({"max_failures": 1}, 2, 2, errors) == (State.FAILED, "2 tasks failed; max_failures is 1")
-    assert outcome_of({"max_failures": 2}, 2, 2, errors)[0] is State.FAILED, "no task is ok"
-    assert outcome_of({"max_failures": 2}, 3, 2, errors) == (State.SUCCEEDED, None)
+    assert outcome_of(1, 2, 2, errors) == (State.FAILED, "2 tasks failed; max_failures is 1")
+    assert outcome_of(2, 2, 2, errors)[0] is State.FAILED, "no task is ok"
+    assert outcome_of(2, 3, 2, errors) == (State.SUCCEEDED, None)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["failed", "crashed"]), st.text(max_size=2000)), min_size=1))

@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from common.errors import Corrupt
 from core.domain.submissions.provenance import dataset_of, provenance_of
-from core.domain.submissions.stored_documents import changed
+from core.domain.submissions.records import Submission
+from core.domain.submissions.stored_documents import changed, decoded
+from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from tests.provenances import provenance
 
 #: Documents of simulations as these versions have stored them, each shape of them once.
@@ -67,3 +70,19 @@ def test_a_provenance_in_pythons_json_is_read() -> None:
 def test_a_provenance_that_no_version_has_stored_is_refused_with_the_member(text: str, told: str) -> None:
     with pytest.raises(Corrupt, match=f"has a Provenance that cannot be read: .*{told}"):
         provenance_of(text)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_submission_is_read_as_it_was_stored(version: str) -> None:
+    for text in recorded(version, "spec"):
+        document = json.loads(text)
+        submission = msgspec.to_builtins(decoded(text, Submission))
+        assert {name: submission[name] for name in document} == document
+        added = {name: submission[name] for name in submission.keys() - document.keys()}
+        assert all(value in (None, False) for value in added.values()), added
+        assert {name: document[name] for name in SubmissionSpec.__struct_fields__} == msgspec.to_builtins(spec_of(text))
+
+
+def test_a_spec_of_which_a_member_is_wrong_is_refused_with_the_member() -> None:
+    with pytest.raises(Corrupt, match=r"has a SubmissionSpec that cannot be read: .*\$\.workers"):
+        spec_of('{"workers": "four"}')

@@ -1,8 +1,6 @@
 """Outcome of a simulation: whether its results make it SUCCEEDED or FAILED, and the reason."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from core.domain.scheduling.states import State
 
@@ -31,15 +29,16 @@ class ErrorTally:
         return max(self._counts.items(), key=lambda item: item[1], default=None)
 
 
-def too_many(spec: Mapping[str, Any], failed: int) -> str | None:
-    """Return the reason why a simulation with ``failed`` tasks fails (``max_failures``); None if it may continue."""
-    limit = spec.get("max_failures")
-    return None if limit is None or failed <= limit else f"{failed} tasks failed; max_failures is {limit}"
+def too_many(max_failures: int | None, failed: int) -> str | None:
+    """Return the reason why a simulation with ``failed`` tasks fails; None if it may continue."""
+    if max_failures is None or failed <= max_failures:
+        return None
+    return f"{failed} tasks failed; max_failures is {max_failures}"
 
 
-def outcome_of(spec: Mapping[str, Any], done: int, failed: int, errors: ErrorTally) -> tuple[State, str | None]:
+def outcome_of(max_failures: int | None, done: int, failed: int, errors: ErrorTally) -> tuple[State, str | None]:
     """Return the final state of a simulation whose tasks all have results, and the reason if it is not SUCCEEDED."""
-    if (reason := too_many(spec, failed)) is not None:
+    if (reason := too_many(max_failures, failed)) is not None:
         return State.FAILED, reason
     commonest = errors.commonest
     if failed < done or commonest is None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Event, Submission
+from core.domain.submissions.stored_documents import decoded
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view
@@ -136,13 +138,12 @@ class Comparisons:
         with self._database.read() as c:
             row = store.find(c, id)
             present = store.models_of(c, [id])
-        spec = json.loads(present[0].spec)
+        submitted = decoded(present[0].spec, Submission)
         provenances = [provenance_of(model.provenance) for model in present]
         dataset = pinned(provenances[0].dataset)
         joining: list[tuple[Submission, Resolved]] = []
         for name in names:
-            values = spec | {"model": name, "runtime": runtimes.get(name), "dataset": dataset}
-            submission = msgspec.convert(values, Submission)
+            submission = replace(submitted, model=name, runtime=runtimes.get(name), dataset=dataset)
             resolved = self._resolver.resolve(submission)
             _check_comparable(resolved.provenance, provenances[row.reference])
             joining.append((submission, resolved))

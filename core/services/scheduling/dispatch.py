@@ -127,7 +127,7 @@ class Dispatch:
         """
         config = self._executor_configs[executor]
         try:
-            require_allowed([config], simulation.spec.get("placement") or {}, simulation.spec.get("gang"))
+            require_allowed([config], simulation.spec.placement or {}, simulation.spec.gang)
         except NotAllowed as error:
             if simulation.eligible is not None and executor not in simulation.eligible:
                 self.move(simulation.id, State.LAUNCHING, State.QUEUED, reason=error.detail)
@@ -271,9 +271,9 @@ class Dispatch:
             play_key=bundle["play"]["key"] if bundle else "",
             play_digest=bundle["play"]["digest"] if bundle else "",
             play_size=bundle["play"]["size"] if bundle else 0,
-            gang=msgspec.convert(simulation.spec["gang"], Gang) if simulation.spec.get("gang") else None,
-            placement=msgspec.convert(simulation.spec.get("placement") or {}, Placement),
-            timeout=simulation.timeout,
+            gang=msgspec.convert(simulation.spec.gang, Gang) if simulation.spec.gang else None,
+            placement=msgspec.convert(simulation.spec.placement or {}, Placement),
+            timeout=simulation.spec.timeout,
         )
 
     def heartbeating(self, launch: LiveLaunch) -> bool:
@@ -483,7 +483,7 @@ class Dispatch:
         if not self._write(write, durable=False):
             return
         self._notifier.publish(simulation.id)
-        if (reason := too_many(simulation.spec, body["failed"])) is not None:
+        if (reason := too_many(simulation.spec.max_failures, body["failed"])) is not None:
             self.give_up(simulation, State.FAILED, reason)
 
 

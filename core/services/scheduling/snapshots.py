@@ -10,11 +10,12 @@ import msgspec
 
 from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
 from core.domain.scheduling.executor_config import ExecutorConfig
-from core.domain.scheduling.launches import Gang, replicas
+from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.provenance import Provenance, provenance_of
+from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.services.scheduling.eligibility import Eligibility
 from core.store import executors, launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
@@ -38,9 +39,8 @@ class ActiveSimulation:
     workers: int  # granted on its executor
     submitted_at: float
     started_at: float | None
-    timeout: float | None
     stored_provenance: str
-    spec: Mapping[str, Any]
+    spec: SubmissionSpec
     project: str
     bundle: Mapping[str, Any]
     outcome: State | None = None  # the state in which it ends, once that is decided
@@ -60,8 +60,7 @@ class ActiveSimulation:
     @property
     def unattended(self) -> bool:
         """Whether its launches have no runner: a gang started by an operator, or in its own image."""
-        gang = self.spec.get("gang")
-        return gang is not None and not msgspec.convert(gang, Gang).attended
+        return self.spec.gang is not None and not msgspec.convert(self.spec.gang, Gang).attended
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +231,9 @@ class SnapshotReader:
                 self._active[row.id] = self._active_simulation(row)
 
     def _queued_simulation(self, row: Any) -> QueuedSimulation:
-        spec = _spec_decoder.decode(row.spec)
+        spec = spec_of(row.spec)
         placement = spec.placement or {}
-        requested = _requested(row, spec.workers, spec.gang)
+        requested = spec.requested(dry_run=bool(row.dry_run))
         return QueuedSimulation(
             id=row.id,
             requested=requested,
@@ -247,9 +246,8 @@ class SnapshotReader:
         )
 
     def _active_simulation(self, row: Any) -> ActiveSimulation:
-        spec = json.loads(row.spec)
-        gang = spec.get("gang")
-        requested = _requested(row, spec.get("workers"), gang)
+        spec = spec_of(row.spec)
+        requested = spec.requested(dry_run=bool(row.dry_run))
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
@@ -262,8 +260,7 @@ class SnapshotReader:
             workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
             submitted_at=row.created_at,
             started_at=row.started_at,
-            timeout=spec.get("timeout"),
-            eligible=self._eligibility.executors(spec.get("placement") or {}, gang, requested),
+            eligible=self._eligibility.executors(spec.placement or {}, spec.gang, requested),
             stored_provenance=row.provenance,
             spec=spec,
             project=row.project,
@@ -272,24 +269,6 @@ class SnapshotReader:
             staging_failures=row.staging_failures,
             preparation=Preparation(row.preparation) if row.preparation else None,
         )
-
-
-class _Spec(msgspec.Struct):
-    """Of a submission, what decides its admission."""
-
-    workers: int | None = None
-    gang: dict[str, Any] | None = None
-    placement: dict[str, Any] | None = None
-
-
-_spec_decoder = msgspec.json.Decoder(_Spec)
-
-
-def _requested(row: Any, workers: int | None, gang: dict[str, Any] | None) -> int | None:
-    """Return the workers that a simulation asks for; None: as many as its executor has."""
-    if gang:
-        return replicas(gang)
-    return 1 if row.dry_run else workers
 
 
 def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:

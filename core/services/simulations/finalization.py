@@ -1,6 +1,5 @@
 """Finalization: a simulation's final state is written with its summary, after its small objects are compacted."""
 
-import json
 import logging
 import secrets
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from typing import Any
 from common.errors import Conflict, UnknownSimulation
 from core.domain.results.outcomes import ErrorTally, outcome_of
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.submission_spec import spec_of
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.simulations.headlines import summary_columns
@@ -82,7 +82,7 @@ class Finalization:
             tasks = summary["tasks"]
             if tasks["done"] != tasks["total"]:
                 raise Conflict(f"Simulation {id} has {tasks['done']} results for {tasks['total']} tasks.")
-            final_state, reason = outcome_of(json.loads(row.spec), tasks["done"], tasks["failed"], errors)
+            final_state, reason = outcome_of(spec_of(row.spec).max_failures, tasks["done"], tasks["failed"], errors)
             self.compact(stage)
         else:
             final_state, reason = decided, row.reason

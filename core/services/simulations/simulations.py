@@ -19,7 +19,6 @@ from common.errors import (
     Unsupported,
 )
 from core.domain.scheduling.admission import why_waiting
-from core.domain.scheduling.launches import replicas
 from core.domain.scheduling.permissions import permitting
 from core.domain.scheduling.preparation import Preparation, doing, staging
 from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
@@ -27,6 +26,7 @@ from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
+from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.simulations import dry_runs
@@ -270,11 +270,11 @@ class Simulations:
         else:
             total, done, failed = counts or (0, 0, 0)
             tasks = Tasks(total=total, done=done, failed=failed)
-        spec = json.loads(row.spec)
-        requested_executor = (spec.get("placement") or {}).get("executor")
+        spec = spec_of(row.spec)
+        requested_executor = (spec.placement or {}).get("executor")
         configs = self._resolver.executor_configs
         config = configs.get(row.executor or "") or configs.get(requested_executor or "")
-        requested = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
+        requested = spec.requested()
         workers = (
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
@@ -305,7 +305,7 @@ class Simulations:
             started_at=row.started_at and _moment(row.started_at),
             ended_at=row.ended_at and _moment(row.ended_at),
             labels=json.loads(row.labels),
-            spec=spec,
+            spec=json.loads(row.spec),
             provenance=provenance,
             provenance_document=json.loads(row.provenance),
             workers=workers,
@@ -315,11 +315,11 @@ class Simulations:
             dry_run=bool(row.dry_run),
         )
 
-    def _waiting_for(self, closed: Mapping[str, str], spec: Mapping[str, Any]) -> str | None:
+    def _waiting_for(self, closed: Mapping[str, str], spec: SubmissionSpec) -> str | None:
         """Return which executors a queued simulation waits for, if all that could run it are given none."""
         if not closed:
             return None
-        placement, gang = spec.get("placement") or {}, spec.get("gang")
+        placement, gang = spec.placement or {}, spec.gang
         candidates = self._resolver.candidates(placement, gang)
         return waiting_for([config.name for config in permitting(candidates, placement, gang) or candidates], closed)
 
@@ -343,7 +343,7 @@ class Simulations:
                 raise IllegalTransition(
                     f"The simulation is {row.state} already; its number of workers can no longer be changed."
                 )
-            if json.loads(row.spec).get("gang"):
+            if spec_of(row.spec).gang:
                 raise Unsupported("A gang keeps its size. Cancel it and submit it again.")
             store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
             store.say(c, id, "workers", {"workers": workers}, self._database.now(c))

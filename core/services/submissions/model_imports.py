@@ -24,6 +24,7 @@ from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import changed
+from core.domain.submissions.submission_spec import spec_of
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
@@ -209,7 +210,7 @@ class ModelImports:
         """Return the columns of a simulation that follow from its model; raise a PlatformError if it does not fit."""
         with self._database.read() as c:
             row = simulations.find(c, id)
-        gang = json.loads(row.spec).get("gang") is not None
+        gang = spec_of(row.spec).gang is not None
         provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source, gang=gang)
         columns = {"provenance": changed(row.provenance, provenance), "runtime": runtime, "model": model.name}
         columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))

@@ -1,0 +1,33 @@
+"""Submission spec: where, how wide and how long a simulation runs, as its row has it; the rest of it was resolved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from core.domain.scheduling.launches import replicas
+from core.domain.submissions.stored_documents import decoded
+
+
+class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of a stored submission (records.Submission) that are read after it was resolved.
+
+    ``gang`` and ``placement`` as the submission has them: allow-lists are about the members that it names.
+    """
+
+    workers: int | None = None
+    timeout: float | None = None
+    max_failures: int | None = None
+    gang: Mapping[str, Any] | None = None
+    placement: Mapping[str, Any] | None = None
+
+    def requested(self, *, dry_run: bool = False) -> int | None:
+        """Return the workers that it asks for; None: as many as its executor has."""
+        if self.gang:
+            return replicas(self.gang)
+        return 1 if dry_run else self.workers
+
+
+def spec_of(text: str) -> SubmissionSpec:
+    """Return the spec that a row stores. Raise Corrupt if it cannot be read."""
+    return decoded(text, SubmissionSpec)
