@@ -32,7 +32,7 @@ def fetch(client: Client, reference: str, root: Path) -> Dataset:
     if described["extends"] is None:
         raise CannotFetch(f"{described['name']} holds files, not scenarios; see docs/datasets.md.")
     shipped = _same_as_here(client, described["extends"])
-    if shipped.definition.get("template"):
+    if shipped.declared.template:
         raise CannotFetch(
             f"{described['name']} has a world of its own ({shipped.name}); plants and OpenEnv environments are not"
             " served, only the scenarios of built-in worlds."

@@ -38,7 +38,7 @@ _decoder = msgspec.json.Decoder(Order)
 def step_through(options: argparse.Namespace, settings: Settings) -> None:
     """Execute orders until standard input ends. Raise what makes that impossible."""
     dataset = worlds.find(options.dataset, options.server, settings)
-    params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
+    params = checked_params(dataset.declared.params, parameters(options.param), dataset.name)
     world = worlds.served(dataset, params, settings, lambda message: messages.send("progress", {"message": message}))
     interface = described_interface(definition_of(dataset.definition))
     messages.send(

@@ -28,11 +28,11 @@ def find(name: str, server: str | None, settings: Settings) -> Dataset:
     Raise CannotServe if it cannot be served.
     """
     dataset = _fetched(name, server, settings) if server is not None else _built_in(name)
-    if dataset.definition.get("gang"):
+    if dataset.declared.gang:
         raise CannotServe(
             f"{name} has no scenarios to step through: its programs are worlds of their own, and run in simulations."
         )
-    if dataset.definition.get("template"):
+    if dataset.declared.template:
         raise CannotServe(
             f"{name} is a template without a world of its own; plants and OpenEnv environments are not served, only the"
             " scenarios of built-in worlds."
@@ -85,7 +85,7 @@ def served(
         digest=dataset.digest,
         folder=str(dataset.folder),
         site=str(prepared(catalogue.simulators()[dataset.simulator], settings.environments, tell)),
-        total=dataset.tasks if dataset.tasks is not None else int(dataset.definition["max_tasks"]),
+        total=dataset.most_tasks,
         python=os.path.realpath(sys.executable),
         harness=str(Path(harness.__file__).parent),
         sandbox=level.number if level is not None else None,

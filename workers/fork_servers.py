@@ -44,7 +44,7 @@ def forkable(kind: WarmKind, evaluator_site: str, model_server_site: str) -> fro
     """Return the libraries from which the processes of a kind may be forked; others are started."""
     found = {RUNNER}
     dataset = datasets()[kind.dataset]
-    if catalogue.simulator_facts(dataset.simulator).forkable and not dataset.definition.get("starts_processes"):
+    if catalogue.simulator_facts(dataset.simulator).forkable and not dataset.declared.starts_processes:
         found.add(Libraries(module="evaluator", name=dataset.simulator, site=evaluator_site))
     if formats()[kind.format].forkable and not kind.environment:
         found.add(Libraries(module="model_server", name=kind.format, site=model_server_site))

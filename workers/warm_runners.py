@@ -82,7 +82,7 @@ def worker_spec_for(
     dataset_folder = folders.plays / kind.play if kind.play else dataset.folder
     if model_server is None or evaluator is None or not dataset_folder.is_dir():
         return None
-    isolation = format.isolation_on(dataset.definition.get("isolation"))
+    isolation = format.isolation_on(dataset.declared.isolation)
     return WorkerSpec(
         python=base_interpreter(),
         harness=str(HARNESS),

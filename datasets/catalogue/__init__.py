@@ -13,14 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from common.errors import Corrupt
+from datasets.catalogue.declaration import Declaration
 
 FOLDER = Path(__file__).parent
 #: The folders of simulators.
 SIMULATORS = Path(__file__).parents[2] / "runtimes" / "harness" / "simulators"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A named, versioned set of scenarios with the files they need and the simulator that runs them.
 
@@ -33,28 +36,36 @@ class Dataset:
     folder: Path
     definition: Mapping[str, Any]
 
+    @functools.cached_property
+    def declared(self) -> Declaration:
+        """What the definition declares, read once it is needed."""
+        return msgspec.convert(self.definition, Declaration)
+
     @property
     def seeds(self) -> str:
         """Digest of the version whose seeds the tasks have: its own, unless it has the tasks of another."""
-        return str(self.definition.get("seeds", self.digest))
+        return self.declared.seeds or self.digest
 
     @property
     def simulator(self) -> str:
         """Name of the simulator that runs the dataset's scenarios."""
-        return str(self.definition["simulator"])
+        return self.declared.simulator
 
     @property
     def tasks(self) -> int | None:
         """Number of scenarios; None if the submission determines it."""
-        tasks: int | None = self.definition["tasks"]
-        return tasks
+        return self.declared.tasks
+
+    @property
+    def most_tasks(self) -> int:
+        """Number of scenarios that a submission may have at most."""
+        return self.declared.tasks if self.declared.tasks is not None else self.declared.max_tasks or 0
 
     def scenarios(self, after: int, limit: int) -> Iterator[dict[str, Any]]:
         """Yield up to ``limit`` scenarios from index ``after`` on; the file is read no further."""
-        name = self.definition.get("scenarios")
+        name = self.declared.scenarios
         if name is None:
-            stop = min(after + limit, self.tasks if self.tasks is not None else int(self.definition["max_tasks"]))
-            yield from ({"index": index} for index in range(after, stop))
+            yield from ({"index": index} for index in range(after, min(after + limit, self.most_tasks)))
             return
         with open(self.folder / name, encoding="utf-8") as file:
             for line in islice(file, after, after + limit):
@@ -62,11 +73,11 @@ class Dataset:
 
     def verify(self) -> None:
         """Check every file against its digest; raise Corrupt for the first that differs."""
-        for entry in self.definition.get("files", ()):
-            with open(self.folder / entry["path"], "rb") as file:
+        for entry in self.declared.files:
+            with open(self.folder / entry.path, "rb") as file:
                 digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != entry["digest"]:
-                raise Corrupt(f"The file {entry['path']} of dataset {self.name} does not match its published digest.")
+            if digest != entry.digest:
+                raise Corrupt(f"The file {entry.path} of dataset {self.name} does not match its published digest.")
 
 
 @functools.cache

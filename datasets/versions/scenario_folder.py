@@ -62,11 +62,11 @@ def create(plays: Path, name: str, built_in: Dataset, own: OwnFiles) -> Path:
     draft.mkdir(parents=True)
     try:
         shutil.copyfile(built_in.folder / DESCRIPTION, draft / DESCRIPTION)
-        for entry in built_in.definition.get("files", ()):
-            if entry["path"] != built_in.definition.get("scenarios"):
-                copy = draft / entry["path"]
+        for entry in built_in.declared.files:
+            if entry.path != built_in.declared.scenarios:
+                copy = draft / entry.path
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(built_in.folder / entry["path"], copy)
+                shutil.copyfile(built_in.folder / entry.path, copy)
         maps = {}
         for map_name, network in own.networks.items():
             shutil.copyfile(network, draft / "nets" / f"{map_name}.net.xml")

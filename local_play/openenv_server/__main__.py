@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m local
     try:
         settings = Settings.from_env(os.environ)
         dataset = find(options.dataset, options.server, settings)
-        params = checked_params(dataset.definition.get("params", {}), parameters(options.param), dataset.name)
+        params = checked_params(dataset.declared.params, parameters(options.param), dataset.name)
         token = read_token(options.host, options.token_file)
         world = served(dataset, params, settings, sessions=options.sessions, idle=options.idle)
         site = prepared(catalogue.servers()["openenv_server"], settings.environments)

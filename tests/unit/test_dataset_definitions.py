@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from datasets.catalogue import datasets, versions
+from datasets.catalogue.declaration import Declaration
 from datasets.versions.scenarios import extend
 from runtimes.harness.dataset_definition import Definition, definition_of, read_definition
 from tests.unit.test_stored_documents import RECORDED
@@ -16,6 +17,10 @@ from tests.unit.test_stored_documents import RECORDED
 CURRENT = {f"{each.name}@{each.version}": each.definition for name in versions() for each in versions()[name]}
 #: Definitions that were changed before they were released, which homes of that time have.
 FORMER = {path.stem: json.loads(path.read_bytes()) for path in sorted((RECORDED / "definitions").glob("*.json"))}
+
+
+#: Of the server's record, what a definition declares that lacks a member.
+DEFAULTS = json.loads(msgspec.json.encode(Declaration(simulator="", tasks=None, deadline=1.0)))
 
 
 def registered(path: Path) -> Mapping[str, Any]:
@@ -42,3 +47,13 @@ def test_evaluators_read_every_definition_as_it_was_written(document: Mapping[st
         assert getattr(definition, name) == getattr(Definition(), name), name
     assert [metric.name for metric in definition.metrics] == [metric["name"] for metric in document["metrics"]]
     assert (definition.score and definition.score.metric) == (document["score"] and document["score"]["metric"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
+def test_the_server_reads_every_definition_as_it_was_written(document: Mapping[str, Any]) -> None:
+    declared = msgspec.convert(document, Declaration)
+    encoded = json.loads(msgspec.json.encode(declared))
+    files = encoded.pop("files")
+    assert files == [{name: file[name] for name in ("path", "digest")} for file in document.get("files", ())]
+    for name in encoded:
+        assert encoded[name] == document.get(name, DEFAULTS.get(name)), name

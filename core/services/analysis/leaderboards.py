@@ -92,7 +92,7 @@ class Leaderboards:
 
     def _read(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
         """Yield the scores of those simulations whose tasks are all scenarios, with the default parameters."""
-        declared = dataset.definition.get("params", {})
+        declared = dataset.declared.params
         defaults = checked_params(declared, {}, dataset.name)
         metrics: Mapping[str, Mapping[str, Any]] = {each["name"]: each for each in dataset.definition["metrics"]}
         worst = metrics.get(metric, {}).get("worst")

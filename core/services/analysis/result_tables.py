@@ -137,7 +137,7 @@ class ResultTables:
         dataset, tasks = provenance.dataset, provenance.play.tasks
         plan = TaskPlan(tasks)
         parameters: list[Parameter] = []
-        if played(dataset).definition.get("scenarios") is not None:
+        if played(dataset).declared.scenarios is not None:
             positions = [plan.locate(position).index for position in range(plan.scenarios)]
             parameters += scenario_parameters(self._specs.all(dataset), positions)
         parameters += swept_parameters(tasks.get("sweep") or {}, plan.per_combination)

@@ -280,7 +280,7 @@ class ComparisonBatches:
         with self._database.read() as c:
             provenance = provenance_of(store.models_of(c, [row.id])[0].provenance)
         dataset, tasks = provenance.dataset, provenance.play.tasks
-        group_by = played(dataset).definition.get("group_by") or ()
+        group_by = played(dataset).declared.group_by
         groups: list[dict[str, str]] = []
         if group_by:
             selected = set(_indexes(tasks))

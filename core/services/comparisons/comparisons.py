@@ -329,7 +329,7 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
             f"`until`: {request.until.value} needs a `margin` above 0, in the unit of `{metric['name']}`. Where the"
             " dataset declares no range of it, name a `bound` as well, the largest difference that counts."
         )
-    if definition.get("gang"):
+    if resolved.dataset.declared.gang:
         raise Invalid(f"{resolved.dataset.name} is for gangs, which are not compared.")
     tasks = resolved.provenance.play.tasks
     plan = TaskPlan(tasks)

@@ -138,7 +138,7 @@ class Datasets:
     def find(self, ref: str, version: str | None = None) -> Dataset:
         """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
         if (built_in := _built_in(ref, version)) is not None:
-            if built_in.definition.get("template"):
+            if built_in.declared.template:
                 raise NotPlayable(
                     f"{built_in.name} is a template without a world of its own: register a dataset that extends it, and"
                     " simulate that (docs/datasets.md)."
@@ -153,11 +153,11 @@ class Datasets:
     def frozen(dataset: Dataset) -> ResolvedDataset:
         """Return a dataset for provenance: enough to simulate it again after its row was deleted."""
         frozen = ResolvedDataset(name=dataset.name, version=dataset.version, digest=dataset.digest)
-        if (base := dataset.definition.get("extends")) is None:
+        if (base := dataset.declared.extends) is None:
             return frozen
         shipped = datasets()[base]
         own = {name: dataset.definition[name] for name in ("title", "description", "tasks")}
-        said = own | {"scenarios": dataset.definition["listed"]}
+        said = own | {"scenarios": dataset.declared.listed}
         if maps := dataset.definition.get("maps"):
             said["maps"] = [{"name": entry["name"]} for entry in maps]
         if "plant" in dataset.definition:
@@ -170,7 +170,8 @@ class Datasets:
     @staticmethod
     def keep(c: Connection, dataset: Dataset) -> None:
         """Lock a dataset against deletion until the transaction ends. Raise UnknownDataset if it was deleted."""
-        if "extends" in dataset.definition and not store.lock_version(c, PROJECT, dataset.name, int(dataset.version)):
+        registered = dataset.declared.extends is not None
+        if registered and not store.lock_version(c, PROJECT, dataset.name, int(dataset.version)):
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod

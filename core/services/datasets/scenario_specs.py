@@ -38,11 +38,11 @@ class ScenarioSpecs:
         """
         try:
             played = catalogue.played(dataset)
-            spec = self._spec(dataset, played.definition.get("listed"), index)
+            spec = self._spec(dataset, played.declared.listed, index)
         except (PlatformError, OSError, ValueError) as error:
             logger.warning("scenario %d of dataset %s cannot be read: %s", index, dataset.name, error)
             return {}
-        keys = ("name", *played.definition.get("group_by", ()))
+        keys = ("name", *played.declared.group_by)
         return {key: spec[key] for key in keys if key in spec}
 
     def all(self, dataset: ResolvedDataset) -> Iterator[dict[str, Any]]:
@@ -51,11 +51,11 @@ class ScenarioSpecs:
         ``dataset`` is a simulation's, from its provenance. A dataset that was deleted has none.
         """
         played = catalogue.played(dataset)
-        if (listed := played.definition.get("listed")) is not None:
+        if (listed := played.declared.listed) is not None:
             for line in self._lines(dataset, listed):
                 yield json.loads(line)
-        elif played.definition.get("scenarios") is not None:
-            yield from played.scenarios(0, int(played.definition["max_tasks"]))
+        elif played.declared.scenarios is not None:
+            yield from played.scenarios(0, played.declared.max_tasks or 0)
 
     def _spec(self, dataset: ResolvedDataset, listed: str | None, index: int) -> dict[str, Any]:
         if listed is None:

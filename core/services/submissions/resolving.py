@@ -112,10 +112,10 @@ class Resolver:
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
         """Raise Invalid for a gang that cannot run here, and for a dataset of gangs without one."""
         if submission.gang is None:
-            if dataset.definition.get("gang"):
+            if dataset.declared.gang:
                 raise Invalid(f"{dataset.name} is for gangs: add `gang`: {{`size`, `command`}}.")
             return
-        if not dataset.definition.get("gang"):
+        if not dataset.declared.gang:
             raise Invalid(f"{dataset.name} is not a dataset for gangs; `program` is.")
         try:
             gang = msgspec.convert(submission.gang, Gang)
@@ -155,7 +155,7 @@ class Resolver:
         if model is None:
             if runtime is None:
                 raise Invalid("Name a model, or a runtime that has a baseline.")
-            baseline = baselines(runtime).get(dataset.definition.get("extends", dataset.name))
+            baseline = baselines(runtime).get(dataset.declared.extends or dataset.name)
             if baseline is None:
                 raise Invalid(f"The runtime {runtime.name} has no baseline for {dataset.name}; send a model.")
             model = self._models.baseline(baseline)
@@ -180,8 +180,8 @@ class Resolver:
         return runtime
 
     def _plan(self, submission: Submission, dataset: Dataset) -> dict[str, Any]:
-        declared = dataset.definition.get("params", {})
-        max_scenarios = int(dataset.definition.get("max_tasks") or dataset.tasks or LARGEST)
+        declared = dataset.declared.params
+        max_scenarios = dataset.declared.max_tasks or dataset.tasks or LARGEST
         select = checked_selection(submission.scenarios, dataset.tasks, max_scenarios, dataset.name)
         sweep = checked_sweep(declared, submission.sweep, dataset.name)
         if not 1 <= submission.repeat <= LARGEST:
@@ -211,8 +211,8 @@ class Resolver:
         self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime | None, plan: dict[str, Any]
     ) -> Provenance:
         """Return the provenance without a model, which `_described` adds."""
-        definition = dataset.definition
-        record = submission.record or ("all" if definition.get("record") else "none")
+        declared = dataset.declared
+        record = submission.record or ("all" if declared.record else "none")
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
         model = ResolvedModel(name="", version=None, digest=None, format=None)
@@ -231,9 +231,9 @@ class Resolver:
                 tasks=plan,
                 params=plan["params"],
                 record=record,
-                deadline=definition["deadline"],
+                deadline=declared.deadline,
                 dry_run=submission.dry_run,
-                isolation=definition.get("isolation"),  # the dataset's, until the model's format is known
+                isolation=declared.isolation,  # the dataset's, until the model's format is known
                 batch=int(plan["params"].get("batch", 1)),
             ),
         )

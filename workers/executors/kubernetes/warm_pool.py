@@ -102,7 +102,7 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
             dataset=option.dataset,
             version=dataset.version,
         )
-        isolation = format.isolation_on(dataset.definition.get("isolation"))
+        isolation = format.isolation_on(dataset.declared.isolation)
         world = {name: dataset.definition.get(name) for name in WORLD}
         worker_spec = {"format": format.name, "isolation": isolation, "world": world}
         launch = _template_launch(key, options, url)

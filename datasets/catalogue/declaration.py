@@ -1,0 +1,42 @@
+"""Declaration: the members of a dataset's definition that decide what can be submitted, and which files there are.
+
+What its evaluators read is in runtimes/harness/dataset_definition.py, and metrics are read where they are summed up.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class DeclaredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a built-in dataset."""
+
+    path: str
+    digest: str
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a definition declares. A member that it does not have is absent, and has the default here.
+
+    ``tasks``: None if the submission determines it, up to ``max_tasks``. ``seeds``: digest of the version whose seeds
+    the tasks have, if that is another. ``scenarios``: their file, of a registered dataset as an evaluator sees it;
+    ``listed``: as its files have it. ``extends``: of a registered dataset. ``template``: only others extend it.
+    """
+
+    simulator: str
+    tasks: int | None
+    deadline: int | float
+    max_tasks: int | None = None
+    seeds: str | None = None
+    scenarios: str | None = None
+    listed: str | None = None
+    extends: str | None = None
+    files: tuple[DeclaredFile, ...] = ()
+    params: Mapping[str, Mapping[str, Any]] = {}
+    group_by: tuple[str, ...] = ()
+    isolation: str | None = None
+    record: bool = False
+    gang: bool = False
+    template: bool = False
+    starts_processes: bool = False
