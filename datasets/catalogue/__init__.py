@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from common.errors import Corrupt
-from datasets.catalogue.declaration import Declaration
+from datasets.catalogue.declaration import DatasetDeclaration
 
 FOLDER = Path(__file__).parent
 #: The folders of simulators.
@@ -37,9 +37,9 @@ class Dataset:
     definition: Mapping[str, Any]
 
     @functools.cached_property
-    def declared(self) -> Declaration:
-        """What the definition declares, read once it is needed."""
-        return msgspec.convert(self.definition, Declaration)
+    def declared(self) -> DatasetDeclaration:
+        """Its declaration, read once it is needed."""
+        return msgspec.convert(self.definition, DatasetDeclaration)
 
     @property
     def seeds(self) -> str:

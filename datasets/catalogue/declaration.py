@@ -1,6 +1,6 @@
 """Declaration: the members of a dataset's definition that decide what can be submitted, and which files there are.
 
-What its evaluators read is in runtimes/harness/dataset_definition.py, and metrics are read where they are summed up.
+Members for evaluators are in runtimes/harness/dataset_definition.py; metrics are read where they are summed up.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ class DeclaredFile(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a definition declares. A member that it does not have is absent, and has the default here.
+class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
+    """Members of a definition. A member that it does not have is absent, and has the default here.
 
     ``tasks``: None if the submission determines it, up to ``max_tasks``. ``seeds``: digest of the version whose seeds
     the tasks have, if that is another. ``scenarios``: their file, of a registered dataset as an evaluator sees it;

@@ -32,7 +32,7 @@ class ScoreRule(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dataset declares. ``dt``: seconds of a step; None: it has none.
+    """Members of a definition. ``dt``: seconds of a step; None: it has none.
 
     ``task_patience``: seconds without progress after which a worker is taken for stuck. ``starts_processes``: whether
     its simulator starts processes before the sandbox is sealed. ``members``: all that the document has.

@@ -8,6 +8,8 @@ from importlib import metadata
 
 import click
 
+from server.roles import ROLES
+
 DISTRIBUTION = "windtunnel-server"
 
 
@@ -104,8 +106,6 @@ def _passing(name: str, help: str, main: Callable[[Sequence[str]], int]) -> clic
 
 def commands() -> click.Group:
     """Return all commands."""
-    from server.roles import ROLES
-
     group = click.Group(
         DISTRIBUTION, help="Windtunnel's server on this machine. Its settings are variables, as WINDTUNNEL_PORT=5000."
     )

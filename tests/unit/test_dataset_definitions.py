@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from datasets.catalogue import datasets, versions
-from datasets.catalogue.declaration import Declaration
+from datasets.catalogue.declaration import DatasetDeclaration
 from datasets.versions.scenarios import extend
 from runtimes.harness.dataset_definition import Definition, definition_of, read_definition
 from tests.unit.test_stored_documents import RECORDED
@@ -20,7 +20,7 @@ FORMER = {path.stem: json.loads(path.read_bytes()) for path in sorted((RECORDED 
 
 
 #: Of the server's record, what a definition declares that lacks a member.
-DEFAULTS = json.loads(msgspec.json.encode(Declaration(simulator="", tasks=None, deadline=1.0)))
+DEFAULTS = json.loads(msgspec.json.encode(DatasetDeclaration(simulator="", tasks=None, deadline=1.0)))
 
 
 def registered(path: Path) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def test_evaluators_read_every_definition_as_it_was_written(document: Mapping[st
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
 def test_the_server_reads_every_definition_as_it_was_written(document: Mapping[str, Any]) -> None:
-    declared = msgspec.convert(document, Declaration)
+    declared = msgspec.convert(document, DatasetDeclaration)
     encoded = json.loads(msgspec.json.encode(declared))
     files = encoded.pop("files")
     assert files == [{name: file[name] for name in ("path", "digest")} for file in document.get("files", ())]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from common.errors import Corrupt
 from core.domain.submissions.provenance import dataset_of, provenance_of
 from core.domain.submissions.records import Submission
-from core.domain.submissions.stored_documents import changed, decoded
+from core.domain.submissions.stored_documents import decode_document, update_document
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from tests.provenances import provenance
 
@@ -39,7 +39,7 @@ def test_every_provenance_is_written_byte_for_byte_as_it_was_stored(version: str
     assert texts
     for text in texts:
         assert json.dumps(provenance_of(text).document()) == text
-        assert changed(text, provenance_of(text)) == text
+        assert update_document(text, provenance_of(text)) == text
         assert dataset_of(text) == provenance_of(text).dataset
 
 
@@ -50,14 +50,14 @@ def test_a_change_keeps_what_a_later_version_has_added(version: str) -> None:
         record = provenance_of(json.dumps(document))
         later = replace(record, runtime=replace(record.runtime, environment="another"))
         runtime = document["runtime"] | {"environment": "another"}
-        assert json.loads(changed(json.dumps(document), later)) == document | {"runtime": runtime}
+        assert json.loads(update_document(json.dumps(document), later)) == document | {"runtime": runtime}
 
 
 def test_a_member_that_a_change_removes_is_removed() -> None:
     record = provenance(model={"source": {"reference": "s3://a/b"}})
     text = json.dumps(record.document())
     without = replace(record, model=replace(record.model, source=None))
-    assert changed(text, without) == json.dumps(without.document()) != text
+    assert update_document(text, without) == json.dumps(without.document()) != text
 
 
 def test_a_provenance_in_pythons_json_is_read() -> None:
@@ -76,7 +76,7 @@ def test_a_provenance_that_no_version_has_stored_is_refused_with_the_member(text
 def test_every_submission_is_read_as_it_was_stored(version: str) -> None:
     for text in recorded(version, "spec"):
         document = json.loads(text)
-        submission = msgspec.to_builtins(decoded(text, Submission))
+        submission = msgspec.to_builtins(decode_document(text, Submission))
         assert {name: submission[name] for name in document} == document
         added = {name: submission[name] for name in submission.keys() - document.keys()}
         assert all(value in (None, False) for value in added.values()), added

@@ -10,22 +10,22 @@ from typing import Any
 
 import msgspec
 
-from core.domain.submissions.stored_documents import decoded
+from core.domain.submissions.stored_documents import decode_document
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _ProvenancePart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a provenance."""
 
 
-class ModelDependencies(_Part, frozen=True, kw_only=True):
+class ModelDependencies(_ProvenancePart, frozen=True, kw_only=True):
     """The file in which a model declares its packages, and the digest of their lock; None: not resolved yet."""
 
     file: str
     lock: str | None
 
 
-class ResolvedModel(_Part, frozen=True, kw_only=True):
-    """A model. One that its submission names by reference has a name and a source alone until it is imported."""
+class ResolvedModel(_ProvenancePart, frozen=True, kw_only=True):
+    """A model: until it is imported, a model that is named by reference has a name and a source alone."""
 
     name: str
     version: int | None
@@ -36,14 +36,14 @@ class ResolvedModel(_Part, frozen=True, kw_only=True):
     dependencies: ModelDependencies | None = None
 
 
-class ResolvedRuntime(_Part, frozen=True, kw_only=True):
+class ResolvedRuntime(_ProvenancePart, frozen=True, kw_only=True):
     """A runtime and the digest of the environment of its model server; None: it follows from a model to be imported."""
 
     name: str | None
     environment: str | None
 
 
-class DatasetVersion(_Part, frozen=True, kw_only=True):
+class DatasetVersion(_ProvenancePart, frozen=True, kw_only=True):
     """A version of a dataset, by the digest of its definition or of its files."""
 
     name: str
@@ -66,14 +66,14 @@ class ResolvedDataset(DatasetVersion, frozen=True, kw_only=True):
         return self.extends or self
 
 
-class ResolvedSimulator(_Part, frozen=True, kw_only=True):
+class ResolvedSimulator(_ProvenancePart, frozen=True, kw_only=True):
     """A simulator and the digest of its environment."""
 
     name: str
     environment: str
 
 
-class PlatformFacts(_Part, frozen=True, kw_only=True):
+class PlatformFacts(_ProvenancePart, frozen=True, kw_only=True):
     """The platform that resolved the submission: its version, its processor, its sandbox."""
 
     windtunnel: str
@@ -81,7 +81,7 @@ class PlatformFacts(_Part, frozen=True, kw_only=True):
     sandbox: Mapping[str, Any]
 
 
-class Play(_Part, frozen=True, kw_only=True):
+class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
     """How the tasks are played: what evaluators get, beside the dataset's definition.
 
     ``tasks``: the plan (runtimes/harness/evaluator/tasks.py). ``isolation``: of the dataset alone until the model is
@@ -106,7 +106,7 @@ class PlayedModel:
     digest: str
 
 
-class Provenance(_Part, frozen=True, kw_only=True):
+class Provenance(_ProvenancePart, frozen=True, kw_only=True):
     """The provenance of a simulation."""
 
     model: ResolvedModel
@@ -114,7 +114,7 @@ class Provenance(_Part, frozen=True, kw_only=True):
     dataset: ResolvedDataset
     simulator: ResolvedSimulator
     platform: PlatformFacts
-    play: Play
+    play: PlaySettings
 
     @property
     def played_model(self) -> PlayedModel:
@@ -131,7 +131,7 @@ class Provenance(_Part, frozen=True, kw_only=True):
 
 def provenance_of(text: str) -> Provenance:
     """Return the provenance that a row stores. Raise Corrupt if it cannot be read."""
-    return decoded(text, Provenance)
+    return decode_document(text, Provenance)
 
 
 def play_document(text: str, definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def play_document(text: str, definition: Mapping[str, Any]) -> dict[str, Any]:
 
 def dataset_of(text: str) -> ResolvedDataset:
     """Return the dataset of a stored provenance, of which no other part is read."""
-    return decoded(text, _DatasetAlone).dataset
+    return decode_document(text, _DatasetAlone).dataset
 
 
 class _DatasetAlone(msgspec.Struct):

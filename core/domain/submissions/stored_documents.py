@@ -1,7 +1,7 @@
 """Stored documents: JSON that a row keeps as text, and the typed records that are read from it.
 
-A record has the members that this version reads. What a later version has added stays in the text: a change of a
-record is written by `changed`, and what is passed on whole is the document itself.
+A record has the members that this version reads. Members that a later version has added stay in the text: a change of a
+record is written by `update_document`, and what is passed on whole is the document itself.
 """
 
 import json
@@ -14,7 +14,7 @@ from common.errors import Corrupt
 T = TypeVar("T")
 
 
-def decoded(text: str, record: type[T]) -> T:
+def decode_document(text: str, record: type[T]) -> T:
     """Return the record of a stored document. Raise Corrupt for a document that no version has written."""
     try:
         return msgspec.json.decode(text, type=record)
@@ -29,16 +29,16 @@ def decoded(text: str, record: type[T]) -> T:
         ) from None
 
 
-def changed(text: str, record: msgspec.Struct) -> str:
+def update_document(text: str, record: msgspec.Struct) -> str:
     """Return a stored document with the members of a record; members that its type does not know stay as they are."""
-    return json.dumps(_merged(json.loads(text), record))
+    return json.dumps(_merge(json.loads(text), record))
 
 
-def _merged(document: dict[str, Any], record: msgspec.Struct) -> dict[str, Any]:
+def _merge(document: dict[str, Any], record: msgspec.Struct) -> dict[str, Any]:
     merged: dict[str, Any] = msgspec.to_builtins(record)
     for name, value in document.items():
         if name not in record.__struct_fields__:
             merged[name] = value
         elif isinstance(part := getattr(record, name), msgspec.Struct) and isinstance(value, dict):
-            merged[name] = _merged(value, part)
+            merged[name] = _merge(value, part)
     return merged

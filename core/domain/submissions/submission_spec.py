@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from core.domain.scheduling.launches import replicas
-from core.domain.submissions.stored_documents import decoded
+from core.domain.submissions.stored_documents import decode_document
 
 
 class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
     gang: Mapping[str, Any] | None = None
     placement: Mapping[str, Any] | None = None
 
-    def requested(self, *, dry_run: bool = False) -> int | None:
+    def requested_workers(self, *, dry_run: bool = False) -> int | None:
         """Return the workers that it asks for; None: as many as its executor has."""
         if self.gang:
             return replicas(self.gang)
@@ -30,4 +30,4 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def spec_of(text: str) -> SubmissionSpec:
     """Return the spec that a row stores. Raise Corrupt if it cannot be read."""
-    return decoded(text, SubmissionSpec)
+    return decode_document(text, SubmissionSpec)

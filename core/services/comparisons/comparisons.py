@@ -27,7 +27,7 @@ from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Event, Submission
-from core.domain.submissions.stored_documents import decoded
+from core.domain.submissions.stored_documents import decode_document
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view
@@ -138,7 +138,7 @@ class Comparisons:
         with self._database.read() as c:
             row = store.find(c, id)
             present = store.models_of(c, [id])
-        submitted = decoded(present[0].spec, Submission)
+        submitted = decode_document(present[0].spec, Submission)
         provenances = [provenance_of(model.provenance) for model in present]
         dataset = pinned(provenances[0].dataset)
         joining: list[tuple[Submission, Resolved]] = []

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from common.errors import BadRequirements
 from common.ids import digest_of
 from core.domain.submissions.provenance import Provenance, provenance_of
-from core.domain.submissions.stored_documents import changed
+from core.domain.submissions.stored_documents import update_document
 from core.services.uploads.declared_dependencies import declared
 from core.store import model_locks, simulations
 from core.store.database import Database
@@ -68,7 +68,7 @@ class ModelEnvironments:
             resolved = self._installer.resolve(declaration, preferred, say)
             lock = self._database.write(lambda c: model_locks.add(c, played.digest, target, resolved, time.time()))
         provenance = with_lock(provenance, lock)
-        self._database.write(lambda c: simulations.set_provenance(c, id, changed(stored, provenance)))
+        self._database.write(lambda c: simulations.set_provenance(c, id, update_document(stored, provenance)))
         return provenance
 
     def ready(self, provenance: Provenance, holder: str) -> bool:

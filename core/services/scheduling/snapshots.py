@@ -49,7 +49,7 @@ class ActiveSimulation:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """What its submission was resolved to."""
+        """Its provenance, read once it is needed."""
         return provenance_of(self.stored_provenance)
 
     @property
@@ -233,7 +233,7 @@ class SnapshotReader:
     def _queued_simulation(self, row: Any) -> QueuedSimulation:
         spec = spec_of(row.spec)
         placement = spec.placement or {}
-        requested = spec.requested(dry_run=bool(row.dry_run))
+        requested = spec.requested_workers(dry_run=bool(row.dry_run))
         return QueuedSimulation(
             id=row.id,
             requested=requested,
@@ -247,7 +247,7 @@ class SnapshotReader:
 
     def _active_simulation(self, row: Any) -> ActiveSimulation:
         spec = spec_of(row.spec)
-        requested = spec.requested(dry_run=bool(row.dry_run))
+        requested = spec.requested_workers(dry_run=bool(row.dry_run))
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""

@@ -154,7 +154,10 @@ def resubmission(document: Mapping[str, Any]) -> Submission:
             spec |= {"model": model, "model_reference": None, "connection": None}
             spec["format"] = None
         spec["runtime"] = provenance["runtime"]["name"]
-        spec["dataset"] = pinned_dataset(msgspec.convert(provenance["dataset"], ResolvedDataset))
+        dataset = provenance["dataset"]
+        if "extends" not in dataset:
+            dataset = {"digest": ""} | dataset  # name and version say which it is
+        spec["dataset"] = pinned_dataset(msgspec.convert(dataset, ResolvedDataset))
         return msgspec.convert(spec, Submission)
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise Invalid(f"This is not the simulation.json of an archive: {error}") from None

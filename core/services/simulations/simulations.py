@@ -274,7 +274,7 @@ class Simulations:
         requested_executor = (spec.placement or {}).get("executor")
         configs = self._resolver.executor_configs
         config = configs.get(row.executor or "") or configs.get(requested_executor or "")
-        requested = spec.requested()
+        requested = spec.requested_workers()
         workers = (
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )

@@ -23,7 +23,7 @@ from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Model
-from core.domain.submissions.stored_documents import changed
+from core.domain.submissions.stored_documents import update_document
 from core.domain.submissions.submission_spec import spec_of
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
@@ -212,7 +212,7 @@ class ModelImports:
             row = simulations.find(c, id)
         gang = spec_of(row.spec).gang is not None
         provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source, gang=gang)
-        columns = {"provenance": changed(row.provenance, provenance), "runtime": runtime, "model": model.name}
+        columns = {"provenance": update_document(row.provenance, provenance), "runtime": runtime, "model": model.name}
         columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))
         return columns | {"digest": model.digest}
 

@@ -16,7 +16,7 @@ from core.domain.scheduling.permissions import require_allowed
 from core.domain.submissions.provenance import (
     ModelDependencies,
     PlatformFacts,
-    Play,
+    PlaySettings,
     Provenance,
     ResolvedModel,
     ResolvedRuntime,
@@ -227,7 +227,7 @@ class Resolver:
                 name=dataset.simulator, environment=catalogue.simulators()[dataset.simulator].digest
             ),
             platform=PlatformFacts(windtunnel=VERSION, machine=platform.machine(), sandbox=dict(self._sandbox)),
-            play=Play(
+            play=PlaySettings(
                 tasks=plan,
                 params=plan["params"],
                 record=record,
