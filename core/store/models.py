@@ -1,39 +1,54 @@
 """Models in SQL: immutable, named and versioned rows that refer to content by digest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select
+from sqlalchemy import Connection, bindparam, func, insert, or_, select
 
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import model_tags, models, simulations
 from core.store.tags import Tags
 
 tags = Tags(model_tags)
 
+
+class ModelRow(StoredRow, frozen=True, gc=False):
+    """A version of a model. ``size`` in bytes; ``dependencies`` and ``source`` are documents (records.Model)."""
+
+    id: str
+    name: str
+    version: int
+    digest: str
+    format: str
+    size: int
+    filename: str | None
+    runtime: str | None
+    created_at: float
+    dependencies: str | None
+    source: str | None
+
+
 _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
+_COLUMNS = columns_of(models, ModelRow)
+_SELECT = select(*_COLUMNS)
 _WITH_DIGEST = (
-    select(models)
-    .where(models.c.project == bindparam("p"), models.c.digest == bindparam("d"))
+    _SELECT.where(models.c.project == bindparam("p"), models.c.digest == bindparam("d"))
     .order_by(models.c.name != bindparam("n"), *_NEWEST_FIRST)
     .limit(1)
 )
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
+def add(c: Connection, values: Mapping[str, Any]) -> ModelRow:
     """Insert the next version of a name, unless its newest version has the same content already."""
-    newest = c.execute(
-        select(models)
-        .where(models.c.project == values["project"], models.c.name == values["name"])
-        .order_by(models.c.version.desc())
-        .limit(1)
-    ).first()
+    versions = _SELECT.where(models.c.project == values["project"], models.c.name == values["name"])
+    newest = read_row(c.execute(versions.order_by(models.c.version.desc()).limit(1)).first(), ModelRow)
     if newest is not None and newest.digest == values["digest"] and newest.format == values["format"]:
         return newest
     version = newest.version + 1 if newest is not None else 1
-    return c.execute(insert(models).values(**values, version=version).returning(models)).one()
+    return ModelRow(*c.execute(insert(models).values(**values, version=version).returning(*_COLUMNS)).one())
 
 
-def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
+def find(c: Connection, project: str, ref: str) -> ModelRow | None:
     """Return the model with this id, digest, name (its newest version), ``name@version`` or ``name@tag``.
 
     ``name@latest`` is the newest version. ``name@digest`` is a model with this digest: that of this name, if there is
@@ -41,8 +56,8 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
     """
     name, at, selector = ref.rpartition("@")
     if selector.startswith("sha256:"):
-        return c.execute(_WITH_DIGEST, {"p": project, "d": selector, "n": name}).first()
-    query = select(models).where(models.c.project == project)
+        return read_row(c.execute(_WITH_DIGEST, {"p": project, "d": selector, "n": name}).first(), ModelRow)
+    query = _SELECT.where(models.c.project == project)
     if not at:
         query = query.where(or_(models.c.id == ref, models.c.name == ref))
     else:
@@ -51,21 +66,21 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
             query = query.where(models.c.version == int(selector))
         elif selector != "latest":
             query = query.where(models.c.id.in_(tags.tagged(project, name, selector)))
-    return c.execute(query.order_by(*_NEWEST_FIRST).limit(1)).first()
+    return read_row(c.execute(query.order_by(*_NEWEST_FIRST).limit(1)).first(), ModelRow)
 
 
 def page(
     c: Connection, project: str, *, name: str | None, format: str | None, after: str | None, limit: int
-) -> Sequence[Row[Any]]:
+) -> list[ModelRow]:
     """Return up to ``limit`` models, newest first, older than ``after``."""
-    query = select(models).where(models.c.project == project)
+    query = _SELECT.where(models.c.project == project)
     if name is not None:
         query = query.where(models.c.name == name)
     if format is not None:
         query = query.where(models.c.format == format)
     if after is not None:
         query = query.where(models.c.id < after)
-    return c.execute(query.order_by(models.c.id.desc()).limit(limit)).all()
+    return read_rows(c.execute(query.order_by(models.c.id.desc()).limit(limit)), ModelRow)
 
 
 def names(c: Connection, project: str) -> list[str]:

@@ -435,7 +435,7 @@ def _described(declaration: Declaration) -> dict[str, Any]:
     return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}
 
 
-def _record(row: Any, tags: Mapping[str, Sequence[str]]) -> Model:
+def _record(row: store.ModelRow, tags: Mapping[str, Sequence[str]]) -> Model:
     """Return the record of a row; ``tags``: of several rows, by id."""
     return Model(
         id=row.id,
