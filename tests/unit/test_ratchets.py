@@ -138,7 +138,7 @@ def lines(
 
 
 def test_a_rise_fails_with_the_places_of_its_folder_and_the_next_step() -> None:
-    found = places(web__page="def described(): ...", core__store__rows="def kept(): ...")
+    found = places(web__page="def described(): ...", core__store__pages="def kept(): ...")
     printed = lines(found, {"bare participles": {"core/store": 1}})
     assert "web: bare participles: 1, recorded are 0." in printed and "name the act" in printed
     assert "  web/page.py:1: described" in printed and "core/store" not in printed
