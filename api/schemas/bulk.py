@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import ValidationError, fields, validates_schema
+from marshmallow import ValidationError, validates_schema
 
 from api.schemas.fields import ListField, Open, Strict, Text, Whole
+from api.schemas.members import document, documents, integer, string
 from api.schemas.pages import PageSchema
 from api.schemas.problems import ProblemSchema
 from api.schemas.results import SIMULATION_ID
@@ -37,7 +38,7 @@ class BulkSchema(Strict):
         longest=MOST_CHANGED,
         metadata={"description": "Ids of the simulations."},
     )
-    filter = fields.Nested(BulkFilter, metadata={"description": "At least one filter, instead of `ids`."})
+    filter = document(BulkFilter, "At least one filter, instead of `ids`.", required=False)
     limit = Whole(
         1,
         MOST_CHANGED,
@@ -61,43 +62,24 @@ class BulkRetrySchema(BulkSchema, RetrySchema):
 class OutcomeSchema(Open):
     """What a request has done with one simulation."""
 
-    id = fields.String(required=True, metadata={"description": "Id of the simulation."})
-    status = fields.String(
-        required=True,
-        metadata={
-            "enum": [status.value for status in Status],
-            "description": "`skipped`: there was nothing to do, see `reason`; `failed`: see `problem`.",
-        },
+    id = string("Id of the simulation.")
+    status = string(
+        "`skipped`: there was nothing to do, see `reason`; `failed`: see `problem`.",
+        enum=[status.value for status in Status],
     )
-    reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "Why it was skipped; null unless it was."}
-    )
-    simulation = fields.Nested(
+    reason = string("Why it was skipped; null unless it was.", allow_none=True)
+    simulation = document(
         SimulationSchema,
-        required=True,
+        "The simulation; of a retry, the new simulation, or the one that exists already. Null with a `problem`.",
         allow_none=True,
-        metadata={
-            "description": (
-                "The simulation; of a retry, the new simulation, or the one that exists already. Null with a `problem`."
-            )
-        },
     )
-    problem = fields.Nested(
-        ProblemSchema,
-        required=True,
-        allow_none=True,
-        metadata={"description": "Why it failed, and what to do; null unless it did."},
-    )
+    problem = document(ProblemSchema, "Why it failed, and what to do; null unless it did.", allow_none=True)
 
 
 class OutcomesSchema(PageSchema):
     """What a request has done with each simulation."""
 
-    items = fields.List(
-        fields.Nested(OutcomeSchema),
-        required=True,
-        metadata={"description": "The outcomes, in the order of the simulations."},
-    )
-    done = fields.Integer(required=True, metadata={"description": "Number of simulations that were changed."})
-    skipped = fields.Integer(required=True, metadata={"description": "Number of simulations with nothing to do."})
-    failed = fields.Integer(required=True, metadata={"description": "Number of simulations that could not be changed."})
+    items = documents(OutcomeSchema, "The outcomes, in the order of the simulations.")
+    done = integer("Number of simulations that were changed.")
+    skipped = integer("Number of simulations with nothing to do.")
+    failed = integer("Number of simulations that could not be changed.")

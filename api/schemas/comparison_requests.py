@@ -1,8 +1,9 @@
 """Schemas of requests of comparisons of models."""
 
-from marshmallow import fields, validate
+from marshmallow import validate
 
 from api.schemas.fields import NAME, REFERENCE, Choice, Flag, ListField, ObjectField, Real, Strict, Text
+from api.schemas.members import array
 from api.schemas.pages import PageQuery
 from api.schemas.simulations import NamesQuery
 from api.schemas.submissions import SubmissionSchema
@@ -121,8 +122,9 @@ class JoiningModelsSchema(Strict):
 class ComparisonListQuery(NamesQuery, PageQuery):
     """Filters of the list of comparisons: one meets a filter of a model or a runtime if one of its models does."""
 
-    state = fields.List(
+    state = array(
         Choice(*_STATES),
+        "Only comparisons in this state; may be repeated, for any of several states.",
+        required=False,
         validate=validate.Length(max=len(_STATES)),
-        metadata={"description": "Only comparisons in this state; may be repeated, for any of several states."},
     )

@@ -7,6 +7,7 @@ from marshmallow import ValidationError, fields, post_load, validates_schema
 
 from api import tus
 from api.schemas.fields import LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
+from api.schemas.members import array, boolean, dictionary, document, documents, integer, string
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
 from common.errors import Invalid
 
@@ -19,35 +20,18 @@ DIGEST = r"^sha256:[0-9a-f]{64}$"
 class DatasetBriefSchema(Open):
     """Summary of a dataset's version."""
 
-    name = fields.String(required=True, metadata={"description": "Name of the dataset."})
-    version = fields.String(
-        required=True, allow_none=True, metadata={"description": "Version, counted from 1 per name; null until ready."}
-    )
-    state = fields.String(
-        required=True,
-        metadata={"enum": ["registering", "ready", "failed"], "description": "State of the registration."},
-    )
-    digest = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Digest of all file paths and contents; null until it is ready."},
-    )
-    tags = fields.List(fields.String(), required=True, metadata={"description": "Tags that refer to this version."})
-    title = fields.String(required=True, metadata={"description": "Title, for display."})
-    description = fields.String(required=True, metadata={"description": "Description, for display."})
-    registered = fields.Boolean(required=True, metadata={"description": "False for datasets of the platform itself."})
-    simulator = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Simulator of its scenarios; null for a dataset of files only."},
-    )
-    tasks = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Number of scenarios; null if it is unlimited, or if there are none."},
-    )
-    reason = fields.String(metadata={"description": "Why the registration failed; only in the state `failed`."})
-    next_step = fields.String(metadata={"description": "What to do about it; only in the state `failed`."})
+    name = string("Name of the dataset.")
+    version = string("Version, counted from 1 per name; null until ready.", allow_none=True)
+    state = string("State of the registration.", enum=["registering", "ready", "failed"])
+    digest = string("Digest of all file paths and contents; null until it is ready.", allow_none=True)
+    tags = array(fields.String(), "Tags that refer to this version.")
+    title = string("Title, for display.")
+    description = string("Description, for display.")
+    registered = boolean("False for datasets of the platform itself.")
+    simulator = string("Simulator of its scenarios; null for a dataset of files only.", allow_none=True)
+    tasks = integer("Number of scenarios; null if it is unlimited, or if there are none.", allow_none=True)
+    reason = string("Why the registration failed; only in the state `failed`.", required=False)
+    next_step = string("What to do about it; only in the state `failed`.", required=False)
 
 
 class DatasetPageSchema(PageSchema):
@@ -56,81 +40,49 @@ class DatasetPageSchema(PageSchema):
     A name without a ready version is listed with its newest registration, in the state `registering` or `failed`.
     """
 
-    items = fields.List(
-        fields.Nested(DatasetBriefSchema), required=True, metadata={"description": "The datasets of the page."}
-    )
+    items = documents(DatasetBriefSchema, "The datasets of the page.")
 
 
 class DatasetSchema(DatasetBriefSchema):
     """A dataset's version, with the model's interface, the metrics and the parameters."""
 
-    interface = fields.Dict(
-        required=True,
+    interface = dictionary(
+        "Observation and action: dtype, shape, and a name, unit and range for each entry; `gymnasium`: the space in"
+        " Gymnasium's terms, such as Discrete, whose elements the array has flat. Null for a dataset of files only.",
         allow_none=True,
-        metadata={
-            "description": (
-                "Observation and action: dtype, shape, and a name, unit and range for each entry; `gymnasium`: the "
-                "space in Gymnasium's terms, such as Discrete, whose elements the array has flat. Null for a dataset "
-                "of files only."
-            )
-        },
     )
-    metrics = fields.List(
+    metrics = array(
         fields.Dict(),
-        required=True,
-        metadata={
-            "description": "Metrics, each with its unit, formula and source. `never`: the value that says that "
-            "something never happened, which is in no statistic."
-        },
+        "Metrics, each with its unit, formula and source. `never`: the value that says that something never"
+        " happened, which is in no statistic.",
     )
-    params = fields.Dict(
-        required=True, metadata={"description": "Parameters that `params` and `sweep` may set, by name."}
+    params = dictionary("Parameters that `params` and `sweep` may set, by name.")
+    score = dictionary("How the score is computed; null without a score.", allow_none=True)
+    failure = dictionary(
+        "Outcomes that count as failures: the `metric`, and its values (`in`); none: absent.", required=False
     )
-    score = fields.Dict(
-        required=True, allow_none=True, metadata={"description": "How the score is computed; null without a score."}
-    )
-    failure = fields.Dict(
-        metadata={"description": "Outcomes that count as failures: the `metric`, and its values (`in`); none: absent."}
-    )
-    group_by = fields.List(
-        fields.String(), metadata={"description": "Fields of scenarios by which results are grouped."}
-    )
-    maps = fields.List(
+    group_by = array(fields.String(), "Fields of scenarios by which results are grouped.", required=False)
+    maps = array(
         fields.Dict(),
-        metadata={
-            "description": (
-                "Maps that were converted, each with its format, the size of its network, the number "
-                "of its scenarios, what was `dropped` (`what`, `count`, `examples`) and netconvert's "
-                "`warnings`."
-            )
-        },
+        "Maps that were converted, each with its format, the size of its network, the number of its scenarios, what"
+        " was `dropped` (`what`, `count`, `examples`) and netconvert's `warnings`.",
+        required=False,
     )
-    plant = fields.Dict(
-        metadata={
-            "description": (
-                "The FMU that is the dataset's world: its version of FMI, tool, steps, inputs, and "
-                "what was declared of it."
-            )
-        }
+    plant = dictionary(
+        "The FMU that is the dataset's world: its version of FMI, tool, steps, inputs, and what was declared of it.",
+        required=False,
     )
-    openenv = fields.Dict(
-        metadata={
-            "description": (
-                "The dataset's environment: how its observations and actions map to arrays, its "
-                "`transport`, and whether a seed decides an episode (`reproducible`)."
-            )
-        },
+    openenv = dictionary(
+        "The dataset's environment: how its observations and actions map to arrays, its `transport`, and whether a"
+        " seed decides an episode (`reproducible`).",
+        required=False,
     )
 
 
 class ScenarioPageSchema(NumberedPageSchema):
     """A page of a dataset's scenarios, in order; a scenario on a map says what of the map was `dropped`."""
 
-    items = fields.List(
-        fields.Dict(),
-        required=True,
-        metadata={"description": "The scenarios of the page, in order, each with its index and parameters."},
-    )
+    items = array(fields.Dict(), "The scenarios of the page, in order, each with its index and parameters.")
 
 
 class UploadField(Text):
@@ -247,9 +199,7 @@ class RegistrationSchema(Strict):
     """Registration of a dataset, or of its next version."""
 
     name = Text(NAME, longest=100, required=True, metadata={"description": "Name of the dataset."})
-    source = fields.Nested(
-        SourceSchema, required=True, metadata={"description": "Where the version's files come from."}
-    )
+    source = document(SourceSchema, "Where the version's files come from.")
     tags = ListField(
         Text(TAG, longest=100),
         load_default=list,
@@ -267,20 +217,16 @@ class TagSchema(Strict):
 class FileSchema(Open):
     """A file of a version."""
 
-    path = fields.String(required=True, metadata={"description": "Path in the dataset."})
-    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
-    digest = fields.String(required=True, metadata={"description": "Digest of the content."})
-    source = fields.String(
-        required=True, metadata={"description": "`store` (the platform's object store), or `s3://bucket/key`."}
-    )
+    path = string("Path in the dataset.")
+    size = integer("Size in bytes.")
+    digest = string("Digest of the content.")
+    source = string("`store` (the platform's object store), or `s3://bucket/key`.")
 
 
 class FilePageSchema(PageSchema):
     """A page of a version's files, by path."""
 
-    items = fields.List(
-        fields.Nested(FileSchema), required=True, metadata={"description": "The files of the page, by path."}
-    )
+    items = documents(FileSchema, "The files of the page, by path.")
 
 
 class FilePageQuery(PageQuery):
@@ -293,23 +239,17 @@ class FilePageQuery(PageQuery):
 class FactsSchema(Open):
     """Size and digest of a file."""
 
-    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
-    digest = fields.String(required=True, metadata={"description": "Digest of the content."})
+    size = integer("Size in bytes.")
+    digest = string("Digest of the content.")
 
 
 class ChangeSchema(Open):
     """A file that differs between two versions."""
 
-    path = fields.String(required=True, metadata={"description": "Path in the dataset."})
-    change = fields.String(
-        required=True,
-        metadata={"enum": ["added", "removed", "changed"], "description": "Change from the first to the second."},
-    )
-    to = fields.Nested(
-        FactsSchema,
-        required=True,
-        allow_none=True,
-        metadata={"description": "Size and digest of the file in the second version; null if it was removed."},
+    path = string("Path in the dataset.")
+    change = string("Change from the first to the second.", enum=["added", "removed", "changed"])
+    to = document(
+        FactsSchema, "Size and digest of the file in the second version; null if it was removed.", allow_none=True
     )
 
 
@@ -330,6 +270,4 @@ class DiffQuery(Strict):
 class PrefetchSchema(Open):
     """Progress of a prefetch into this node's cache."""
 
-    state = fields.String(
-        required=True, metadata={"enum": ["fetching", "ready", "failed"], "description": "State of the prefetch."}
-    )
+    state = string("State of the prefetch.", enum=["fetching", "ready", "failed"])

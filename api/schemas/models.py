@@ -6,6 +6,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from api.schemas.fields import CONNECTION, NAME, REFERENCE, Binary, CommaSeparated, Flag, ListField, Open, Strict, Text
+from api.schemas.members import array, boolean, dictionary, document, documents, integer, moment, string
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.submissions import DryRunSchema
 from core.domain.submissions.tags import MOST as MOST_TAGS
@@ -18,68 +19,38 @@ MOST_CHECKS = 50
 class DependenciesSchema(Open):
     """Python packages that a model declares to need."""
 
-    file = fields.String(
-        required=True, metadata={"description": "File of the model, or the format, that declares them."}
-    )
-    requirements = fields.List(
-        fields.String(), required=True, metadata={"description": "Requirements, as in a requirements file."}
-    )
-    python = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Versions of Python that the model accepts; null: all."},
-    )
+    file = string("File of the model, or the format, that declares them.")
+    requirements = array(fields.String(), "Requirements, as in a requirements file.")
+    python = string("Versions of Python that the model accepts; null: all.", allow_none=True)
 
 
 class ModelSchema(Open):
     """An immutable model binary, addressed by its content."""
 
-    id = fields.String(required=True, metadata={"description": "Id of the model."})
-    name = fields.String(required=True, metadata={"description": "Name, shared by all its versions."})
-    version = fields.Integer(required=True, metadata={"description": "Version, counted from 1 per name."})
-    digest = fields.String(required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
-    format = fields.String(
-        required=True, metadata={"description": "Format, detected from the bytes unless the upload named it."}
+    id = string("Id of the model.")
+    name = string("Name, shared by all its versions.")
+    version = integer("Version, counted from 1 per name.")
+    digest = string("`sha256:` and 64 hexadecimal digits.")
+    format = string("Format, detected from the bytes unless the upload named it.")
+    size = integer("Size in bytes.")
+    filename = string("Name of the uploaded file; null if the upload named none.", allow_none=True)
+    runtime = string("Runtime that the upload named; null if it named none.", allow_none=True)
+    baseline = boolean(
+        "Whether it ships with the platform: submissions may name it, it cannot be changed, it has one version."
     )
-    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
-    filename = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Name of the uploaded file; null if the upload named none."},
-    )
-    runtime = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Runtime that the upload named; null if it named none."},
-    )
-    baseline = fields.Boolean(
-        required=True,
-        metadata={
-            "description": "Whether it ships with the platform: submissions may name it, it cannot be changed, it has "
-            "one version."
-        },
-    )
-    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
-    dependencies = fields.Nested(
+    created_at = moment("When it was created.")
+    dependencies = document(
         DependenciesSchema,
-        required=True,
+        "Python packages that it declares to need; its first simulation resolves them to a lock (`GET"
+        " /v1/models/{model}/lock`). null: none.",
         allow_none=True,
-        metadata={
-            "description": "Python packages that it declares to need; its first simulation resolves them to a lock "
-            "(`GET /v1/models/{model}/lock`). null: none."
-        },
     )
-    source = fields.Dict(
-        required=True,
+    source = dictionary(
+        "The reference that it was imported by and what that resolved to (`POST /v1/imports`); null if its bytes"
+        " were sent.",
         allow_none=True,
-        metadata={
-            "description": "The reference that it was imported by and what that resolved to (`POST /v1/imports`); null "
-            "if its bytes were sent."
-        },
     )
-    tags = fields.List(
-        fields.String(), required=True, metadata={"description": "Tags that refer to this version, without `latest`."}
-    )
+    tags = array(fields.String(), "Tags that refer to this version, without `latest`.")
 
 
 class ModelCheckFields(Strict):
@@ -103,15 +74,13 @@ class ModelCheckFields(Strict):
 class ModelChecksSchema(Open):
     """Which datasets a model fits."""
 
-    items = fields.List(
-        fields.Nested(DryRunSchema), required=True, metadata={"description": "One check for each dataset."}
-    )
+    items = documents(DryRunSchema, "One check for each dataset.")
 
 
 class ModelPageSchema(PageSchema):
     """A page of models: uploaded ones, newest first, then those that ship with the platform."""
 
-    items = fields.List(fields.Nested(ModelSchema), required=True, metadata={"description": "The models of the page."})
+    items = documents(ModelSchema, "The models of the page.")
 
 
 class ModelQuery(PageQuery):
@@ -210,37 +179,14 @@ class ModelTagSchema(Strict):
 class ImportSchema(Open):
     """The import of a model by reference."""
 
-    id = fields.String(required=True, metadata={"description": "Id of the import."})
-    state = fields.String(
-        required=True, metadata={"enum": ["fetching", "ready", "failed"], "description": "State of the import."}
-    )
-    model_reference = fields.String(required=True, metadata={"description": "The reference as it was requested."})
-    connection = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Connection by which it is read; null for an address that needs none."},
-    )
-    reason = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Why it failed, or is tried again later; null otherwise."},
-    )
-    bytes = fields.Integer(required=True, metadata={"description": "Bytes read so far."})
-    model = fields.String(
-        required=True, allow_none=True, metadata={"description": "Id of the model; null until it is ready."}
-    )
-    digest = fields.String(
-        required=True, allow_none=True, metadata={"description": "Digest of the model; null until it is ready."}
-    )
-    source = fields.Dict(
-        required=True,
-        allow_none=True,
-        metadata={"description": "What the reference resolved to; null until it is ready."},
-    )
-    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was requested."})
-    ended_at = fields.AwareDateTime(
-        required=True,
-        allow_none=True,
-        format="iso",
-        metadata={"description": "When it was ready or had failed; null before."},
-    )
+    id = string("Id of the import.")
+    state = string("State of the import.", enum=["fetching", "ready", "failed"])
+    model_reference = string("The reference as it was requested.")
+    connection = string("Connection by which it is read; null for an address that needs none.", allow_none=True)
+    reason = string("Why it failed, or is tried again later; null otherwise.", allow_none=True)
+    bytes = integer("Bytes read so far.")
+    model = string("Id of the model; null until it is ready.", allow_none=True)
+    digest = string("Digest of the model; null until it is ready.", allow_none=True)
+    source = dictionary("What the reference resolved to; null until it is ready.", allow_none=True)
+    created_at = moment("When it was requested.")
+    ended_at = moment("When it was ready or had failed; null before.", allow_none=True)

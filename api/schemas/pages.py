@@ -1,8 +1,7 @@
 """Pagination: cursor and page size of a request, cursor of the next page in an answer."""
 
-from marshmallow import fields
-
 from api.schemas.fields import LARGEST_COUNTED, REFERENCE, Open, Strict, Text, Whole
+from api.schemas.members import integer, string
 
 
 class PageQuery(Strict):
@@ -28,18 +27,10 @@ class NumberedPageQuery(Strict):
 class PageSchema(Open):
     """A page of a list."""
 
-    next = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Pass as `after` for the next page; null at the end."},
-    )
+    next = string("Pass as `after` for the next page; null at the end.", allow_none=True)
 
 
 class NumberedPageSchema(Open):
     """A page of a numbered list."""
 
-    next = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Pass as `after` for the next page; null at the end."},
-    )
+    next = integer("Pass as `after` for the next page; null at the end.", allow_none=True)

@@ -3,6 +3,7 @@
 from marshmallow import fields, validate
 
 from api.schemas.fields import LARGEST_COUNTED, LARGEST_INTEGER, Choice, Flag, Headers, Open, Strict, Text, Whole
+from api.schemas.members import array, boolean, dictionary, documents, integer, moment, string
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema, PageQuery, PageSchema
 from core.domain.results.result_conditions import CONDITIONS
 from core.domain.results.result_selection import PAGE
@@ -15,30 +16,13 @@ SIMULATION_ID = r"^[0-9a-z]{26}$"
 class ResultSchema(Open):
     """Result of one task: a line of the NDJSON."""
 
-    task = fields.Integer(required=True, metadata={"description": "Number of the task, from 0."})
-    status = fields.String(
-        required=True,
-        metadata={
-            "enum": list(STATUSES),
-            "description": "Outcome of the task.",
-        },
-    )
-    scenario = fields.Dict(
-        required=True, metadata={"description": "The task's scenario, with its index and parameters."}
-    )
-    metrics = fields.Dict(
-        required=True,
-        metadata={"description": "Values of the dataset's metrics, by name, in the units that the dataset declares."},
-    )
-    error = fields.String(required=True, allow_none=True, metadata={"description": "Error message; null for `ok`."})
-    artifacts = fields.List(
-        fields.Raw(),
-        required=True,
-        metadata={"description": "Artifacts of the task."},
-    )
-    timing = fields.Dict(
-        required=True, metadata={"description": "Durations in seconds; only these may differ between two runs."}
-    )
+    task = integer("Number of the task, from 0.")
+    status = string("Outcome of the task.", enum=list(STATUSES))
+    scenario = dictionary("The task's scenario, with its index and parameters.")
+    metrics = dictionary("Values of the dataset's metrics, by name, in the units that the dataset declares.")
+    error = string("Error message; null for `ok`.", allow_none=True)
+    artifacts = array(fields.Raw(), "Artifacts of the task.")
+    timing = dictionary("Durations in seconds; only these may differ between two runs.")
 
 
 class ResultsQuery(Strict):
@@ -46,20 +30,20 @@ class ResultsQuery(Strict):
 
     format = Choice("ndjson", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
     start = Whole(0, text=True, data_key="from", metadata={"description": "First task, from 0; not with `follow`."})
-    status = fields.List(
+    status = array(
         Choice(*STATUSES),
+        "Only results with this status; may be repeated. Not with `follow`.",
+        required=False,
         validate=validate.Length(1, len(STATUSES)),
-        metadata={"description": "Only results with this status; may be repeated. Not with `follow`."},
     )
-    where = fields.List(
+    where = array(
         Text(r"^[^\x00-\x1f\x7f]+$", longest=300),
+        "Only results that meet this condition; may be repeated, and all have to be met, but several `=` of one"
+        " name are alternatives. `NAME=VALUE`, or `!=`, `<`, `<=`, `>`, `>=`; the name is a column"
+        " (`metrics.score`), a parameter (`street`, `params.delay`) or `failed` (`true`, `false`). Not with"
+        " `follow`.",
+        required=False,
         validate=validate.Length(1, CONDITIONS),
-        metadata={
-            "description": "Only results that meet this condition; may be repeated, and all have to be met, but "
-            "several `=` of one name are alternatives. `NAME=VALUE`, or `!=`, `<`, `<=`, `>`, `>=`; the name is a "
-            "column (`metrics.score`), a parameter (`street`, `params.delay`) or `failed` (`true`, `false`). Not with "
-            "`follow`."
-        },
     )
     sort = Text(
         r"^-?[^\x00-\x1f\x7f]+$",
@@ -103,30 +87,21 @@ class SweepQuery(Strict):
 class SweepRowSchema(Open):
     """One combination of the swept parameters."""
 
-    params = fields.Dict(required=True, metadata={"description": "Values of the swept parameters, by name."})
-    tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
-    statuses = fields.Dict(required=True, metadata={"description": "Number of tasks by status, failures first."})
-    outcomes = fields.Dict(required=True, metadata={"description": "Number of tasks by value, of each text metric."})
-    metrics = fields.Dict(
-        required=True,
-        metadata={
-            "description": (
-                "Statistics by metric, in its unit. `low` and `high` are the ends of the 95 % "
-                "interval of the mean, null for the mean of a single task."
-            )
-        },
+    params = dictionary("Values of the swept parameters, by name.")
+    tasks = dictionary("Number of tasks, by status.")
+    statuses = dictionary("Number of tasks by status, failures first.")
+    outcomes = dictionary("Number of tasks by value, of each text metric.")
+    metrics = dictionary(
+        "Statistics by metric, in its unit. `low` and `high` are the ends of the 95 % interval of the mean, null"
+        " for the mean of a single task."
     )
 
 
 class SweepSchema(Open):
     """All combinations of the swept parameters, in the order of their tasks."""
 
-    parameters = fields.List(fields.String(), required=True, metadata={"description": "Names of the parameters."})
-    rows = fields.List(
-        fields.Nested(SweepRowSchema),
-        required=True,
-        metadata={"description": "The combinations, in the order of their tasks."},
-    )
+    parameters = array(fields.String(), "Names of the parameters.")
+    rows = documents(SweepRowSchema, "The combinations, in the order of their tasks.")
 
 
 #: Types of events that simulations have.
@@ -147,27 +122,26 @@ class EventsQuery(Strict):
 class HistoryQuery(NumberedPageQuery):
     """Pagination and filter of the events so far."""
 
-    type = fields.List(
+    type = array(
         Choice(*EVENT_TYPES),
+        "Only events of this type; may be repeated.",
+        required=False,
         validate=validate.Length(max=len(EVENT_TYPES)),
-        metadata={"description": "Only events of this type; may be repeated."},
     )
 
 
 class EventSchema(Open):
     """An event of a simulation, with the members of its type."""
 
-    number = fields.Integer(required=True, metadata={"description": "Number of the event, from 1."})
-    type = fields.String(required=True, metadata={"enum": list(EVENT_TYPES), "description": "Type of the event."})
-    at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it happened."})
+    number = integer("Number of the event, from 1.")
+    type = string("Type of the event.", enum=list(EVENT_TYPES))
+    at = moment("When it happened.")
 
 
 class EventPageSchema(NumberedPageSchema):
     """A page of a simulation's events, in order."""
 
-    items = fields.List(
-        fields.Nested(EventSchema), required=True, metadata={"description": "The events of the page, in order."}
-    )
+    items = documents(EventSchema, "The events of the page, in order.")
 
 
 def _last_event_id(description: str, high: int = LARGEST_INTEGER) -> Whole:
@@ -207,14 +181,10 @@ class ChangesHeaders(Headers):
 class RangeHeaders(Headers):
     """Headers of range and conditional requests."""
 
-    range = fields.String(data_key="Range", metadata={"description": "A single range, `bytes=0-1023`."})
-    if_range = fields.String(
-        data_key="If-Range", metadata={"description": "ETag of the part received; if it differs, all is sent."}
-    )
-    if_match = fields.String(data_key="If-Match", metadata={"description": "ETag that the content must have."})
-    if_none_match = fields.String(
-        data_key="If-None-Match", metadata={"description": "ETag of the client's copy; 304 if it is current."}
-    )
+    range = string("A single range, `bytes=0-1023`.", required=False, data_key="Range")
+    if_range = string("ETag of the part received; if it differs, all is sent.", required=False, data_key="If-Range")
+    if_match = string("ETag that the content must have.", required=False, data_key="If-Match")
+    if_none_match = string("ETag of the client's copy; 304 if it is current.", required=False, data_key="If-None-Match")
 
 
 class ResultsHeaders(RangeHeaders):
@@ -245,22 +215,16 @@ class ReplayQuery(Strict):
 class ArtifactSchema(Open):
     """A file that a task produced."""
 
-    task = fields.Integer(
-        required=True, metadata={"description": "Number of the task, from 0; -1 for the simulation as a whole."}
-    )
-    name = fields.String(required=True, metadata={"description": "Name, which may contain folders."})
-    media_type = fields.String(required=True, metadata={"description": "Media type of the content."})
-    size = fields.Integer(required=True, attribute="bytes", metadata={"description": "Size in bytes."})
+    task = integer("Number of the task, from 0; -1 for the simulation as a whole.")
+    name = string("Name, which may contain folders.")
+    media_type = string("Media type of the content.")
+    size = integer("Size in bytes.", attribute="bytes")
 
 
 class ArtifactPageSchema(PageSchema):
     """A page of artifacts, by task and name."""
 
-    items = fields.List(
-        fields.Nested(ArtifactSchema),
-        required=True,
-        metadata={"description": "The artifacts of the page, by task and name."},
-    )
+    items = documents(ArtifactSchema, "The artifacts of the page, by task and name.")
 
 
 class ArchiveQuery(Strict):
@@ -282,56 +246,42 @@ class ArtifactQuery(PageQuery):
 class SummarySchema(Open):
     """Summary of a simulation that has ended: failures first."""
 
-    tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
-    metrics = fields.Dict(
-        required=True,
-        metadata={
-            "description": (
-                "By metric, in its unit: `mean_ok` over tasks that are `ok`, `mean_penalised` over "
-                "all tasks; `low` and `high` are the ends of the 95 % interval of `mean_ok`, "
-                "`low_penalised` and `high_penalised` of `mean_penalised`. Its unit is the scenario. "
-                "`never`: number of tasks whose value stands for `never`, which is in no other figure."
-            )
-        },
+    tasks = dictionary("Number of tasks, by status.")
+    metrics = dictionary(
+        "By metric, in its unit: `mean_ok` over tasks that are `ok`, `mean_penalised` over all tasks; `low` and"
+        " `high` are the ends of the 95 % interval of `mean_ok`, `low_penalised` and `high_penalised` of"
+        " `mean_penalised`. Its unit is the scenario. `never`: number of tasks whose value stands for `never`,"
+        " which is in no other figure."
     )
-    worst = fields.List(
-        fields.Dict(),
-        metadata={"description": "The ten worst tasks: those that are not `ok` first, then the worst scores."},
+    worst = array(
+        fields.Dict(), "The ten worst tasks: those that are not `ok` first, then the worst scores.", required=False
     )
-    groups = fields.Dict(
-        metadata={"description": "The same statistics by scenario field, and by swept parameter as `params.NAME`."}
+    groups = dictionary(
+        "The same statistics by scenario field, and by swept parameter as `params.NAME`.", required=False
     )
-    sweep = fields.Dict(
-        metadata={"description": "`rows`: the statistics by combination; `complete`: whether these are all."}
-    )
-    score_series = fields.Dict(
+    sweep = dictionary("`rows`: the statistics by combination; `complete`: whether these are all.", required=False)
+    score_series = dictionary(
+        "`metric`, `mean` and `series` of the score, as `score` of a simulation; null without a score.",
+        required=False,
         allow_none=True,
-        metadata={
-            "description": (
-                "`metric`, `mean` and `series` of the score, as `score` of a simulation; null without a score."
-            )
-        },
     )
-    failures = fields.Dict(
+    failures = dictionary(
+        "Number of tasks that are `ok`, by outcome that the dataset counts as a failure; null if it names none.",
+        required=False,
         allow_none=True,
-        metadata={
-            "description": (
-                "Number of tasks that are `ok`, by outcome that the dataset counts as a failure; null if it names none."
-            )
-        },
     )
-    columns = fields.Dict(metadata={"description": "Type of each column of the tables: int, float, bool or str."})
+    columns = dictionary("Type of each column of the tables: int, float, bool or str.", required=False)
 
 
 class HealthSchema(Open):
     """Liveness of this process."""
 
-    status = fields.String(required=True, metadata={"description": "`ok`."})
+    status = string("`ok`.")
 
 
 class ReadinessSchema(Open):
     """Readiness of this process, and the sandbox level of this machine."""
 
-    ready = fields.Boolean(required=True, metadata={"description": "Whether this process can serve requests."})
-    checks = fields.Dict(required=True, metadata={"description": "By component: `ok`, or the problem."})
-    sandbox = fields.Dict(required=True, metadata={"description": "Sandbox level, and the missing layers."})
+    ready = boolean("Whether this process can serve requests.")
+    checks = dictionary("By component: `ok`, or the problem.")
+    sandbox = dictionary("Sandbox level, and the missing layers.")

@@ -1,21 +1,16 @@
 """Schemas of transfers: uploads and downloads that bypass the API."""
 
-from marshmallow import fields
-
 from api.schemas.fields import Flag, Open, Strict
+from api.schemas.members import moment, string
 
 
 class TransferSchema(Open):
     """A presigned URL to upload bytes directly to the object store."""
 
-    key = fields.String(required=True, metadata={"description": "Key of the transfer, for `POST /v1/models`."})
-    url = fields.String(
-        required=True, metadata={"description": "Presigned URL. Keep it secret: it needs no other credential."}
-    )
-    method = fields.String(required=True, metadata={"description": "`PUT`, with the bytes as the body."})
-    expires_at = fields.AwareDateTime(
-        required=True, format="iso", metadata={"description": "When the URL expires; start the PUT before."}
-    )
+    key = string("Key of the transfer, for `POST /v1/models`.")
+    url = string("Presigned URL. Keep it secret: it needs no other credential.")
+    method = string("`PUT`, with the bytes as the body.")
+    expires_at = moment("When the URL expires; start the PUT before.")
 
 
 class RedirectQuery(Strict):

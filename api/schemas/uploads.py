@@ -7,6 +7,7 @@ from marshmallow import fields
 
 from api import tus
 from api.schemas.fields import Open
+from api.schemas.members import dictionary, documents, integer, moment, string
 from api.schemas.pages import PageSchema
 from core.domain.submissions.uploads import ALGORITHMS
 
@@ -17,39 +18,23 @@ BYTES = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 class UploadSchema(Open):
     """A resumable upload and its progress."""
 
-    id = fields.String(required=True, metadata={"description": "Id of the upload."})
-    state = fields.String(
-        required=True, metadata={"enum": ["unfinished", "finished"], "description": "Whether all bytes are received."}
+    id = string("Id of the upload.")
+    state = string("Whether all bytes are received.", enum=["unfinished", "finished"])
+    kind = string(
+        "`partial`: part of a concatenation; `final`: the concatenation of partial uploads.",
+        enum=["whole", "partial", "final"],
     )
-    kind = fields.String(
-        required=True,
-        metadata={
-            "enum": ["whole", "partial", "final"],
-            "description": "`partial`: part of a concatenation; `final`: the concatenation of partial uploads.",
-        },
-    )
-    offset = fields.Integer(required=True, metadata={"description": "Number of bytes received and stored."})
-    length = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Total number of bytes; null until it is known."}
-    )
-    metadata = fields.Dict(
-        required=True,
-        keys=fields.String(),
-        values=fields.String(allow_none=True),
-        metadata={"description": "Metadata from the client, such as `filename`."},
-    )
-    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
-    expires_at = fields.AwareDateTime(
-        required=True, format="iso", metadata={"description": "When it is deleted, unless more bytes arrive before."}
-    )
+    offset = integer("Number of bytes received and stored.")
+    length = integer("Total number of bytes; null until it is known.", allow_none=True)
+    metadata = dictionary("Metadata from the client, such as `filename`.", fields.String(allow_none=True))
+    created_at = moment("When it was created.")
+    expires_at = moment("When it is deleted, unless more bytes arrive before.")
 
 
 class UploadPageSchema(PageSchema):
     """A page of uploads, newest first."""
 
-    items = fields.List(
-        fields.Nested(UploadSchema), required=True, metadata={"description": "The uploads of the page, newest first."}
-    )
+    items = documents(UploadSchema, "The uploads of the page, newest first.")
 
 
 def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, Any]]:

@@ -1,8 +1,9 @@
 """Schemas of verdicts: claims, what was saved, groups, and scenarios that broke or were fixed."""
 
-from marshmallow import fields, validate
+from marshmallow import validate
 
 from api.schemas.fields import Choice, Open, Text, Whole
+from api.schemas.members import boolean, dictionary, document, documents, integer, real, string
 from api.schemas.pages import NumberedPageQuery, NumberedPageSchema
 from api.schemas.results import SIMULATION_ID
 from core.domain.comparisons.claims import Claim, Decision, Design, Method
@@ -20,272 +21,172 @@ METHOD = (
     " `anytime`: the sequence alone. `normal`: looks by a t-test, which is wrong more often if failures are rare."
 )
 _INTERVAL = "of the 95 % interval of the mean difference (at another error rate r: 100 % - r), in the scale's unit."
-LOW = {"description": f"Lower end {_INTERVAL}"}
-HIGH = {"description": f"Upper end {_INTERVAL}"}
+LOW = f"Lower end {_INTERVAL}"
+HIGH = f"Upper end {_INTERVAL}"
 
 
 class ClaimsSchema(Open):
     """Which claims hold. They overlap: a small improvement can be better and equivalent."""
 
-    better = fields.Boolean(required=True, metadata={"description": "The difference is above 0."})
-    worse = fields.Boolean(required=True, metadata={"description": "The difference is below 0."})
-    not_worse = fields.Boolean(required=True, metadata={"description": "The difference is above minus the margin."})
-    equivalent = fields.Boolean(required=True, metadata={"description": "The difference is within the margin."})
+    better = boolean("The difference is above 0.")
+    worse = boolean("The difference is below 0.")
+    not_worse = boolean("The difference is above minus the margin.")
+    equivalent = boolean("The difference is within the margin.")
 
 
 class MetricScaleSchema(Open):
     """How two values became a bounded difference."""
 
-    kind = fields.String(
-        required=True,
+    kind = string(
+        "By the declared range; clipped to `bound`; or only which of the two is better, as 1, 0, -1.",
         validate=validate.OneOf(("declared", "clipped", "sign")),
-        metadata={
-            "description": "By the declared range; clipped to `bound`; or only which of the two is better, as 1, 0, -1."
-        },
     )
-    bound = fields.Float(required=True, metadata={"description": "Largest difference that there can be, in `unit`."})
-    unit = fields.String(
-        required=True,
-        metadata={
-            "description": "Unit of the differences, such as `m/s`; `points` for percentages; empty without a unit."
-        },
-    )
+    bound = real("Largest difference that there can be, in `unit`.")
+    unit = string("Unit of the differences, such as `m/s`; `points` for percentages; empty without a unit.")
 
 
 class SavingSchema(Open):
     """Scenarios that were not played, beside a test of a fixed number of pairs."""
 
-    played = fields.Integer(required=True, metadata={"description": "Number of scenarios that were played."})
-    pairs = fields.Integer(required=True, metadata={"description": "Number of all scenarios."})
-    share = fields.Float(
-        required=True, metadata={"description": "Share of the scenarios that were not played, from 0 to 1."}
-    )
-    needed = fields.Integer(
-        required=True,
+    played = integer("Number of scenarios that were played.")
+    pairs = integer("Number of all scenarios.")
+    share = real("Share of the scenarios that were not played, from 0 to 1.")
+    needed = integer(
+        "Number of pairs that a fixed test needs for the largest difference within the interval; null if the"
+        " interval has 0.",
         allow_none=True,
-        metadata={
-            "description": "Number of pairs that a fixed test needs for the largest difference within the interval;"
-            " null if the interval has 0."
-        },
     )
-    needed_at_most = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Number of pairs for the smallest difference within the interval; null if it has 0."},
+    needed_at_most = integer(
+        "Number of pairs for the smallest difference within the interval; null if it has 0.", allow_none=True
     )
-    sentence = fields.String(required=True, metadata={"description": "The saving in words."})
+    sentence = string("The saving in words.")
 
 
 class MeanDifferenceSchema(Open):
     """Mean of paired differences; positive where the first model is better."""
 
-    sentence = fields.String(required=True, metadata={"description": "The verdict in words."})
-    count = fields.Integer(required=True, metadata={"description": "Number of scenarios that were tested."})
-    mean = fields.Float(
-        required=True,
+    sentence = string("The verdict in words.")
+    count = integer("Number of scenarios that were tested.")
+    mean = real("Mean difference, in the scale's unit: positive is better; null without scenarios.", allow_none=True)
+    low = real(LOW)
+    high = real(HIGH)
+    smallest = real(
+        "Smallest true difference, in the scale's unit, that would have been shown with 80 % power; null if none"
+        " would, or if it is not known.",
         allow_none=True,
-        metadata={"description": "Mean difference, in the scale's unit: positive is better; null without scenarios."},
-    )
-    low = fields.Float(required=True, metadata=LOW)
-    high = fields.Float(required=True, metadata=HIGH)
-    smallest = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Smallest true difference, in the scale's unit, that would have been shown with 80 % "
-                "power; null if none would, or if it is not known."
-            )
-        },
     )
 
 
 class VerdictSchema(MeanDifferenceSchema):
     """Verdict on a model beside the reference, or on the first of two simulations beside the other."""
 
-    metric = fields.String(required=True, metadata={"description": "Name of the metric that the verdict is on."})
-    design = fields.String(required=True, metadata={"enum": DESIGNS, "description": DESIGN})
-    method = fields.String(required=True, metadata={"enum": METHODS, "description": METHOD})
-    decision = fields.String(
-        required=True,
-        metadata={
-            "enum": DECISIONS,
-            "description": "The first claim that holds, of equivalent, better, worse and not worse.",
-        },
+    metric = string("Name of the metric that the verdict is on.")
+    design = string(DESIGN, enum=DESIGNS)
+    method = string(METHOD, enum=METHODS)
+    decision = string("The first claim that holds, of equivalent, better, worse and not worse.", enum=DECISIONS)
+    claims = document(ClaimsSchema, "Which claims hold.")
+    refuted = document(ClaimsSchema, "Which claims are shown to be false.")
+    claim = string("Subject of the verdict, in words.")
+    message = string(
+        "Notes on the scale, the method, pairs without a result, and bias; null for none.", allow_none=True
     )
-    claims = fields.Nested(ClaimsSchema, required=True, metadata={"description": "Which claims hold."})
-    refuted = fields.Nested(
-        ClaimsSchema, required=True, metadata={"description": "Which claims are shown to be false."}
-    )
-    claim = fields.String(required=True, metadata={"description": "Subject of the verdict, in words."})
-    message = fields.String(
-        required=True,
+    error_rate = real("Probability of a wrong decision, at most, from 0 to 1.")
+    margin = real("Difference within which the two are equivalent, in the scale's unit; 0: none.")
+    p_better = real(
+        "One-sided p-value against `not better`, of the test that decided, from 0 to 1; null without a decision.",
         allow_none=True,
-        metadata={"description": "Notes on the scale, the method, pairs without a result, and bias; null for none."},
     )
-    error_rate = fields.Float(
-        required=True, metadata={"description": "Probability of a wrong decision, at most, from 0 to 1."}
-    )
-    margin = fields.Float(
-        required=True,
-        metadata={"description": "Difference within which the two are equivalent, in the scale's unit; 0: none."},
-    )
-    p_better = fields.Float(
-        required=True,
+    p_worse = real(
+        "One-sided p-value against `not worse`, of the test that decided, from 0 to 1; null without a decision.",
         allow_none=True,
-        metadata={
-            "description": "One-sided p-value against `not better`, of the test that decided, from 0 to 1; null without"
-            " a decision."
-        },
     )
-    p_worse = fields.Float(
-        required=True,
+    pairs = integer("Number of scenarios that there are to be played.")
+    tasks = integer("Number of pairs of tasks that were compared.")
+    without_value = integer(
+        "Number of pairs of tasks that say nothing: an `ok` one has no number, or neither is `ok`. They count as no"
+        " difference for better and worse, and as the worst for equivalent and not worse."
+    )
+    decided_at = integer("Number of scenarios after which it was decided; null while it is undecided.", allow_none=True)
+    decided_by = string(
+        "The test that decided: `anytime`, `looks`, or `certain` at the end of an exact list; null without a"
+        " decision, and if an earlier release has decided.",
         allow_none=True,
-        metadata={
-            "description": "One-sided p-value against `not worse`, of the test that decided, from 0 to 1; null without"
-            " a decision."
-        },
     )
-    pairs = fields.Integer(required=True, metadata={"description": "Number of scenarios that there are to be played."})
-    tasks = fields.Integer(required=True, metadata={"description": "Number of pairs of tasks that were compared."})
-    without_value = fields.Integer(
-        required=True,
-        metadata={
-            "description": "Number of pairs of tasks that say nothing: an `ok` one has no number, or neither is `ok`."
-            " They count as no difference for better and worse, and as the worst for equivalent and not worse."
-        },
-    )
-    decided_at = fields.Integer(
-        required=True,
+    biased = boolean("Whether the difference is that of an early stop, which overestimates it on average.")
+    smallest_margin = real(
+        "Smallest margin, in the scale's unit, at which equal models would end equivalent with 80 % power; null if"
+        " none would, or if it is not known.",
         allow_none=True,
-        metadata={"description": "Number of scenarios after which it was decided; null while it is undecided."},
     )
-    decided_by = fields.String(
-        required=True,
+    pairs_for_margin = integer(
+        "Number of scenarios with which equal models would end equivalent at the margin, with 80 % power; null"
+        " without a margin, or if it is not known.",
         allow_none=True,
-        metadata={
-            "description": "The test that decided: `anytime`, `looks`, or `certain` at the end of an exact list; null"
-            " without a decision, and if an earlier release has decided."
-        },
     )
-    biased = fields.Boolean(
-        required=True,
-        metadata={"description": "Whether the difference is that of an early stop, which overestimates it on average."},
-    )
-    smallest_margin = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "Smallest margin, in the scale's unit, at which equal models would end equivalent with 80 %"
-            " power; null if none would, or if it is not known."
-        },
-    )
-    pairs_for_margin = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "Number of scenarios with which equal models would end equivalent at the margin, with 80 %"
-            " power; null without a margin, or if it is not known."
-        },
-    )
-    scale = fields.Nested(
-        MetricScaleSchema, required=True, metadata={"description": "How two values became a bounded difference."}
-    )
-    saving = fields.Nested(
-        SavingSchema,
-        required=True,
-        allow_none=True,
-        metadata={"description": "What was not played, once nothing more is; null before."},
-    )
+    scale = document(MetricScaleSchema, "How two values became a bounded difference.")
+    saving = document(SavingSchema, "What was not played, once nothing more is; null before.", allow_none=True)
 
 
 class GroupVerdictSchema(MeanDifferenceSchema):
     """Verdict on one group of scenarios, corrected for the number of groups of its grouping."""
 
-    group = fields.String(
-        required=True, metadata={"description": "Value that the scenarios of the group have in common."}
-    )
-    verdict = fields.String(
-        required=True,
+    group = string("Value that the scenarios of the group have in common.")
+    verdict = string(
+        "`regressed` and `improved`: by more than the margin. `suspect`: probably worse, but not enough among so"
+        " many groups. `held`: no difference was shown; if `smallest` is null, none could have been, and it does"
+        " not say that the two are as good.",
         validate=validate.OneOf(("regressed", "suspect", "improved", "held")),
-        metadata={
-            "description": "`regressed` and `improved`: by more than the margin. `suspect`: probably worse, but not"
-            " enough among so many groups. `held`: no difference was shown; if `smallest` is null, none could have"
-            " been, and it does not say that the two are as good."
-        },
     )
 
 
 class FlipSchema(Open):
     """A scenario in which one model failed, and the other did not."""
 
-    index = fields.Integer(required=True, metadata={"description": "Number of the scenario in the dataset, from 0."})
-    name = fields.String(
-        required=True, allow_none=True, metadata={"description": "Name of the scenario; null if it has none."}
+    index = integer("Number of the scenario in the dataset, from 0.")
+    name = string("Name of the scenario; null if it has none.", allow_none=True)
+    repeat = integer("Repetition that shows it, from 0.")
+    params = dictionary("Swept parameters, by name.")
+    outcome = string("Outcome of the model's task: its status if that is not `ok`, else the dataset's.")
+    to_outcome = string("Outcome of the reference's task.")
+    simulation = string("Simulation of the model.")
+    task = integer("Number of its task, from 0.")
+    to_simulation = string("Simulation of the reference.")
+    to_task = integer("Number of its task, from 0.")
+    at = real("Seconds of the task's own clock at which the failing side ended; null if unknown.", allow_none=True)
+    failures = integer("Number of repetitions that the model failed.")
+    to_failures = integer("Number of repetitions that the reference failed.")
+    played = integer("Number of repetitions.")
+    p = real(
+        "p-value of the exact test of the repetitions, from 0 to 1; null for a scenario played once.", allow_none=True
     )
-    repeat = fields.Integer(required=True, metadata={"description": "Repetition that shows it, from 0."})
-    params = fields.Dict(required=True, metadata={"description": "Swept parameters, by name."})
-    outcome = fields.String(
-        required=True,
-        metadata={"description": "Outcome of the model's task: its status if that is not `ok`, else the dataset's."},
-    )
-    to_outcome = fields.String(required=True, metadata={"description": "Outcome of the reference's task."})
-    simulation = fields.String(required=True, metadata={"description": "Simulation of the model."})
-    task = fields.Integer(required=True, metadata={"description": "Number of its task, from 0."})
-    to_simulation = fields.String(required=True, metadata={"description": "Simulation of the reference."})
-    to_task = fields.Integer(required=True, metadata={"description": "Number of its task, from 0."})
-    at = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Seconds of the task's own clock at which the failing side ended; null if unknown."},
-    )
-    failures = fields.Integer(required=True, metadata={"description": "Number of repetitions that the model failed."})
-    to_failures = fields.Integer(
-        required=True, metadata={"description": "Number of repetitions that the reference failed."}
-    )
-    played = fields.Integer(required=True, metadata={"description": "Number of repetitions."})
-    p = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "p-value of the exact test of the repetitions, from 0 to 1; null for a scenario played once."
-        },
-    )
-    replay = fields.String(
-        required=True, metadata={"description": "Address of the page that replays both sides, at that moment."}
-    )
+    replay = string("Address of the page that replays both sides, at that moment.")
 
 
 class FlipCountsSchema(Open):
     """Numbers of scenarios."""
 
-    broke = fields.Integer(required=True, metadata={"description": "Number of scenarios that broke."})
-    fixed = fields.Integer(required=True, metadata={"description": "Number of scenarios that were fixed."})
+    broke = integer("Number of scenarios that broke.")
+    fixed = integer("Number of scenarios that were fixed.")
 
 
 class FlipsSchema(Open):
     """Scenarios that broke, which only the model fails, and that were fixed: the first 50 of each."""
 
-    broke = fields.List(fields.Nested(FlipSchema), required=True, metadata={"description": "The first 50 that broke."})
-    fixed = fields.List(
-        fields.Nested(FlipSchema), required=True, metadata={"description": "The first 50 that were fixed."}
-    )
-    counts = fields.Nested(FlipCountsSchema, required=True, metadata={"description": "How many there are."})
-    p = fields.Float(
-        required=True,
+    broke = documents(FlipSchema, "The first 50 that broke.")
+    fixed = documents(FlipSchema, "The first 50 that were fixed.")
+    counts = document(FlipCountsSchema, "How many there are.")
+    p = real(
+        "p-value of McNemar's test of broke against fixed, from 0 to 1; null with repetitions, each of which has a"
+        " test of its own.",
         allow_none=True,
-        metadata={
-            "description": "p-value of McNemar's test of broke against fixed, from 0 to 1; null with repetitions, each"
-            " of which has a test of its own."
-        },
     )
-    sentence = fields.String(required=True, metadata={"description": "The flips in words."})
+    sentence = string("The flips in words.")
 
 
 class FlipPageSchema(NumberedPageSchema):
     """A page of flips, by the order of their scenarios."""
 
-    items = fields.List(fields.Nested(FlipSchema), required=True, metadata={"description": "The flips."})
+    items = documents(FlipSchema, "The flips.")
 
 
 class _FlipQuery(NumberedPageQuery):
