@@ -5,10 +5,9 @@ The digest of a `dataset.json` is part of every task's seed: a change of any tex
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from datasets.catalogue.car_street.definition import MetricDefinition
 
 #: Name and unit of an entry of an observation or action space.
 Entry = tuple[str, str]
@@ -22,6 +21,34 @@ PARAMS: Mapping[str, Any] = {
         "description": "Steps by which every action takes effect later.",
     }
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricDefinition:
+    """A metric; ``better`` is "higher" or "lower". ``worst``: the value of a scenario that a model's fault ended."""
+
+    name: str
+    title: str
+    unit: str = ""
+    formula: str
+    source: str
+    better: str | None = None
+    worst: float | None = None
+    bounds: tuple[float | None, float | None] = (None, None)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "unit": self.unit,
+            "formula": self.formula,
+            "source": self.source,
+            "better": self.better,
+            "worst": self.worst,
+            "low": self.bounds[0],
+            "high": self.bounds[1],
+        }
 
 
 def space(

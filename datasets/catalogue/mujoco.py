@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import SIMULATORS
-from datasets.catalogue.car_street.definition import MetricDefinition
 from datasets.catalogue.definitions import (
     Entry,
+    MetricDefinition,
     common_metrics,
     evaluation,
     identity,

@@ -14,8 +14,7 @@ import msgspec
 from common.errors import BadScenario
 from common.near_names import near_names, suggestion
 from common.printable import printable
-from datasets.catalogue.car_street.definition import MetricDefinition
-from datasets.catalogue.definitions import PARAMS, metric
+from datasets.catalogue.definitions import PARAMS, MetricDefinition, metric
 from datasets.versions.fmu_description import TYPES, FmuDescription, Variable
 from datasets.versions.plants import AGGREGATIONS, Combination, Entry, Plant, PlantMetric, kind_of
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from datasets.catalogue import datasets
-from datasets.catalogue.car_street.definition import ACTION, OBSERVATION
 from runtimes.harness.simulators.base import Interface
 from runtimes.harness.simulators.sumo.geometry import conflict_areas, crosswalk_areas, overlap, project
 from runtimes.harness.simulators.sumo.post_encroachment import PostEncroachment
@@ -160,10 +159,10 @@ def test_the_files_match_their_published_digests() -> None:
     assert all((FOLDER / "nets" / f"{name}.net.xml").stat().st_size < 70_000 for name in STREETS)
 
 
-def test_the_interface_equals_the_table_of_the_definition() -> None:
+def test_every_entry_of_the_interface_has_a_range() -> None:
     interface = Interface.of(datasets()["car_street"].definition["interface"])
-    assert interface.observation.shape == (len(OBSERVATION),) == (32,)
-    assert interface.action.shape == (len(ACTION),) == (2,)
+    assert interface.observation.shape == (32,)
+    assert interface.action.shape == (2,)
     assert interface.observation.names[25:28] == ("stop_line", "light_red", "light_yellow")
     for space in (interface.observation, interface.action):
         assert all(low < high for low, high in zip(space.low, space.high, strict=True))

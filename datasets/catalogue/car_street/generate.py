@@ -1,4 +1,4 @@
-"""Generator of car_street: writes networks, scenarios and `dataset.json`.
+"""Generator of car_street: writes networks and scenarios, and their number and digests into `dataset.json`.
 
 Run `python -m datasets.catalogue.car_street.generate` with the packages of requirements.lock. Equal versions of these
 generate equal bytes; `--into` writes to another folder, for comparison.
@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 from datasets.catalogue.car_street.blueprints import BLUEPRINTS, NetworkTemplate
-from datasets.catalogue.car_street.definition import DEFINITION
 from datasets.catalogue.car_street.scenarios import scenarios
 
 HERE = Path(__file__).parent
@@ -69,7 +68,8 @@ def generate(folder: Path) -> None:
         }
         for name in sorted(contents)
     ]
-    definition = DEFINITION | {"tasks": len(lines), "streets": list(BLUEPRINTS), "files": files}
+    definition = json.loads((HERE / "dataset.json").read_text())
+    definition |= {"tasks": len(lines), "streets": list(BLUEPRINTS), "files": files}
     (folder / "dataset.json").write_text(json.dumps(definition, indent=2) + "\n")
 
 
