@@ -16,6 +16,18 @@ from api.schemas.fields import (
     Text,
     Whole,
 )
+from api.schemas.members import (
+    array,
+    boolean,
+    count_of_each,
+    dictionary,
+    document,
+    documents,
+    integer,
+    moment,
+    real,
+    string,
+)
 from api.schemas.pages import PageQuery, PageSchema
 from core.domain.results.score_series import PARTS
 from core.domain.scheduling.states import State
@@ -25,63 +37,41 @@ from core.domain.submissions.listing import NO_COMPARISON
 class ModelRefSchema(Open):
     """The model of a simulation."""
 
-    name = fields.String(required=True, metadata={"description": "Name of the model."})
-    digest = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "`sha256:` and 64 hexadecimal digits; null until a `model_reference` is imported."},
-    )
-    version = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Version of the model, from 1; null until a `model_reference` is imported."},
-    )
-    format = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Format of the model; null until a `model_reference` is imported."},
-    )
+    name = string("Name of the model.")
+    digest = string("`sha256:` and 64 hexadecimal digits; null until a `model_reference` is imported.", allow_none=True)
+    version = integer("Version of the model, from 1; null until a `model_reference` is imported.", allow_none=True)
+    format = string("Format of the model; null until a `model_reference` is imported.", allow_none=True)
 
 
 class RuntimeRefSchema(Open):
     """The runtime of a simulation."""
 
-    name = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Name of the runtime; null until a `model_reference` is imported, if none was named."},
+    name = string(
+        "Name of the runtime; null until a `model_reference` is imported, if none was named.", allow_none=True
     )
 
 
 class DatasetRefSchema(Open):
     """The dataset of a simulation."""
 
-    name = fields.String(required=True, metadata={"description": "Name of the dataset."})
-    version = fields.String(required=True, metadata={"description": "Version of the dataset."})
-    digest = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Digest of the version; null if an earlier release has recorded none."},
-    )
+    name = string("Name of the dataset.")
+    version = string("Version of the dataset.")
+    digest = string("Digest of the version; null if an earlier release has recorded none.", allow_none=True)
 
 
 class TasksSchema(Open):
     """Counts of a simulation's tasks."""
 
-    total = fields.Integer(required=True, metadata={"description": "Number of tasks."})
-    done = fields.Integer(required=True, metadata={"description": "Number of tasks with a result."})
-    failed = fields.Integer(required=True, metadata={"description": "Number of tasks whose result is not `ok`."})
+    total = integer("Number of tasks.")
+    done = integer("Number of tasks with a result.")
+    failed = integer("Number of tasks whose result is not `ok`.")
 
 
 class ScoreSchema(Open):
     """The score of a simulation's dataset, of the tasks that are `ok`."""
 
-    metric = fields.String(
-        required=True, metadata={"description": "Name of the metric that is the score of the dataset."}
-    )
-    mean = fields.Float(
-        required=True, metadata={"description": "Mean over all these tasks, in the unit of the metric."}
-    )
+    metric = string("Name of the metric that is the score of the dataset.")
+    mean = real("Mean over all these tasks, in the unit of the metric.")
     series = fields.List(
         fields.Float(),
         required=True,
@@ -99,96 +89,52 @@ class ScoreSchema(Open):
 class AnswerScoreSchema(Open):
     """The score over all tasks so far: a task that is not `ok` counts with the worst value of the metric."""
 
-    metric = fields.String(
-        required=True, metadata={"description": "Name of the metric that is the score of the dataset."}
-    )
-    title = fields.String(required=True, metadata={"description": "Title of the metric."})
-    unit = fields.String(required=True, metadata={"description": "Unit of the metric; empty for none."})
-    better = fields.String(
-        required=True, allow_none=True, metadata={"description": "`higher`, `lower`, or null where neither is better."}
-    )
-    mean = fields.Float(
-        required=True,
+    metric = string("Name of the metric that is the score of the dataset.")
+    title = string("Title of the metric.")
+    unit = string("Unit of the metric; empty for none.")
+    better = string("`higher`, `lower`, or null where neither is better.", allow_none=True)
+    mean = real("Mean over `tasks`, in the unit of the metric; null beyond every float.", allow_none=True)
+    low = real(
+        "Lower end of the 95 % interval of the mean, in the unit of the metric; null of few tasks, and while it"
+        " runs if scenarios have several tasks.",
         allow_none=True,
-        metadata={"description": "Mean over `tasks`, in the unit of the metric; null beyond every float."},
     )
-    low = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Lower end of the 95 % interval of the mean, in the unit of the metric; null of few tasks, and "
-                "while it runs if scenarios have several tasks."
-            )
-        },
+    high = real(
+        "Upper end of the 95 % interval of the mean, in the unit of the metric; null where `low` is.", allow_none=True
     )
-    high = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "Upper end of the 95 % interval of the mean, in the unit of the metric; null where `low` is."
-        },
+    tasks = integer("Number of tasks that the mean is over.")
+    not_ok = integer("Number of these tasks that are not `ok`, each of which counts as `worst`.")
+    left_out = integer(
+        "Number of tasks with a result that are left out: without a value, and those that are not `ok` where the"
+        " dataset declares no worst value."
     )
-    tasks = fields.Integer(required=True, metadata={"description": "Number of tasks that the mean is over."})
-    not_ok = fields.Integer(
-        required=True,
-        metadata={"description": "Number of these tasks that are not `ok`, each of which counts as `worst`."},
-    )
-    left_out = fields.Integer(
-        required=True,
-        metadata={
-            "description": (
-                "Number of tasks with a result that are left out: without a value, and those that are not `ok` where "
-                "the dataset declares no worst value."
-            )
-        },
-    )
-    worst = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Worst value of the metric, in its unit; null if the dataset declares none."},
-    )
-    ok_mean = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Mean over the tasks that are `ok`, in the unit of the metric; null without one."},
-    )
+    worst = real("Worst value of the metric, in its unit; null if the dataset declares none.", allow_none=True)
+    ok_mean = real("Mean over the tasks that are `ok`, in the unit of the metric; null without one.", allow_none=True)
 
 
 class AnswerFailuresSchema(Open):
     """The failures so far: tasks that are not `ok`, and those with an outcome that the dataset counts as a failure."""
 
-    count = fields.Integer(required=True, metadata={"description": "Number of failures."})
-    tasks = fields.Integer(required=True, metadata={"description": "Number of tasks with a result."})
-    share = fields.Float(required=True, metadata={"description": "`count` as a share of `tasks`, from 0 to 1."})
-    not_ok = fields.Integer(required=True, metadata={"description": "Number of tasks that are not `ok`."})
-    metric = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Metric whose outcomes the dataset counts as failures; null if it names none."},
-    )
-    outcomes = fields.Dict(
-        required=True,
-        keys=fields.String(),
-        values=fields.Integer(),
-        metadata={"description": "Number of tasks that are `ok`, by outcome that is a failure, such as `collision`."},
-    )
+    count = integer("Number of failures.")
+    tasks = integer("Number of tasks with a result.")
+    share = real("`count` as a share of `tasks`, from 0 to 1.")
+    not_ok = integer("Number of tasks that are not `ok`.")
+    metric = string("Metric whose outcomes the dataset counts as failures; null if it names none.", allow_none=True)
+    outcomes = count_of_each("Number of tasks that are `ok`, by outcome that is a failure, such as `collision`.")
 
 
 class AnswerSchema(Open):
     """What a simulation says about its model: the same quantities while it runs and after its end."""
 
-    score = fields.Nested(
+    score = document(
         AnswerScoreSchema,
-        required=True,
+        "The score over all tasks; null for a dataset without a score, and without a value.",
         allow_none=True,
-        metadata={"description": "The score over all tasks; null for a dataset without a score, and without a value."},
     )
-    failures = fields.Nested(
+    failures = document(
         AnswerFailuresSchema,
-        required=True,
+        "The failures; null where a runner of an earlier version has not counted them.",
         allow_none=True,
-        metadata={"description": "The failures; null where a runner of an earlier version has not counted them."},
     )
 
 
@@ -225,125 +171,56 @@ class LinksField(fields.Nested):
 class SimulationSchema(Open):
     """A simulation, with its state and progress."""
 
-    id = fields.String(required=True, metadata={"description": "Id of the simulation."})
-    state = fields.String(
-        required=True,
-        metadata={
-            "enum": [state.value for state in State],
-            "description": (
-                "State. It waits while `queued`, is prepared while `staging` and `launching`, plays "
-                "tasks while `running`, and ends as `succeeded`, `failed` (by the model or the "
-                "simulator), `errored` (by the platform) or `cancelled`."
-            ),
-        },
+    id = string("Id of the simulation.")
+    state = string(
+        "State. It waits while `queued`, is prepared while `staging` and `launching`, plays tasks while `running`,"
+        " and ends as `succeeded`, `failed` (by the model or the simulator), `errored` (by the platform) or"
+        " `cancelled`.",
+        enum=[state.value for state in State],
     )
-    attempt = fields.Integer(required=True, metadata={"description": "Number of the attempt, from 1."})
-    model = fields.Nested(ModelRefSchema, required=True, metadata={"description": "The model, resolved to its digest."})
-    runtime = fields.Nested(
-        RuntimeRefSchema, required=True, metadata={"description": "The runtime that runs the model."}
+    attempt = integer("Number of the attempt, from 1.")
+    model = document(ModelRefSchema, "The model, resolved to its digest.")
+    runtime = document(RuntimeRefSchema, "The runtime that runs the model.")
+    dataset = document(DatasetRefSchema, "The dataset, resolved to its version.")
+    tasks = document(TasksSchema, "Numbers of tasks.")
+    metrics = dictionary(
+        "By name, in the unit of the metric: count, mean, std, min, p50, p90, p99, max of the tasks that are `ok`;"
+        " more statistics after the end, among them `low` and `high`, the ends of the 95 % interval of the mean."
     )
-    dataset = fields.Nested(
-        DatasetRefSchema, required=True, metadata={"description": "The dataset, resolved to its version."}
-    )
-    tasks = fields.Nested(TasksSchema, required=True, metadata={"description": "Numbers of tasks."})
-    metrics = fields.Dict(
-        required=True,
-        metadata={
-            "description": (
-                "By name, in the unit of the metric: count, mean, std, min, p50, p90, p99, max of the "
-                "tasks that are `ok`; more statistics after the end, among them `low` and `high`, the "
-                "ends of the 95 % interval of the mean."
-            ),
-        },
-    )
-    approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
-    score = fields.Nested(
+    approximate = boolean("Whether the metrics may still change.")
+    score = document(
         ScoreSchema,
-        required=True,
+        "Null without a score so far, and for simulations that an earlier version has ended.",
         allow_none=True,
-        metadata={"description": "Null without a score so far, and for simulations that an earlier version has ended."},
     )
-    answer = fields.Nested(
-        AnswerSchema,
-        required=True,
+    answer = document(AnswerSchema, "What it says about its model so far. Null without a result.", allow_none=True)
+    results_digest = string(
+        "SHA-256 of the results without their timing, equal for equal simulations: `sha256:` and hexadecimal"
+        " digits. Null until the end, and in lists of what an earlier version has ended.",
         allow_none=True,
-        metadata={"description": "What it says about its model so far. Null without a result."},
     )
-    results_digest = fields.String(
-        required=True,
+    reason = string(
+        "Why it waits, what is done before it runs, or why it ended in this state; null if there is nothing to say.",
         allow_none=True,
-        metadata={
-            "description": (
-                "SHA-256 of the results without their timing, equal for equal simulations: `sha256:` and "
-                "hexadecimal digits. Null until the end, and in lists of what an earlier version has ended."
-            )
-        },
     )
-    reason = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Why it waits, what is done before it runs, or why it ended in this state; null if "
-                "there is nothing to say."
-            )
-        },
+    position = integer("Position in the queue, from 1; null unless it is queued.", allow_none=True)
+    next_attempt_at = moment(
+        "After a failed attempt: the earliest time of the next; null if none is due.", allow_none=True
     )
-    position = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Position in the queue, from 1; null unless it is queued."},
+    eta = real("Estimated remaining seconds; null unless it runs, and before there is an estimate.", allow_none=True)
+    created_at = moment("When it was submitted.")
+    started_at = moment("When its first task was leased; null before.", allow_none=True)
+    ended_at = moment("When it ended; null before.", allow_none=True)
+    labels = dictionary("Labels of the submission.", fields.String())
+    workers = integer("Number of workers that it has, or will have.")
+    executor = string("Executor that it runs on, or ran on last; null before it was admitted to one.", allow_none=True)
+    retry_of = string("Id of the simulation that it retries; null if it retries none.", allow_none=True)
+    submitted_by = string(
+        "Address of the client that submitted it; of IPv6 the /64 network. Null if not recorded.", allow_none=True
     )
-    next_attempt_at = fields.AwareDateTime(
-        required=True,
-        allow_none=True,
-        format="iso",
-        metadata={"description": "After a failed attempt: the earliest time of the next; null if none is due."},
-    )
-    eta = fields.Float(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Estimated remaining seconds; null unless it runs, and before there is an estimate."},
-    )
-    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was submitted."})
-    started_at = fields.AwareDateTime(
-        required=True,
-        allow_none=True,
-        format="iso",
-        metadata={"description": "When its first task was leased; null before."},
-    )
-    ended_at = fields.AwareDateTime(
-        required=True, allow_none=True, format="iso", metadata={"description": "When it ended; null before."}
-    )
-    labels = fields.Dict(
-        required=True,
-        keys=fields.String(),
-        values=fields.String(),
-        metadata={"description": "Labels of the submission."},
-    )
-    workers = fields.Integer(required=True, metadata={"description": "Number of workers that it has, or will have."})
-    executor = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Executor that it runs on, or ran on last; null before it was admitted to one."},
-    )
-    retry_of = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={"description": "Id of the simulation that it retries; null if it retries none."},
-    )
-    submitted_by = fields.String(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "Address of the client that submitted it; of IPv6 the /64 network. Null if not recorded."
-        },
-    )
-    spec = fields.Dict(required=True, metadata={"description": "The submission."})
-    provenance = fields.Dict(
-        required=True,
-        attribute="provenance_document",
-        metadata={"description": "Resolved versions and digests: everything that results depend on."},
+    spec = dictionary("The submission.")
+    provenance = dictionary(
+        "Resolved versions and digests: everything that results depend on.", attribute="provenance_document"
     )
     links = LinksField(
         LinksSchema, required=True, metadata={"description": "Addresses of the simulation and its subresources."}
@@ -357,22 +234,17 @@ LARGE = ("metrics", "provenance", "spec")
 class ListedSimulationSchema(SimulationSchema):
     """A simulation in a list: without `metrics`, `provenance` and `spec`, unless `include` names them."""
 
-    metrics = fields.Dict(metadata={"description": "With `include=metrics`: statistics of the metrics, by name."})
-    spec = fields.Dict(metadata={"description": "With `include=spec`: the submission."})
-    provenance = fields.Dict(
-        attribute="provenance_document",
-        metadata={"description": "With `include=provenance`: resolved versions and digests."},
+    metrics = dictionary("With `include=metrics`: statistics of the metrics, by name.", required=False)
+    spec = dictionary("With `include=spec`: the submission.", required=False)
+    provenance = dictionary(
+        "With `include=provenance`: resolved versions and digests.", required=False, attribute="provenance_document"
     )
 
 
 class SimulationPageSchema(PageSchema):
     """A page of simulations, newest first."""
 
-    items = fields.List(
-        fields.Nested(ListedSimulationSchema),
-        required=True,
-        metadata={"description": "The simulations of the page, newest first."},
-    )
+    items = documents(ListedSimulationSchema, "The simulations of the page, newest first.")
 
 
 class StateName(Choice):
@@ -403,10 +275,11 @@ class NamesQuery(Strict):
     model = Text(NAME, longest=100, metadata={"description": "Only of models with this name."})
     model_digest = Text(DIGEST, longest=71, metadata={"description": "Only of the model with this digest."})
     submitted_by = Text(longest=50, metadata={"description": "Only what this address has submitted."})
-    label = fields.List(
+    label = array(
         Text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$", longest=264),
+        "Only with this label, `name=value`; may be repeated.",
+        required=False,
         validate=validate.Length(max=32),
-        metadata={"description": "Only with this label, `name=value`; may be repeated."},
     )
 
 
@@ -423,22 +296,24 @@ class ListingQuery(NamesQuery):
 class SimulationQuery(ListingQuery, PageQuery):
     """Filters of the list of simulations."""
 
-    state = fields.List(
+    state = array(
         StateName(),
+        "Only simulations in this state; may be repeated, for any of several states.",
+        required=False,
         validate=validate.Length(max=len(State)),
-        metadata={"description": "Only simulations in this state; may be repeated, for any of several states."},
     )
-    include = fields.List(
+    include = array(
         Choice(*LARGE),
+        "With this large member, which lists leave out; may be repeated.",
+        required=False,
         validate=validate.Length(max=len(LARGE)),
-        metadata={"description": "With this large member, which lists leave out; may be repeated."},
     )
 
 
 class CountsSchema(Open):
     """Numbers of simulations."""
 
-    total = fields.Integer(required=True, metadata={"description": "Number of simulations that meet the filters."})
+    total = integer("Number of simulations that meet the filters.")
     states = fields.Dict(
         required=True,
         keys=fields.String(),
