@@ -24,26 +24,23 @@ class BulkFilter(ListingQuery):
     state = ListField(
         StateName(),
         longest=len(State),
-        metadata={"description": "Only simulations in one of these states; by default those that can be changed."},
+        description="Only simulations in one of these states; by default those that can be changed.",
     )
-    after = Text(SIMULATION_ID, longest=26, metadata={"description": "Cursor: the `next` of the previous response."})
+    after = Text(SIMULATION_ID, longest=26, description="Cursor: the `next` of the previous response.")
 
 
 class BulkSchema(Strict):
     """The simulations that a request changes: their ids, or filters."""
 
     ids = ListField(
-        Text(SIMULATION_ID, longest=26),
-        shortest=1,
-        longest=MOST_CHANGED,
-        metadata={"description": "Ids of the simulations."},
+        Text(SIMULATION_ID, longest=26), shortest=1, longest=MOST_CHANGED, description="Ids of the simulations."
     )
     filter = document(BulkFilter, "At least one filter, instead of `ids`.", required=False)
     limit = Whole(
         1,
         MOST_CHANGED,
         load_default=MOST_CHANGED,
-        metadata={"description": "With `filter`: the most simulations that this request changes, newest first."},
+        description="With `filter`: the most simulations that this request changes, newest first.",
     )
 
     @validates_schema

@@ -138,7 +138,7 @@ class DrainSchema(Strict):
 
     reason = Text(
         longest=LONGEST_DRAIN_REASON,
-        metadata={"description": "Why, for those whose simulations wait, such as `maintenance until 14:00`."},
+        description="Why, for those whose simulations wait, such as `maintenance until 14:00`.",
     )
 
 

@@ -14,13 +14,7 @@ _STATES = [state.value for state in ComparisonState]
 
 
 def _model_names(shortest: int, longest: int, description: str) -> ListField:
-    return ListField(
-        Text(REFERENCE),
-        required=True,
-        shortest=shortest,
-        longest=longest,
-        metadata={"description": description},
-    )
+    return ListField(Text(REFERENCE), required=True, shortest=shortest, longest=longest, description=description)
 
 
 def _runtimes() -> ObjectField:
@@ -28,7 +22,7 @@ def _runtimes() -> ObjectField:
         most=MOST_MODELS,
         keys=Text(REFERENCE),
         values=Text(NAME, longest=100),
-        metadata={"description": "Runtimes of models; by their formats if left out."},
+        description="Runtimes of models; by their formats if left out.",
     )
 
 
@@ -43,58 +37,36 @@ class ComparisonRequestSchema(SubmissionSchema):
     reference = Text(
         REFERENCE,
         allow_none=True,
-        metadata={
-            "description": ("One of `models`: each of the others is compared with it; the last if left out or null.")
-        },
+        description="One of `models`: each of the others is compared with it; the last if left out or null.",
     )
-    metric = Text(
-        allow_none=True,
-        metadata={"description": "Metric of the verdict; the dataset's score if left out or null."},
-    )
+    metric = Text(allow_none=True, description="Metric of the verdict; the dataset's score if left out or null.")
     error_rate = Real(
-        0.0001,
-        0.5,
-        metadata={"description": "Error rate of each verdict, a probability from 0 to 1: 0.05 if left out."},
+        0.0001, 0.5, description="Error rate of each verdict, a probability from 0 to 1: 0.05 if left out."
     )
-    design = Choice(*DESIGNS, metadata={"description": f"{DESIGN} `population` if left out."})
-    method = Choice(*METHODS, allow_none=True, metadata={"description": f"{METHOD} `joined` if left out or null."})
+    design = Choice(*DESIGNS, description=f"{DESIGN} `population` if left out.")
+    method = Choice(*METHODS, allow_none=True, description=f"{METHOD} `joined` if left out or null.")
     margin = Real(
         0,
         1e300,
         allow_none=True,
-        metadata={
-            "description": "Difference within which models are equivalent, in the unit of the metric, below the bound."
-            " If left out or null: 2 % of the range that the dataset declares; 0: none."
-        },
+        description="Difference within which models are equivalent, in the unit of the metric, below the bound. If left"
+        " out or null: 2 % of the range that the dataset declares; 0: none.",
     )
     until = Choice(
         *UNTIL,
         allow_none=True,
-        metadata={
-            "description": "Claim at which a model ends, once it is shown or refuted. If left out or null, it ends at"
-            " `equivalent`, `better` or `worse`."
-        },
+        description="Claim at which a model ends, once it is shown or refuted. If left out or null, it ends at"
+        " `equivalent`, `better` or `worse`.",
     )
-    family = Flag(
-        metadata={
-            "description": "The error rate is that of all models of this request together; else it is that of each."
-        }
-    )
+    family = Flag(description="The error rate is that of all models of this request together; else it is that of each.")
     bound = Real(
         1e-12,
         1e300,
         allow_none=True,
-        metadata={
-            "description": (
-                "Largest difference that counts, in the unit of the metric; larger ones are clipped "
-                "to it. If left out or null: the range that the dataset declares, or else only which "
-                "model is better counts."
-            )
-        },
+        description="Largest difference that counts, in the unit of the metric; larger ones are clipped to it. If left"
+        " out or null: the range that the dataset declares, or else only which model is better counts.",
     )
-    play_all = Flag(
-        metadata={"description": "Play all scenarios although the verdict holds, for the verdicts on groups."}
-    )
+    play_all = Flag(description="Play all scenarios although the verdict holds, for the verdicts on groups.")
     runtimes = _runtimes()
 
     class Meta(SubmissionSchema.Meta):

@@ -11,8 +11,8 @@ from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, FlipsSchema, 
 class ComparisonQuery(Strict):
     """The simulation to compare with, and the metric of the verdict."""
 
-    to = Text(SIMULATION_ID, longest=26, required=True, metadata={"description": "Id of the other simulation."})
-    metric = Text(metadata={"description": "Metric of the verdict; the dataset's score by default."})
+    to = Text(SIMULATION_ID, longest=26, required=True, description="Id of the other simulation.")
+    metric = Text(description="Metric of the verdict; the dataset's score by default.")
     bound = real(
         "Largest difference of the metric that counts, in its unit: larger ones are clipped to it.",
         required=False,
@@ -24,8 +24,8 @@ class ComparisonQuery(Strict):
         required=False,
         validate=validate.Range(min=0),
     )
-    design = Choice(*DESIGNS, metadata={"description": f"{DESIGN} `population` if left out."})
-    method = Choice(*METHODS, metadata={"description": f"{METHOD} `joined` if left out."})
+    design = Choice(*DESIGNS, description=f"{DESIGN} `population` if left out.")
+    method = Choice(*METHODS, description=f"{METHOD} `joined` if left out.")
     error_rate = real(
         "Error rate of the verdict, a probability from 0 to 1: 0.05 if left out.",
         required=False,

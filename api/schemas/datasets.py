@@ -89,8 +89,7 @@ class UploadField(Text):
     """Id or address of a finished upload; deserialised to the id."""
 
     def __init__(self, description: str, *, required: bool = False) -> None:
-        metadata = {"description": f"{description}: its id or its address."}
-        super().__init__(longest=2000, required=required, metadata=metadata)
+        super().__init__(longest=2000, required=required, description=f"{description}: its id or its address.")
 
     def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         reference = str(super()._deserialize(value, attr, data, **kwargs))
@@ -103,24 +102,20 @@ class UploadField(Text):
 class PlacedUploadSchema(Strict):
     """A file of the dataset whose content is an upload."""
 
-    path = Text(PATH, longest=1024, required=True, metadata={"description": "Path of the file in the dataset."})
+    path = Text(PATH, longest=1024, required=True, description="Path of the file in the dataset.")
     upload = UploadField("A finished upload", required=True)
 
 
 class ManifestLineSchema(Strict):
     """A file of the dataset whose content is in the platform's object store already, or in a bucket."""
 
-    path = Text(PATH, longest=1024, required=True, metadata={"description": "Path of the file in the dataset."})
-    digest = Text(DIGEST, longest=71, required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
-    size = Whole(required=True, metadata={"description": "Size in bytes."})
+    path = Text(PATH, longest=1024, required=True, description="Path of the file in the dataset.")
+    digest = Text(DIGEST, longest=71, required=True, description="`sha256:` and 64 hexadecimal digits.")
+    size = Whole(required=True, description="Size in bytes.")
     source = Text(
-        LINE,
-        longest=2000,
-        metadata={"description": "`s3://bucket/key`; left out if the platform has the content already."},
+        LINE, longest=2000, description="`s3://bucket/key`; left out if the platform has the content already."
     )
-    connection = Text(
-        NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}
-    )
+    connection = Text(NAME, longest=100, description="Connection for the bucket, as named by the operator.")
 
 
 class ManifestField(ListField):
@@ -157,22 +152,14 @@ class SourceSchema(Strict):
         longest=10_000,
         metadata={"minItems": 1, "maxItems": 10_000, "description": "Finished uploads, one per file."},
     )
-    s3 = Text(
-        LINE,
-        longest=1500,
-        metadata={"description": "`s3://bucket/prefix`: its objects are read from the bucket, not copied."},
-    )
-    connection = Text(
-        NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}
-    )
+    s3 = Text(LINE, longest=1500, description="`s3://bucket/prefix`: its objects are read from the bucket, not copied.")
+    connection = Text(NAME, longest=100, description="Connection for the bucket, as named by the operator.")
     manifest = ManifestField(
         fields.Nested(ManifestLineSchema),
         shortest=1,
         longest=10_000,
-        metadata={
-            "description": "Files whose content is in the platform's object store already, or in a bucket; "
-            'an object `{"upload": ...}` is accepted too, with the meaning of `manifest_upload`.'
-        },
+        description="Files whose content is in the platform's object store already, or in a bucket; an object"
+        ' `{"upload": ...}` is accepted too, with the meaning of `manifest_upload`.',
     )
     manifest_upload = UploadField("A finished upload that lists such files, a line of JSON for each (NDJSON)")
 
@@ -198,20 +185,17 @@ class SourceSchema(Strict):
 class RegistrationSchema(Strict):
     """Registration of a dataset, or of its next version."""
 
-    name = Text(NAME, longest=100, required=True, metadata={"description": "Name of the dataset."})
+    name = Text(NAME, longest=100, required=True, description="Name of the dataset.")
     source = document(SourceSchema, "Where the version's files come from.")
     tags = ListField(
-        Text(TAG, longest=100),
-        load_default=list,
-        longest=20,
-        metadata={"description": "Tags to set on the new version."},
+        Text(TAG, longest=100), load_default=list, longest=20, description="Tags to set on the new version."
     )
 
 
 class TagSchema(Strict):
     """The version that a tag refers to."""
 
-    version = Text(REFERENCE, required=True, metadata={"description": "Version number, another tag, or `latest`."})
+    version = Text(REFERENCE, required=True, description="Version number, another tag, or `latest`.")
 
 
 class FileSchema(Open):
@@ -232,8 +216,8 @@ class FilePageSchema(PageSchema):
 class FilePageQuery(PageQuery):
     """Pagination of a version's files."""
 
-    after = Text(PATH, longest=1024, metadata={"description": "Start after this path: the `next` of the last page."})
-    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most files per page."})
+    after = Text(PATH, longest=1024, description="Start after this path: the `next` of the last page.")
+    limit = Whole(1, 1000, text=True, load_default=100, description="Most files per page.")
 
 
 class FactsSchema(Open):
@@ -256,15 +240,8 @@ class ChangeSchema(Open):
 class DiffQuery(Strict):
     """The two versions to compare."""
 
-    old = Text(
-        REFERENCE, required=True, data_key="from", metadata={"description": "First version: its number or a tag."}
-    )
-    new = Text(
-        REFERENCE,
-        load_default="latest",
-        data_key="to",
-        metadata={"description": "Second version: number or tag."},
-    )
+    old = Text(REFERENCE, required=True, data_key="from", description="First version: its number or a tag.")
+    new = Text(REFERENCE, load_default="latest", data_key="to", description="Second version: number or tag.")
 
 
 class PrefetchSchema(Open):

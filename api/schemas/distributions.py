@@ -93,9 +93,7 @@ class ParametersSchema(Open):
 class DependenceQuery(Strict):
     """A metric, and one or two parameters."""
 
-    metric = Text(
-        required=True, metadata={"description": "Name of a metric, or `failed`: the share of tasks that failed."}
-    )
+    metric = Text(required=True, description="Name of a metric, or `failed`: the share of tasks that failed.")
     parameter = array(Text(longest=300), "Name of a parameter; two for a heat map.", validate=validate.Length(1, 2))
 
 
@@ -186,7 +184,7 @@ class DependenceSchema(CoverageSchema):
 class WorstQuery(Strict):
     """Selection of the worst tasks."""
 
-    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most tasks that are listed."})
+    limit = Whole(1, 200, text=True, load_default=50, description="Most tasks that are listed.")
     group = array(
         Text(r"^[^=\x00-\x1f\x7f]+=[^\x00-\x1f\x7f]*$", longest=300),
         "Only tasks with this value of a parameter, `NAME=VALUE`; may be repeated.",

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
@@ -75,11 +75,33 @@ class Headers(Schema):
         unknown = EXCLUDE
 
 
+class FieldOptions(TypedDict, total=False):
+    """Options of every field: marshmallow's, and the sentence that documents it."""
+
+    description: str
+    metadata: Mapping[str, object]
+    required: bool
+    allow_none: bool
+    load_default: object
+    data_key: str
+    attribute: str
+
+
+def field_keywords(options: FieldOptions, **metadata: object) -> dict[str, Any]:
+    """Return options with the description in the metadata, where the documentation reads it."""
+    metadata |= options.pop("metadata", {})
+    if "description" in options:
+        metadata["description"] = options.pop("description")
+    return {**options, "metadata": metadata}
+
+
 class Whole(fields.Integer):
     """Integer; accepts ``1.0``, but not ``"1"`` or ``true``. ``text`` accepts digits too, for queries and headers."""
 
-    def __init__(self, low: int = 0, high: int = LARGEST_INTEGER, *, text: bool = False, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(low, high), **kwargs)
+    def __init__(
+        self, low: int = 0, high: int = LARGEST_INTEGER, *, text: bool = False, **options: Unpack[FieldOptions]
+    ) -> None:
+        super().__init__(validate=validate.Range(low, high), **field_keywords(options))
         self._text = text
 
     def _validated(self, value: Any) -> int:
@@ -95,8 +117,8 @@ class Whole(fields.Integer):
 class Real(fields.Float):
     """Finite number; does not accept ``"1"`` or ``true``."""
 
-    def __init__(self, low: float | None = None, high: float | None = None, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(low, high), **kwargs)
+    def __init__(self, low: float | None = None, high: float | None = None, **options: Unpack[FieldOptions]) -> None:
+        super().__init__(validate=validate.Range(low, high), **field_keywords(options))
 
     def _validated(self, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -113,8 +135,9 @@ class Real(fields.Float):
 class Flag(fields.Boolean):
     """Boolean; does not accept ``1`` or ``"yes"``. ``text`` accepts the strings true, false, 1 and 0, for queries."""
 
-    def __init__(self, *, text: bool = False, **kwargs: Any) -> None:
-        super().__init__(truthy={"true", "1"} if text else {True}, falsy={"false", "0"} if text else {False}, **kwargs)
+    def __init__(self, *, text: bool = False, **options: Unpack[FieldOptions]) -> None:
+        truthy, falsy = ({"true", "1"}, {"false", "0"}) if text else ({True}, {False})
+        super().__init__(truthy=truthy, falsy=falsy, **field_keywords(options))
         self._text = text
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
@@ -141,32 +164,34 @@ class PatternValidator(validate.Validator):
 class Text(fields.String):
     """String of bounded length that matches a pattern."""
 
-    def __init__(self, pattern: str = LINE, *, longest: int = 200, shortest: int = 1, **kwargs: Any) -> None:
-        metadata = {"pattern": pattern} | kwargs.pop("metadata", {})
-        super().__init__(
-            validate=[validate.Length(shortest, longest), PatternValidator(pattern)], metadata=metadata, **kwargs
-        )
+    def __init__(
+        self, pattern: str = LINE, *, longest: int = 200, shortest: int = 1, **options: Unpack[FieldOptions]
+    ) -> None:
+        validators = [validate.Length(shortest, longest), PatternValidator(pattern)]
+        super().__init__(validate=validators, **field_keywords(options, pattern=pattern))
 
 
 class Binary(Text):
     """File part of a form. It only documents the part; api.body parses the form."""
 
-    def __init__(self, *, metadata: Mapping[str, Any], **kwargs: Any) -> None:
-        fields.String.__init__(self, metadata={"format": "binary", **metadata}, **kwargs)
+    def __init__(self, **options: Unpack[FieldOptions]) -> None:
+        fields.String.__init__(self, **field_keywords(options, format="binary"))
 
 
 class Choice(fields.String):
     """String from a fixed set."""
 
-    def __init__(self, *choices: str, **kwargs: Any) -> None:
-        super().__init__(validate=validate.OneOf(choices), **kwargs)
+    def __init__(self, *choices: str, **options: Unpack[FieldOptions]) -> None:
+        super().__init__(validate=validate.OneOf(choices), **field_keywords(options))
 
 
 class ListField(fields.List[Any]):
     """List of ``shortest`` to ``longest`` items; the first MOST_ERRORS invalid items are reported."""
 
-    def __init__(self, items: fields.Field[Any], *, shortest: int = 0, longest: int = 1000, **kwargs: Any) -> None:
-        super().__init__(items, validate=validate.Length(shortest or None, longest), **kwargs)
+    def __init__(
+        self, items: fields.Field[Any], *, shortest: int = 0, longest: int = 1000, **options: Unpack[FieldOptions]
+    ) -> None:
+        super().__init__(items, validate=validate.Length(shortest or None, longest), **field_keywords(options))
         self._longest = longest
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Any]:
@@ -193,9 +218,9 @@ class CommaSeparated(fields.String):
     ``longest``: maximum of names.
     """
 
-    def __init__(self, *, longest: int, metadata: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, longest: int, **options: Unpack[FieldOptions]) -> None:
         pattern = NAME.removesuffix("$") + "(,{})*$".format(NAME.strip("^$"))
-        super().__init__(metadata={"pattern": pattern, "maxLength": 101 * longest, **metadata}, **kwargs)
+        super().__init__(**field_keywords(options, pattern=pattern, maxLength=101 * longest))
         self._check = PatternValidator(pattern)
         self._longest = longest
 
@@ -209,8 +234,15 @@ class CommaSeparated(fields.String):
 class ObjectField(fields.Dict):
     """JSON object with at most ``most`` members."""
 
-    def __init__(self, *, most: int = 100, **kwargs: Any) -> None:
-        super().__init__(metadata={"maxProperties": most} | kwargs.pop("metadata", {}), **kwargs)
+    def __init__(
+        self,
+        *,
+        most: int = 100,
+        keys: Text | None = None,
+        values: fields.Field[Any] | None = None,
+        **options: Unpack[FieldOptions],
+    ) -> None:
+        super().__init__(keys=keys, values=values, **field_keywords(options, maxProperties=most))
         self._most = most
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:

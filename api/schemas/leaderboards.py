@@ -9,7 +9,7 @@ from api.schemas.members import boolean, count_of_each, document, documents, int
 class LeaderboardQuery(Strict):
     """Length of a leaderboard."""
 
-    limit = Whole(1, 100, text=True, load_default=20, metadata={"description": "Most places that are listed."})
+    limit = Whole(1, 100, text=True, load_default=20, description="Most places that are listed.")
 
 
 class RankedModelSchema(Open):

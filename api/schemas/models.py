@@ -65,7 +65,7 @@ class ModelCheckFields(Strict):
             f"datasets and then registered ones, {MOST_CHECKS} in all. Null: as if left out."
         },
     )
-    runtime = Text(NAME, longest=100, metadata={"description": "Runtime to run it in, if not that of its format."})
+    runtime = Text(NAME, longest=100, description="Runtime to run it in, if not that of its format.")
     params = fields.Dict(
         keys=fields.String(), metadata={"description": "Parameters of the simulator, as in a submission."}
     )
@@ -86,59 +86,52 @@ class ModelPageSchema(PageSchema):
 class ModelQuery(PageQuery):
     """Filters of the list of models."""
 
-    name = Text(NAME, longest=100, metadata={"description": "Only the versions of this name."})
-    format = Text(NAME, longest=100, metadata={"description": "Only this format."})
-    baseline = Flag(
-        text=True, metadata={"description": "Only the models that ship with the platform; if false, only the others."}
-    )
+    name = Text(NAME, longest=100, description="Only the versions of this name.")
+    format = Text(NAME, longest=100, description="Only this format.")
+    baseline = Flag(text=True, description="Only the models that ship with the platform; if false, only the others.")
 
 
 def _tags_as_text() -> CommaSeparated:
     return CommaSeparated(
-        longest=MOST_TAGS,
-        metadata={"description": f"Tags to set on the version, separated by commas; at most {MOST_TAGS}."},
+        longest=MOST_TAGS, description=f"Tags to set on the version, separated by commas; at most {MOST_TAGS}."
     )
 
 
 def _tags() -> ListField:
-    return ListField(
-        Text(NAME, longest=100), longest=MOST_TAGS, metadata={"description": "Tags to set on the version."}
-    )
+    return ListField(Text(NAME, longest=100), longest=MOST_TAGS, description="Tags to set on the version.")
 
 
 class ModelFields(Strict):
     """Optional properties of an uploaded model."""
 
-    name = Text(NAME, longest=100, metadata={"description": "Name; the file's name if left out."})
-    format = Text(NAME, longest=100, metadata={"description": "Format; detected from the bytes if left out."})
-    runtime = Text(NAME, longest=100, metadata={"description": "Runtime that the model is meant for."})
+    name = Text(NAME, longest=100, description="Name; the file's name if left out.")
+    format = Text(NAME, longest=100, description="Format; detected from the bytes if left out.")
+    runtime = Text(NAME, longest=100, description="Runtime that the model is meant for.")
     tags: fields.Field[Any] = _tags_as_text()
 
 
 class ModelPutQuery(Strict):
     """Optional properties of a model that is sent as the body."""
 
-    format = Text(NAME, longest=100, metadata={"description": "Format; detected from the bytes if left out."})
-    runtime = Text(NAME, longest=100, metadata={"description": "Runtime that the model is meant for."})
-    filename = Text(
-        longest=255, metadata={"description": "Name of the file; helps to distinguish a `.py` file from other text."}
-    )
+    format = Text(NAME, longest=100, description="Format; detected from the bytes if left out.")
+    runtime = Text(NAME, longest=100, description="Runtime that the model is meant for.")
+    filename = Text(longest=255, description="Name of the file; helps to distinguish a `.py` file from other text.")
     tags = _tags_as_text()
 
 
 class ModelForm(ModelFields):
     """A model with optional properties, as a multipart form."""
 
-    file = Binary(required=True, metadata={"description": "The model binary."})
+    file = Binary(required=True, description="The model binary.")
 
 
 class ModelFromUpload(ModelFields):
     """A model whose bytes were sent before: as a resumable `upload`, or to the URL of a `transfer`."""
 
-    upload = Text(longest=2000, metadata={"description": "Id or address of a finished upload."})
-    transfer = Text(longest=100, metadata={"description": "Key of a transfer whose PUT has finished."})
-    filename = Text(longest=255, metadata={"description": "Name of the file; the upload's `filename` if left out."})
-    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
+    upload = Text(longest=2000, description="Id or address of a finished upload.")
+    transfer = Text(longest=100, description="Key of a transfer whose PUT has finished.")
+    filename = Text(longest=255, description="Name of the file; the upload's `filename` if left out.")
+    digest = Text(r"^sha256:[0-9a-f]{64}$", description="Digest that the bytes must have.")
     tags = _tags()
 
     @validates_schema
@@ -151,29 +144,21 @@ class ModelFromUpload(ModelFields):
 class ImportRequest(ModelFields):
     """A model to import by reference."""
 
-    model_reference = Text(
-        longest=MODEL_REFERENCE_LENGTH,
-        required=True,
-        metadata={"description": "The model where it is."},
-    )
+    model_reference = Text(longest=MODEL_REFERENCE_LENGTH, required=True, description="The model where it is.")
     connection = Text(
         CONNECTION,
         longest=63,
-        metadata={
-            "description": "Connection of the operator by which it is read; may be left out where only one is possible."
-        },
+        description="Connection of the operator by which it is read; may be left out where only one is possible.",
     )
-    filename = Text(longest=255, metadata={"description": "Name of the file; the reference's if left out."})
-    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
+    filename = Text(longest=255, description="Name of the file; the reference's if left out.")
+    digest = Text(r"^sha256:[0-9a-f]{64}$", description="Digest that the bytes must have.")
     tags = _tags()
 
 
 class ModelTagSchema(Strict):
     """The version that a tag of a model refers to."""
 
-    version = Text(
-        REFERENCE, required=True, metadata={"description": "Version number, another tag, `latest`, or a digest."}
-    )
+    version = Text(REFERENCE, required=True, description="Version number, another tag, `latest`, or a digest.")
 
 
 class ImportSchema(Open):

@@ -7,21 +7,15 @@ from api.schemas.members import integer, string
 class PageQuery(Strict):
     """Pagination of a list."""
 
-    after = Text(REFERENCE, metadata={"description": "Cursor: the `next` of the previous page."})
-    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most items per page."})
+    after = Text(REFERENCE, description="Cursor: the `next` of the previous page.")
+    limit = Whole(1, 200, text=True, load_default=50, description="Most items per page.")
 
 
 class NumberedPageQuery(Strict):
     """Pagination of a numbered list."""
 
-    after = Whole(
-        0,
-        LARGEST_COUNTED,
-        text=True,
-        load_default=0,
-        metadata={"description": "Cursor: the `next` of the previous page."},
-    )
-    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most items per page."})
+    after = Whole(0, LARGEST_COUNTED, text=True, load_default=0, description="Cursor: the `next` of the previous page.")
+    limit = Whole(1, 1000, text=True, load_default=100, description="Most items per page.")
 
 
 class PageSchema(Open):

@@ -28,8 +28,8 @@ class ResultSchema(Open):
 class ResultsQuery(Strict):
     """Selection and format of results."""
 
-    format = Choice("ndjson", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
-    start = Whole(0, text=True, data_key="from", metadata={"description": "First task, from 0; not with `follow`."})
+    format = Choice("ndjson", "csv", "parquet", description="Takes precedence over `Accept`.")
+    start = Whole(0, text=True, data_key="from", description="First task, from 0; not with `follow`.")
     status = array(
         Choice(*STATUSES),
         "Only results with this status; may be repeated. Not with `follow`.",
@@ -48,40 +48,34 @@ class ResultsQuery(Strict):
     sort = Text(
         r"^-?[^\x00-\x1f\x7f]+$",
         longest=300,
-        metadata={
-            "description": "Column or parameter to sort by, such as `metrics.score`; with `-` in front, the largest "
-            "first. Numbers precede texts, and results without the value are last. `worst`: tasks that are not `ok`, "
-            "then the worst scores. More than 10,000 results need a `limit`."
-        },
+        description="Column or parameter to sort by, such as `metrics.score`; with `-` in front, the largest first."
+        " Numbers precede texts, and results without the value are last. `worst`: tasks that are not `ok`,"
+        " then the worst scores. More than 10,000 results need a `limit`.",
     )
     limit = Whole(
         1,
         PAGE,
         text=True,
-        metadata={"description": "Most results that are sent; the header `Link` has the address of the next ones."},
+        description="Most results that are sent; the header `Link` has the address of the next ones.",
     )
-    after = Text(r"^[A-Za-z0-9_-]+$", longest=8000, metadata={"description": "Cursor, from the header `Link`."})
+    after = Text(r"^[A-Za-z0-9_-]+$", longest=8000, description="Cursor, from the header `Link`.")
     count = Flag(
         text=True,
         load_default=False,
-        metadata={
-            "description": "Whether the header `Total-Count` has the number of results on all pages; needs a `limit`."
-        },
+        description="Whether the header `Total-Count` has the number of results on all pages; needs a `limit`.",
     )
     follow = Flag(
         text=True,
         load_default=False,
-        metadata={
-            "description": "Stream until the end, in order of arrival; blank lines are heartbeats.",
-        },
+        description="Stream until the end, in order of arrival; blank lines are heartbeats.",
     )
-    skip = Whole(0, text=True, metadata={"description": "Number of results to skip when resuming a followed stream."})
+    skip = Whole(0, text=True, description="Number of results to skip when resuming a followed stream.")
 
 
 class SweepQuery(Strict):
     """Format of a sweep's rows."""
 
-    format = Choice("json", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
+    format = Choice("json", "csv", "parquet", description="Takes precedence over `Accept`.")
 
 
 class SweepRowSchema(Open):
@@ -112,10 +106,7 @@ class EventsQuery(Strict):
     """Position in a simulation's events."""
 
     after = Whole(
-        0,
-        LARGEST_COUNTED,
-        text=True,
-        metadata={"description": "Number of the last event received, from 1; 0 for all events."},
+        0, LARGEST_COUNTED, text=True, description="Number of the last event received, from 1; 0 for all events."
     )
 
 
@@ -146,7 +137,7 @@ class EventPageSchema(NumberedPageSchema):
 
 def _last_event_id(description: str, high: int = LARGEST_INTEGER) -> Whole:
     """Return the header in which a reconnecting browser sends its position."""
-    return Whole(0, high, text=True, data_key="Last-Event-ID", metadata={"description": description})
+    return Whole(0, high, text=True, data_key="Last-Event-ID", description=description)
 
 
 class EventsHeaders(Headers):
@@ -163,10 +154,8 @@ class ChangesQuery(Strict):
     after = Whole(
         0,
         text=True,
-        metadata={
-            "description": "Id of the last event received, or the time at which the list was read, in microseconds "
-            "since 1970: changes since then are sent first, and nothing is sent before a change."
-        },
+        description="Id of the last event received, or the time at which the list was read, in microseconds since 1970:"
+        " changes since then are sent first, and nothing is sent before a change.",
     )
 
 
@@ -196,20 +185,18 @@ class ResultsHeaders(RangeHeaders):
 class LogsQuery(Strict):
     """Form of the logs."""
 
-    follow = Flag(text=True, load_default=False, metadata={"description": "Stream until the end."})
+    follow = Flag(text=True, load_default=False, description="Stream until the end.")
     raw = Flag(
         text=True,
         load_default=False,
-        metadata={
-            "description": "Unescaped, with the model's control characters: dangerous on a terminal.",
-        },
+        description="Unescaped, with the model's control characters: dangerous on a terminal.",
     )
 
 
 class ReplayQuery(Strict):
     """Format of a replay."""
 
-    format = Choice("json", "svg", metadata={"description": "Takes precedence over `Accept`."})
+    format = Choice("json", "svg", description="Takes precedence over `Accept`.")
 
 
 class ArtifactSchema(Open):
@@ -230,16 +217,14 @@ class ArtifactPageSchema(PageSchema):
 class ArchiveQuery(Strict):
     """Content of an archive."""
 
-    model = Flag(text=True, load_default=True, metadata={"description": "Whether the archive includes the model."})
+    model = Flag(text=True, load_default=True, description="Whether the archive includes the model.")
 
 
 class ArtifactQuery(PageQuery):
     """Pagination of artifacts."""
 
     after = Text(
-        r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$",
-        longest=300,
-        metadata={"description": "Cursor: the `next` of the previous page."},
+        r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$", longest=300, description="Cursor: the `next` of the previous page."
     )
 
 

@@ -11,8 +11,7 @@ class SensitivityQuery(Strict):
     """A metric."""
 
     metric = Text(
-        load_default="failed",
-        metadata={"description": "Name of a metric with numbers, or `failed`: whether a task failed."},
+        load_default="failed", description="Name of a metric with numbers, or `failed`: whether a task failed."
     )
 
 

@@ -263,18 +263,16 @@ class NamesQuery(Strict):
 
     q = Text(
         longest=200,
-        metadata={
-            "description": "Words, each of which is in the name of the model, the dataset or the runtime, in a label "
-            "(`name=value`), or begins the id. Case is ignored."
-        },
+        description="Words, each of which is in the name of the model, the dataset or the runtime, in a label"
+        " (`name=value`), or begins the id. Case is ignored.",
     )
-    dataset = Text(NAME, longest=100, metadata={"description": "Only on this dataset."})
-    dataset_version = Text(REFERENCE, longest=100, metadata={"description": "Only on this version of their dataset."})
-    dataset_digest = Text(DIGEST, longest=71, metadata={"description": "Only on the dataset version with this digest."})
-    runtime = Text(NAME, longest=100, metadata={"description": "Only with this runtime."})
-    model = Text(NAME, longest=100, metadata={"description": "Only of models with this name."})
-    model_digest = Text(DIGEST, longest=71, metadata={"description": "Only of the model with this digest."})
-    submitted_by = Text(longest=50, metadata={"description": "Only what this address has submitted."})
+    dataset = Text(NAME, longest=100, description="Only on this dataset.")
+    dataset_version = Text(REFERENCE, longest=100, description="Only on this version of their dataset.")
+    dataset_digest = Text(DIGEST, longest=71, description="Only on the dataset version with this digest.")
+    runtime = Text(NAME, longest=100, description="Only with this runtime.")
+    model = Text(NAME, longest=100, description="Only of models with this name.")
+    model_digest = Text(DIGEST, longest=71, description="Only of the model with this digest.")
+    submitted_by = Text(longest=50, description="Only what this address has submitted.")
     label = array(
         Text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$", longest=264),
         "Only with this label, `name=value`; may be repeated.",
@@ -289,7 +287,7 @@ class ListingQuery(NamesQuery):
     comparison = Text(
         rf"^({NO_COMPARISON}|[0-9a-z]{{26}})$",
         longest=26,
-        metadata={"description": f"Only batches of the comparison with this id; `{NO_COMPARISON}`: of no comparison."},
+        description=f"Only batches of the comparison with this id; `{NO_COMPARISON}`: of no comparison.",
     )
 
 
@@ -325,12 +323,10 @@ class CountsSchema(Open):
 class WorkersSchema(Strict):
     """Changes to a simulation that has not ended."""
 
-    workers = Whole(1, 4096, required=True, metadata={"description": "Number of workers that it shall have."})
+    workers = Whole(1, 4096, required=True, description="Number of workers that it shall have.")
 
 
 class RetrySchema(Strict):
     """Options of a retry."""
 
-    only_failed = Flag(
-        load_default=True, metadata={"description": "Repeat only tasks that did not succeed; if false, all tasks."}
-    )
+    only_failed = Flag(load_default=True, description="Repeat only tasks that did not succeed; if false, all tasks.")

@@ -19,8 +19,6 @@ class RedirectQuery(Strict):
     redirect = Flag(
         text=True,
         load_default=False,
-        metadata={
-            "description": "Answer 307 with a presigned URL, if the object store supports them, so that the bytes do "
-            "not pass through this server. `curl -L` follows it, ranges included."
-        },
+        description="Answer 307 with a presigned URL, if the object store supports them, so that the bytes do not pass"
+        " through this server. `curl -L` follows it, ranges included.",
     )

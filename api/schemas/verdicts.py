@@ -190,23 +190,20 @@ class FlipPageSchema(NumberedPageSchema):
 
 
 class _FlipQuery(NumberedPageQuery):
-    direction = Choice("broke", "fixed", load_default="broke", metadata={"description": "Which flips."})
+    direction = Choice("broke", "fixed", load_default="broke", description="Which flips.")
 
 
 class SimulationFlipsQuery(_FlipQuery):
     """Which flips of two simulations."""
 
-    to = Text(SIMULATION_ID, longest=26, required=True, metadata={"description": "Id of the other simulation."})
+    to = Text(SIMULATION_ID, longest=26, required=True, description="Id of the other simulation.")
 
 
 class ComparisonFlipsQuery(_FlipQuery):
     """Which flips of a comparison."""
 
     model = Whole(
-        0,
-        text=True,
-        load_default=0,
-        metadata={"description": "Number of the model in `models` of the comparison, from 0."},
+        0, text=True, load_default=0, description="Number of the model in `models` of the comparison, from 0."
     )
 
 
