@@ -1,7 +1,8 @@
 """Kinds of file that are not a model of any format: how each is recognised, its name, and what to send instead.
 
 `runtimes.formats` asks here when no format claims a file, so that a refusal names what was sent. Only the first bytes,
-the file name and the names in a zip are read, as for formats.
+the file name and the names in a zip are read, as for formats. Libraries that detect types of files know a quarter of
+these kinds (docs/decisions/0074).
 """
 
 import zlib
@@ -119,10 +120,6 @@ def _has_below(*parts: str) -> Callable[[Sample], bool]:
     return recognise
 
 
-def _named(*suffixes: str) -> Callable[[Sample], bool]:
-    return lambda sample: sample.suffix in suffixes
-
-
 def _any(*tests: Callable[[Sample], bool]) -> Callable[[Sample], bool]:
     return lambda sample: any(test(sample) for test in tests)
 
@@ -233,6 +230,12 @@ def _number(data: bytes, offset: int, size: int, order: str) -> int:
 
 _TORCH_ZIP = _has_below("data.pkl")
 
+
+def _compressed(name: str, recognise: Callable[[Sample], bool], program: str) -> FileKind:
+    """Return a kind of file with one file in it, which this program unpacks."""
+    return FileKind(name=name, recognise=recognise, advice=f"unpack it with `{program}`, then send what is in it")
+
+
 #: Every kind but programs; the first that recognises a file names it, so special kinds stand before general ones.
 KINDS: tuple[FileKind, ...] = (
     FileKind(
@@ -279,8 +282,11 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a NumPy array (.npy)", recognise=_begins(b"\x93NUMPY"), ways=WEIGHTS),
     FileKind(name="an archive of NumPy arrays (.npz)", recognise=_is_npz, ways=WEIGHTS),
     # other engines; TensorRT's magic bytes are those that trtexec writes
-    FileKind(name="a Core ML package", recognise=_has_below("com.apple.CoreML/"), ways=CONVERTED),
-    FileKind(name="a Core ML package", recognise=_has_below("Data/com.apple.CoreML/"), ways=CONVERTED),
+    FileKind(
+        name="a Core ML package",
+        recognise=_any(_has_below("com.apple.CoreML/"), _has_below("Data/com.apple.CoreML/")),
+        ways=CONVERTED,
+    ),
     FileKind(name="a Core ML model", recognise=_is_core_ml, ways=CONVERTED, sure=False),
     FileKind(
         name="a TensorRT engine, which is for one kind of GPU", recognise=_begins(b"ftrt", b"ptrt"), ways=CONVERTED
@@ -293,24 +299,12 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(name="a Java archive", recognise=_has("META-INF/MANIFEST.MF"), ways=CODE),
     # archives
     FileKind(name="a tar archive", recognise=_is_tar, ways=ARCHIVE),
-    FileKind(
-        name="a gzip file",
-        recognise=lambda sample: _begins(b"\x1f\x8b")(sample) and not is_estimator(sample),
-        advice="unpack it with `gunzip`, then send what is in it",
-    ),
+    _compressed("a gzip file", lambda sample: _begins(b"\x1f\x8b")(sample) and not is_estimator(sample), "gunzip"),
     FileKind(name="a 7z archive", recognise=_begins(b"7z\xbc\xaf\x27\x1c"), ways=ARCHIVE),
     FileKind(name="a RAR archive", recognise=_begins(b"Rar!\x1a\x07"), ways=ARCHIVE),
-    FileKind(
-        name="an xz file", recognise=_begins(b"\xfd7zXZ\0"), advice="unpack it with `unxz`, then send what is in it"
-    ),
-    FileKind(
-        name="a bzip2 file", recognise=_begins(b"BZh"), advice="unpack it with `bunzip2`, then send what is in it"
-    ),
-    FileKind(
-        name="a Zstandard file",
-        recognise=_begins(b"\x28\xb5\x2f\xfd"),
-        advice="unpack it with `unzstd`, then send what is in it",
-    ),
+    _compressed("an xz file", _begins(b"\xfd7zXZ\0"), "unxz"),
+    _compressed("a bzip2 file", _begins(b"BZh"), "bunzip2"),
+    _compressed("a Zstandard file", _begins(b"\x28\xb5\x2f\xfd"), "unzstd"),
     # documents
     FileKind(name="a PDF document", recognise=_begins(b"%PDF-"), advice="send the model's file", never=True),
     FileKind(name="a PNG picture", recognise=_begins(b"\x89PNG\r\n\x1a\n"), advice="send the model's file", never=True),
