@@ -1,16 +1,11 @@
-"""Parts of the definitions of datasets that are written from tables: spaces, metrics, parameters, files.
+"""Parts of the definitions of plants and of OpenEnv environments: metrics and parameters.
 
-The digest of a `dataset.json` is part of every task's seed: a change of any text changes all results of its dataset.
+The digest of a definition is part of every task's seed: a change of any text changes all results of its dataset.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-#: Name and unit of an entry of an observation or action space.
-Entry = tuple[str, str]
 #: The parameters of every dataset whose simulator has no others.
 PARAMS: Mapping[str, Any] = {
     "latency_steps": {
@@ -23,113 +18,39 @@ PARAMS: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MetricDefinition:
-    """A metric; ``better`` is "higher" or "lower". ``worst``: the value of a scenario that a model's fault ended."""
-
-    name: str
-    title: str
-    unit: str = ""
-    formula: str
-    source: str
-    better: str | None = None
-    worst: float | None = None
-    bounds: tuple[float | None, float | None] = (None, None)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "unit": self.unit,
-            "formula": self.formula,
-            "source": self.source,
-            "better": self.better,
-            "worst": self.worst,
-            "low": self.bounds[0],
-            "high": self.bounds[1],
-        }
-
-
-def space(
-    entries: Sequence[Entry], dtype: str = "float32", low: float | None = None, high: float | None = None
-) -> dict[str, Any]:
-    """Return the JSON form of a flat space whose entries have the same range."""
-    return {
-        "dtype": dtype,
-        "shape": [len(entries)],
-        "names": [name for name, _ in entries],
-        "units": [unit for _, unit in entries],
-        "low": [low] * len(entries),
-        "high": [high] * len(entries),
-    }
-
-
 def metric(
-    name: str, title: str, unit: str, formula: str, better: str | None = None, *, source: str, **others: Any
-) -> MetricDefinition:
-    """Return a metric."""
-    return MetricDefinition(name=name, title=title, unit=unit, formula=formula, better=better, source=source, **others)
+    name: str,
+    title: str,
+    unit: str,
+    formula: str,
+    better: str | None = None,
+    *,
+    source: str,
+    worst: float | None = None,
+) -> dict[str, Any]:
+    """Return a metric without bounds; ``better`` is "higher" or "lower".
 
-
-def common_metrics(
-    *, reward: str, source: str, worst: float | None, steps: int, outcomes: str, among: Iterable[MetricDefinition] = ()
-) -> list[dict[str, Any]]:
-    """Return the metrics of a world with rewards: return, steps, those ``among`` them, clipped actions, outcome."""
-    clipped = "number of steps whose action was clipped"
-    metrics = (
-        metric("return", "Return", "", f"sum of the rewards: {reward}", "higher", source=source, worst=worst),
-        metric("length", "Steps", "count", "number of steps played", source="ours", bounds=(0, steps)),
-        *among,
-        metric("clipped_actions", "Actions out of range", "count", clipped, "lower", source="ours", bounds=(0, None)),
-        metric("outcome", "Outcome", "", outcomes, source="Gymnasium terminated and truncated"),
-    )
-    return [entry.describe() for entry in metrics]
-
-
-def identity(name: str, *, title: str, description: str, simulator: str, env: str) -> dict[str, Any]:
-    """Return the first members of a dataset whose environment is that of its simulator."""
+    ``worst``: the value of a scenario that a model's fault ended.
+    """
     return {
         "name": name,
-        "version": "1",
         "title": title,
-        "description": description,
-        "simulator": simulator,
-        "environment": simulator,
-        "env": env,
+        "unit": unit,
+        "formula": formula,
+        "source": source,
+        "better": better,
+        "worst": worst,
+        "low": None,
+        "high": None,
     }
 
 
-def interaction(*, tasks: int, observation: Mapping[str, Any], action: Mapping[str, Any], dt: float) -> dict[str, Any]:
-    """Return the members about scenarios, which are seeds, and about spaces, time and parameters."""
-    return {
-        "tasks": tasks,
-        "max_tasks": tasks,
-        "scenarios": None,
-        "files": [],
-        "interface": {"observation": observation, "action": action},
-        "deadline": 1.0,
-        "dt": dt,
-        "params": PARAMS,
-    }
+def steps_metric(steps: int) -> dict[str, Any]:
+    """Return the metric of the steps that were played, of at most so many."""
+    return metric("length", "Steps", "count", "number of steps played", source="ours") | {"low": 0, "high": steps}
 
 
-def evaluation(*, metrics: list[dict[str, Any]], score: str, failures: Sequence[str], baseline: str) -> dict[str, Any]:
-    """Return the members about results. ``score``: what the return is the sum of; ``failures``: outcomes."""
-    return {
-        "metrics": metrics,
-        "score": {"name": "return", "metric": "return", "formula": score},
-        **({"failure": {"metric": "outcome", "in": list(failures)}} if failures else {}),
-        "record": True,
-        "isolation": "scenario",
-        "yardstick": baseline,
-        "group_by": [],
-    }
-
-
-def write(folder: Path, definition: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Write a definition, and the fields that scenarios of users may have, to the dataset's folder."""
-    path = folder / definition["name"]
-    path.mkdir(exist_ok=True)
-    (path / "dataset.json").write_text(json.dumps(definition, indent=1) + "\n")
-    (path / "scenario_fields.json").write_text(json.dumps(fields) + "\n")
+def clipping_metric() -> dict[str, Any]:
+    """Return the metric of the actions that were clipped."""
+    formula = "number of steps whose action was clipped"
+    return metric("clipped_actions", "Actions out of range", "count", formula, "lower", source="ours") | {"low": 0}

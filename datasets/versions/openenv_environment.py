@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from common.errors import BadScenario
-from datasets.catalogue.definitions import common_metrics, metric
+from datasets.catalogue.definitions import clipping_metric, metric, steps_metric
 
 #: The dataset that datasets with an environment extend.
 TEMPLATE = "openenv"
@@ -144,29 +144,27 @@ def definition(kept: Mapping[str, Any]) -> dict[str, Any]:
     observed = [entry for field in environment.observation for entry in _observed_entries(field)]
     applied = [entry for field in environment.action for entry in _applied_entries(field)]
     outcomes = ", ".join(sorted(set(environment.outcomes.values()) or {"done", "steps"}))
-    metrics = common_metrics(
-        reward="those of the environment",
-        source="OpenEnv",
-        worst=environment.worst,
-        steps=environment.steps,
-        outcomes=f"{outcomes}; steps: the limit of {environment.steps:,} steps",
-        among=[
-            metric("last_reward", "Last reward", "", "reward of the last step", source="OpenEnv"),
-            *(
-                metric(
-                    own.name,
-                    own.title or own.name,
-                    own.unit,
-                    f"{own.aggregation} value of the observation's `{own.path}`",
-                    own.better,
-                    source="OpenEnv",
-                )
-                for own in environment.metrics
-            ),
-        ],
-    )
-    if environment.better == "lower":
-        metrics[0]["better"] = "lower"
+    outcomes += f"; steps: the limit of {environment.steps:,} steps"
+    better = "lower" if environment.better == "lower" else "higher"
+    rewards = "sum of the rewards: those of the environment"
+    metrics = [
+        metric("return", "Return", "", rewards, better, source="OpenEnv", worst=environment.worst),
+        steps_metric(environment.steps),
+        metric("last_reward", "Last reward", "", "reward of the last step", source="OpenEnv"),
+        *(
+            metric(
+                own.name,
+                own.title or own.name,
+                own.unit,
+                f"{own.aggregation} value of the observation's `{own.path}`",
+                own.better,
+                source="OpenEnv",
+            )
+            for own in environment.metrics
+        ),
+        clipping_metric(),
+        metric("outcome", "Outcome", "", outcomes, source="Gymnasium terminated and truncated"),
+    ]
     return {
         "openenv": dict(kept),
         "interface": {"observation": _space(observed), "action": _space(applied)},

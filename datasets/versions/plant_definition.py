@@ -14,7 +14,7 @@ import msgspec
 from common.errors import BadScenario
 from common.near_names import near_names, suggestion
 from common.printable import printable
-from datasets.catalogue.definitions import PARAMS, MetricDefinition, metric
+from datasets.catalogue.definitions import PARAMS, clipping_metric, metric, steps_metric
 from datasets.versions.fmu_description import TYPES, FmuDescription, Variable
 from datasets.versions.plants import AGGREGATIONS, Combination, Entry, Plant, PlantMetric, kind_of
 
@@ -384,7 +384,7 @@ def _score(plant: Plant) -> dict[str, Any] | None:
 
 def _metrics(plant: Plant, steps: int, outcomes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the metrics of every plant around those of this one."""
-    found: list[MetricDefinition] = []
+    found: list[dict[str, Any]] = []
     if plant.reward is not None:
         formula = f"sum of {plant.reward} over the steps" if isinstance(plant.reward, str) else "sum of the rewards"
         found.append(metric("return", "Return", "", formula, "higher", source=OWNER))
@@ -392,10 +392,5 @@ def _metrics(plant: Plant, steps: int, outcomes: Sequence[str]) -> list[dict[str
         title = own.title or own.name.replace("_", " ").capitalize()
         formula = AGGREGATIONS[own.by].format(own.of)
         found.append(metric(own.name, title, own.unit, formula, own.better, source=OWNER, worst=own.worst))
-    clipped = "number of steps whose action was clipped"
-    found += [
-        metric("length", "Steps", "count", "number of steps played", source="ours", bounds=(0, steps)),
-        metric("clipped_actions", "Actions out of range", "count", clipped, "lower", source="ours", bounds=(0, None)),
-        metric("outcome", "Outcome", "", ", ".join(outcomes), source=OWNER),
-    ]
-    return [entry.describe() for entry in found]
+    outcome = metric("outcome", "Outcome", "", ", ".join(outcomes), source=OWNER)
+    return [*found, steps_metric(steps), clipping_metric(), outcome]

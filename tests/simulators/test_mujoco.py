@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from api.rendering.pictures import svg
-from datasets.catalogue import datasets, mujoco
+from datasets.catalogue import datasets
 from datasets.versions.scenarios import extend
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Interface
+from scripts.dataset_tables import mujoco
 from tests.contracts.harness_processes import evaluator_pair, play_of
 from tests.simulators.test_gymnasium import BASELINES, ZERO, outcomes, site, spec_of
 

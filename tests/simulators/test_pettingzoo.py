@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from api.rendering.pictures import svg
-from datasets.catalogue import datasets, pettingzoo
+from datasets.catalogue import datasets
 from datasets.versions.scenarios import extend
 from runtimes.harness.runner import framed_socket
+from scripts.dataset_tables import pettingzoo
 from tests.contracts.harness_processes import evaluator_pair, play_of
 from tests.simulators.test_gymnasium import BASELINES, ZERO, outcomes, set_up, spec_of
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from common.errors import BadScenario
-from datasets.catalogue import datasets, mujoco, pettingzoo
+from datasets.catalogue import datasets
 from datasets.versions.scenarios import validated
+from scripts.dataset_tables import mujoco, pettingzoo
 
 
 @pytest.mark.parametrize("table", [mujoco, pettingzoo], ids=["mujoco", "pettingzoo"])

@@ -1,4 +1,4 @@
-"""Datasets of PettingZoo's environments: one table, from which `python -m datasets.catalogue.pettingzoo` writes them.
+"""Table of PettingZoo's environments, from which `python -m scripts.dataset_tables.pettingzoo` writes their datasets.
 
 The model plays one agent, and a fixed policy the others. The digest of a `dataset.json` is part of every task's seed: a
 change of any text here changes all results of that dataset.
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import SIMULATORS
-from datasets.catalogue.definitions import Entry, common_metrics, evaluation, identity, interaction, space, write
+from scripts.dataset_tables.definitions import Entry, common_metrics, evaluation, identity, interaction, space, write
 
 HERE = SIMULATORS / "pettingzoo" / "datasets"
 #: Scenarios of each dataset: seeds.

@@ -1,4 +1,4 @@
-"""Datasets of Gymnasium's MuJoCo tasks: one table, from which `python -m datasets.catalogue.mujoco` writes their files.
+"""Table of Gymnasium's MuJoCo tasks, from which `python -m scripts.dataset_tables.mujoco` writes their datasets.
 
 Names and units follow Gymnasium's documentation of the v5 tasks; forces of the constraints and inertias are in MuJoCo's
 order: rotation before translation, xx, yy, zz, xy, xz, yz. The digest of a `dataset.json` is part of every task's seed:
@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import SIMULATORS
-from datasets.catalogue.definitions import (
+from datasets.catalogue.definitions import metric
+from scripts.dataset_tables.definitions import (
     Entry,
-    MetricDefinition,
     common_metrics,
     evaluation,
     identity,
     interaction,
-    metric,
     space,
     write,
 )
@@ -131,7 +130,7 @@ HUMANOID_MOTORS = torques(
 
 
 #: Key of `info`, aggregation over the steps, metric.
-InfoMetric = tuple[str, str, MetricDefinition]
+InfoMetric = tuple[str, str, dict[str, Any]]
 
 
 def last(name: str, title: str, unit: str, formula: str, better: str | None = None) -> InfoMetric:
@@ -433,7 +432,7 @@ def definition(name: str) -> dict[str, Any]:
             dt=task.dt,
         ),
         "outcomes": {"truncated": "completed"} | ({"terminated": task.terminated} if task.terminated else {}),
-        "info": {described.name: [key, aggregation] for key, aggregation, described in task.info},
+        "info": {described["name"]: [key, aggregation] for key, aggregation, described in task.info},
         **evaluation(
             metrics=metrics,
             score=f"sum of the rewards of {task.env}",
