@@ -29,7 +29,6 @@ UNCOUNTED_FILES = (
     "cli/windtunnel/_sync/*",
     "core/store/migrations/versions/*",
     "runtimes/harness/simulators/*/baselines/*",
-    "runtimes/training/*",
 )
 #: Folders whose parts are counted apart.
 DIVIDED_FOLDERS = ("core", "runtimes")

@@ -251,10 +251,10 @@ def test_random_driving_over_many_scenarios_never_crashes_sumo() -> None:
 
 
 def test_the_dataset_can_be_generated_again_to_the_byte(tmp_path: Path) -> None:
-    lock = (DATASET / "requirements.lock").read_text()
+    lock = (ROOT / "scripts/car_street/generate.lock").read_text()
     tools = prepare(Environment("car_street", lock), ENVIRONMENTS, lambda message, part: None)
     subprocess.run(
-        [sys.executable, "-m", "datasets.catalogue.car_street.generate", "--into", str(tmp_path)],
+        [sys.executable, "-m", "scripts.car_street.generate", "--into", str(tmp_path)],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tools)},
         check=True,

@@ -12,8 +12,8 @@ from tests.product import ROOT, modules
 
 #: The demo and the generators of pages are callers too.
 SCRIPTS = tuple(sorted(path.relative_to(ROOT) for path in (ROOT / "scripts").rglob("*.py")))
-#: Modules that are run or imported by path: migrations by alembic, models by model servers, training by hand.
-RUN_BY_PATH = ("core/store/migrations/", "runtimes/training/")
+#: Modules that are run or imported by path: migrations by alembic, models by model servers.
+RUN_BY_PATH = ("core/store/migrations/",)
 BASELINES = "/baselines/"
 #: Names that Python itself calls: `__getattr__` of a module, for a missing attribute, and `__dir__`, for their list.
 HOOKS = {"__dir__", "__getattr__"}

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.catalogue.car_street.blueprints import CYCLE
-from datasets.catalogue.car_street.scenarios import DENSITIES, MAX_TIME_LIMIT, MIN_SPEED_SHARE, MIXES
 from datasets.catalogue.car_street.street_network import StreetNetwork
 
+DENSITIES = ("sparse", "medium", "dense")
+MIXES = ("mixed", "rough")
+#: The longest time limit in seconds, and the mean speed, as a share of the speed limit, that a time limit allows for.
+MAX_TIME_LIMIT, MIN_SPEED_SHARE = 60.0, 0.35
+#: Seconds of a traffic light's cycle: short, so that a route over three lights can be driven in a minute.
+CYCLE = 40
 #: The shortest route in metres that is worth a scenario, and the most edges of a route.
 SHORTEST, EDGES = 100.0, 20
 #: A route takes so many seconds at the limit of its first edge, within these metres.

@@ -6,8 +6,7 @@ from itertools import pairwise
 from math import atan2, cos, hypot, sqrt
 from typing import Any
 
-from datasets.catalogue.car_street.map_scenarios import EDGES, RADIUS
-from datasets.catalogue.car_street.scenarios import MAX_TIME_LIMIT, MIN_SPEED_SHARE
+from datasets.catalogue.car_street.map_scenarios import EDGES, MAX_TIME_LIMIT, MIN_SPEED_SHARE, RADIUS
 from datasets.catalogue.car_street.street_network import StreetNetwork
 
 Point = tuple[float, float]

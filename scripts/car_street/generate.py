@@ -1,6 +1,6 @@
 """Generator of car_street: writes networks and scenarios, and their number and digests into `dataset.json`.
 
-Run `python -m datasets.catalogue.car_street.generate` with the packages of requirements.lock. Equal versions of these
+Run `python -m scripts.car_street.generate` with the packages of generate.lock. Equal versions of these
 generate equal bytes; `--into` writes to another folder, for comparison.
 """
 
@@ -14,10 +14,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from datasets.catalogue.car_street.blueprints import BLUEPRINTS, NetworkTemplate
-from datasets.catalogue.car_street.scenarios import scenarios
+from scripts.car_street.blueprints import BLUEPRINTS, NetworkTemplate
+from scripts.car_street.scenarios import scenarios
 
-HERE = Path(__file__).parent
+DATASET = Path(__file__).parents[2] / "datasets/catalogue/car_street"
 #: Comment of the tools with time, machine and paths, which is removed so that the bytes are reproducible.
 HEADER = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 
@@ -28,7 +28,7 @@ def program(name: str) -> str:
     packaged = Path(package.origin).parent / "bin" / name if package and package.origin else None
     path = str(packaged) if packaged and packaged.exists() else shutil.which(name)
     if path is None:
-        raise SystemExit(f"SUMO's program {name} is not installed: install requirements.lock")
+        raise SystemExit(f"SUMO's program {name} is not installed: install scripts/car_street/generate.lock")
     return path
 
 
@@ -56,7 +56,7 @@ def generate(folder: Path) -> None:
     lines = scenarios(texts)
     contents = {f"nets/{street}.net.xml": text for street, text in texts.items()}
     contents["scenarios.ndjson"] = "".join(compact(line) + "\n" for line in lines)
-    contents["types.add.xml"] = (HERE / "types.add.xml").read_text()
+    contents["types.add.xml"] = (DATASET / "types.add.xml").read_text()
     for name, text in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -68,7 +68,7 @@ def generate(folder: Path) -> None:
         }
         for name in sorted(contents)
     ]
-    definition = json.loads((HERE / "dataset.json").read_text())
+    definition = json.loads((DATASET / "dataset.json").read_text())
     definition |= {"tasks": len(lines), "streets": list(BLUEPRINTS), "files": files}
     (folder / "dataset.json").write_text(json.dumps(definition, indent=2) + "\n")
 
@@ -76,7 +76,7 @@ def generate(folder: Path) -> None:
 def main() -> None:
     """Parse the command line and generate the dataset."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--into", type=Path, default=HERE)
+    parser.add_argument("--into", type=Path, default=DATASET)
     generate(parser.parse_args().into)
 
 

@@ -6,14 +6,10 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from datasets.catalogue.car_street.blueprints import CYCLE
+from datasets.catalogue.car_street.map_scenarios import CYCLE, DENSITIES, MAX_TIME_LIMIT, MIN_SPEED_SHARE, MIXES
 from datasets.catalogue.car_street.street_network import StreetNetwork
 
-DENSITIES = ("sparse", "medium", "dense")
-MIXES = ("mixed", "rough")
 SEEDS = (0, 1)
-#: The longest time limit in seconds, and the mean speed, as a share of the speed limit, that a time limit allows for.
-MAX_TIME_LIMIT, MIN_SPEED_SHARE = 60.0, 0.35
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

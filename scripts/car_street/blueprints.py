@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import cos, pi, sin
 
+from datasets.catalogue.car_street.map_scenarios import CYCLE
+
 #: Speed limits in m/s: 50 km/h in town, 30 on the roundabout, 100 on the motorway and 60 on its ramp.
 TOWN, RING, MOTORWAY, RAMP = 13.9, 8.3, 27.8, 16.7
-
-#: Seconds of a traffic light's cycle: short, so that a route over three lights can be driven in a minute.
-CYCLE = 40
 
 # U-turns only at dead ends: traffic stays in the street, and no vehicle makes a U-turn in front of the ego.
 COMMON = ("--no-turnarounds.except-deadend", "true", "--tls.default-type", "static", "--tls.cycle.time", str(CYCLE))

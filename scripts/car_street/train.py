@@ -2,7 +2,7 @@
 
 Ross, Gordon, Bagnell, AISTATS 2011. Run by hand, in an environment of its own: see docs/car-street.md.
 
-    python -m runtimes.training.car_street.train
+    python -m scripts.car_street.train
 """
 
 import argparse
@@ -23,7 +23,7 @@ from runtimes.harness.dataset_definition import read_definition
 from runtimes.harness.simulators.sumo.simulator import SumoSimulator  # isort: skip
 from runtimes.harness.simulators.base import Metric, Scenario
 from runtimes.harness.simulators.sumo.standalone import scenarios
-from runtimes.training.car_street.network import (
+from scripts.car_street.network import (
     HIDDEN,
     Array,
     PolicyNetwork,
@@ -33,7 +33,7 @@ from runtimes.training.car_street.network import (
     write_tflite,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DATASET = ROOT / "datasets/catalogue/car_street"
 #: Where the teacher lies, and where the trained models go.
 BASELINES = ROOT / "runtimes/harness/simulators/sumo/baselines"
