@@ -238,7 +238,7 @@ class ObjectField(fields.Dict):
         self,
         *,
         most: int = 100,
-        keys: Text | None = None,
+        keys: fields.Field[str] | None = None,
         values: fields.Field[Any] | None = None,
         **options: Unpack[FieldOptions],
     ) -> None:
