@@ -5,7 +5,7 @@ considered dead can neither finish the version nor add references to it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, update
@@ -146,12 +146,13 @@ def borrow(c: Connection, claim: HeldClaim, lender: str, keys: Sequence[str]) ->
 
 
 def finish(
-    c: Connection, claim: HeldClaim, values: Mapping[str, Any], now: float, *, located: bool = False
+    c: Connection, claim: HeldClaim, values: Mapping[str, Any], now: float, *, located: Collection[str] = ()
 ) -> Row[Any] | None:
     """Make a version ready with the next number, or the same as an existing one; None if the claim is lost.
 
-    ``located``: its files stay in the user's bucket. An existing version of the same content in a bucket then gets the
-    new locations, because its objects may have been moved, or rewritten with other ETags.
+    ``located``: kinds of source whose files stay in the user's bucket, if a file was located there. An existing version
+    of the same content from such a source then gets the new locations, because its objects may have been moved, or
+    rewritten with other ETags.
     """
     if not CLAIMS.lock(c, claim):
         return None
@@ -164,7 +165,7 @@ def finish(
     changes: dict[str, Any] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
     if same is not None:
         changes |= {"state": "same", "same_as": same.id}
-        if located and json.loads(same.source).keys() & {"s3", "manifest"}:
+        if json.loads(same.source).keys() & set(located):
             location = {"manifest": values["manifest"], "source": own.source}
             c.execute(update(versions).where(versions.c.id == same.id).values(**location))
             _swap_objects(c, id, same.id)

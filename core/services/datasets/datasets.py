@@ -3,12 +3,12 @@
 import json
 import mimetypes
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from common.downloads import Download
@@ -21,6 +21,7 @@ from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
 from core.services.datasets import catalogue, dataset_sources, descriptions
 from core.services.datasets.file_sources import Sources
+from core.services.datasets.source_kinds import source_of_request, stored_source
 from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
@@ -72,19 +73,19 @@ class Datasets:
             raise Invalid("A name has up to 100 letters, digits, dots, dashes and underscores, and is not an id.")
         tags = check_tags(tags)
         self._floor.check()
-        normalized = dataset_sources.normalized(source, self._uploads, self._sources)
+        chosen = source_of_request(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
             "project": PROJECT,
             "name": name,
-            "source": json.dumps(normalized, sort_keys=True),
+            "source": json.dumps(msgspec.to_builtins(chosen), sort_keys=True),
             "tags": json.dumps(tags),
         }
 
         def write(c: Connection) -> Any:
             now = self._database.now(c)
-            dataset_sources.hold(c, dataset_sources.uploads_of(normalized), now)
+            dataset_sources.hold(c, chosen.upload_ids(), now)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
@@ -356,7 +357,7 @@ class Datasets:
 
     def release_uploads(self, row: Any) -> None:
         """End the protection of the uploads of a version's source."""
-        for upload in dataset_sources.uploads_of(json.loads(row.source)):
+        for upload in stored_source(row.source).upload_ids():
             self._uploads.let_go(upload)
 
     # -- prefetch
@@ -428,11 +429,6 @@ class Datasets:
                 return 0
         self._objects.delete(key)
         return 1
-
-
-def new_pack(id: str) -> str:
-    """Return the key of a new pack of a version."""
-    return f"packs/{id}/{secrets.token_hex(8)}"
 
 
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:
