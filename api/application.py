@@ -98,7 +98,7 @@ def create(context: Context) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
     stream_slots.register(app)
-    registry = observe(app, context.platform, context.checks)
+    registry = observe(app, context)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))
     app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]

@@ -9,7 +9,14 @@ from flask import current_app, request
 
 from api.stream_slots import StreamSlots
 from common.callers import Network, caller_of
-from core.services.platform import Platform
+from core.services.service_groups import (
+    AnalysisServices,
+    CatalogueServices,
+    ComparisonServices,
+    FileServices,
+    OperationServices,
+    SubmissionServices,
+)
 
 EXTENSION = "windtunnel"
 
@@ -18,7 +25,12 @@ EXTENSION = "windtunnel"
 class Context:
     """Services, limits and checks of an application. ``heartbeat`` is in seconds, ``max_upload`` in bytes."""
 
-    platform: Platform
+    files: FileServices
+    catalogue: CatalogueServices
+    submissions: SubmissionServices
+    analysis: AnalysisServices
+    comparisons: ComparisonServices
+    operations: OperationServices
     names: tuple[str, ...] = ()
     token: str = ""
     max_upload: int = 4 << 30
@@ -45,9 +57,34 @@ def context() -> Context:
     return cast(Context, current_app.extensions[EXTENSION])
 
 
-def services() -> Platform:
-    """Return the services of the current application."""
-    return context().platform
+def file_services() -> FileServices:
+    """Return the current application's services of uploads and models."""
+    return context().files
+
+
+def catalogue_services() -> CatalogueServices:
+    """Return the current application's services of datasets and runtimes."""
+    return context().catalogue
+
+
+def submission_services() -> SubmissionServices:
+    """Return the current application's services of simulations."""
+    return context().submissions
+
+
+def analysis_services() -> AnalysisServices:
+    """Return the current application's services of results."""
+    return context().analysis
+
+
+def comparison_services() -> ComparisonServices:
+    """Return the current application's services of comparisons of models."""
+    return context().comparisons
+
+
+def operation_services() -> OperationServices:
+    """Return the current application's services of operators."""
+    return context().operations
 
 
 def caller() -> str:

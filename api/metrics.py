@@ -8,11 +8,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.context import Context
 from common.ages import seconds_since
 from common.errors import StoreUnavailable
 from core.domain.scheduling.states import State
-from core.services.platform import Platform
-from core.store.simulations import by_state
+from core.notifications.change_notifier import Waiters
+from core.services.service_groups import OperationServices
+from core.services.uploads.disk_floor import DiskFloor
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -41,8 +43,10 @@ class PlatformCollector(Collector):
     While the database is away, the metrics that are read from it are absent and the others are served.
     """
 
-    def __init__(self, platform: Platform, checks: Checks) -> None:
-        self._platform = platform
+    def __init__(self, operations: OperationServices, floor: DiskFloor, streams: Waiters, checks: Checks) -> None:
+        self._operations = operations
+        self._floor = floor
+        self._streams = streams
         self._checks = checks
 
     @staticmethod
@@ -55,11 +59,11 @@ class PlatformCollector(Collector):
         families = {family.name: family for family in self.describe()}
         for name, check in self._checks.items():
             families["windtunnel_check_ok"].add_metric([name], float(check() is None))
-        for disk in self._platform.disk_floor.disks():
+        for disk in self._floor.disks():
             holds = ",".join(disk.holds)
             families["windtunnel_disk_free_bytes"].add_metric([holds], disk.free)
             families["windtunnel_disk_floor_bytes"].add_metric([holds], disk.floor)
-        families["windtunnel_streams"].add_metric([], self._platform.changes.waiting)
+        families["windtunnel_streams"].add_metric([], self._streams.waiting)
         try:
             self._read_database(families)
         except StoreUnavailable:
@@ -67,17 +71,16 @@ class PlatformCollector(Collector):
         yield from families.values()
 
     def _read_database(self, families: Mapping[str, GaugeMetricFamily]) -> None:
-        with self._platform.database.read() as c:
-            counts = by_state(c)
+        counts = self._operations.queue.states()
         for state in State:
             families["windtunnel_simulations"].add_metric([state.value], counts.get(state.value, 0))
-        if waiting := self._platform.queue.describe()["waiting"]:
+        if waiting := self._operations.queue.describe()["waiting"]:
             families["windtunnel_waiting_simulations"].add_metric([], waiting["simulations"])
             families["windtunnel_waiting_tasks"].add_metric([], waiting["tasks"])
             oldest = waiting["oldest_at"]
             seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
             families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
-        for executor in self._platform.executors.list():
+        for executor in self._operations.executors.list():
             families["windtunnel_executor_workers"].add_metric([executor["name"]], executor["workers"])
             families["windtunnel_executor_in_use"].add_metric([executor["name"]], executor["in_use"])
             if executor["healthy"] is not None:
@@ -109,10 +112,12 @@ class RequestMetrics:
         return response
 
 
-def observe(app: Flask, platform: Platform, checks: Checks) -> CollectorRegistry:
+def observe(app: Flask, context: Context) -> CollectorRegistry:
     """Count and time the requests of an application; return the registry of all metrics."""
     registry = CollectorRegistry()
-    registry.register(PlatformCollector(platform, checks))
+    registry.register(
+        PlatformCollector(context.operations, context.files.disk_floor, context.submissions.changes, context.checks)
+    )
     metrics = RequestMetrics(registry)
 
     def start_timer() -> None:

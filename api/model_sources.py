@@ -4,7 +4,7 @@ from typing import Any
 
 from api import tus
 from api.body import base_name
-from api.context import services
+from api.context import file_services as services
 from core.domain.submissions.records import Model
 
 

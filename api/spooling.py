@@ -7,7 +7,7 @@ from flask import request
 
 from api import json_limits
 from api.body import SpooledRequest, read_form
-from api.context import services
+from api.context import file_services as services
 from common.errors import TooLarge
 from core.services.uploads.disk_floor import INTERVAL, DiskFloor
 

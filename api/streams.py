@@ -9,7 +9,8 @@ from flask import Response, request
 
 from api import stream_slots
 from api.blueprint import empty_response
-from api.context import context, services
+from api.context import context
+from api.context import submission_services as services
 from common.errors import PlatformError, TooManyStreams
 from core.domain.submissions.records import Event
 from core.services.simulations.list_changes import Changes

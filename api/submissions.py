@@ -15,7 +15,7 @@ from werkzeug.datastructures import FileStorage
 from api import model_sources
 from api.blueprint import json_response
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, validated
-from api.context import caller, context, services
+from api.context import analysis_services, caller, catalogue_services, context, file_services, submission_services
 from api.negotiation import choose
 from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import SimulationSchema
@@ -111,7 +111,7 @@ def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
 
 def upload(file: FileStorage, submission: Submission, format: str | None) -> Model:
     """Store the model file of a submission."""
-    return services().models.add(
+    return file_services().models.add(
         chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime, format=format
     )
 
@@ -196,11 +196,11 @@ def submit(
     if submission.dry_run:
         return json_response(dry_run(submission, model))
     digest = digest_of(submission, model) if key else None
-    id, replayed = services().simulations.accept(
+    id, replayed = submission_services().simulations.accept(
         submission, model=model, key=key, request_digest=digest, submitted_by=caller()
     )
     headers = replay_headers(replayed)
-    simulation = services().simulations.of_key(id)
+    simulation = submission_services().simulations.of_key(id)
     if format != "json":
         return follow(id, format, headers)
     wait = seconds_to_wait(prefer)
@@ -208,7 +208,7 @@ def submit(
         return created(first_answer(simulation), headers)
     try:
         require_free_stream()
-        simulation = services().simulations.wait(simulation.id, wait)
+        simulation = submission_services().simulations.wait(simulation.id, wait)
     except TooManyStreams:
         return created(first_answer(simulation), headers)
     return created(simulation, headers | {"Preference-Applied": f"wait={wait}"})
@@ -223,7 +223,7 @@ def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
 def _begun(submission: Submission, model: Model | None) -> str:
     """Submit a dry run; return its id."""
     require_free_stream()
-    simulation, _ = services().simulations.submit(replace(submission, dry_run=True), model=model)
+    simulation, _ = submission_services().simulations.submit(replace(submission, dry_run=True), model=model)
     return simulation.id
 
 
@@ -232,13 +232,13 @@ def _end_of(id: str) -> tuple[dict[str, Any], bool]:
 
     A refused model does not load, or does not fit the dataset's observations and actions.
     """
-    simulations = services().simulations
+    simulations = submission_services().simulations
     simulation = simulations.wait(id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
         why = simulation.reason or simulation.state
         return checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}."), False
-    line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
+    line = b"".join(analysis_services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
     return check_of(simulation, line), simulation.state == State.FAILED and not line
 
@@ -259,7 +259,7 @@ def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any
     A dataset that the model's runtime cannot be combined with does not end the others' checks. A registered dataset has
     the observations and actions of the built-in one that it extends: a model that this one refuses is not tried again.
     """
-    model = services().models.get(ref)
+    model = file_services().models.get(ref)
     waiting = deque(_datasets_with_scenarios() if names is None else [(name, None) for name in names])
     begun: deque[tuple[str, str | dict[str, Any]]] = deque()  # ids of dry runs, and answers that are known without one
     checks: list[dict[str, Any]] = []
@@ -286,7 +286,7 @@ def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any
     finally:
         for _, first in begun:  # of a check that ends with an error
             if isinstance(first, str):
-                services().simulations.cancel(first)
+                submission_services().simulations.cancel(first)
     return checks
 
 
@@ -295,7 +295,7 @@ def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
 
     Each with the name of the built-in dataset that it extends; None: it is built in. Templates have no scenarios.
     """
-    items, _ = services().datasets.page(limit=MOST_CHECKS)
+    items, _ = catalogue_services().datasets.page(limit=MOST_CHECKS)
     return [(item["name"], item.get("extends")) for item in items if item.get("simulator") and item.get("tasks") != 0]
 
 
@@ -303,6 +303,6 @@ def follow(id: str, format: str, headers: Mapping[str, str]) -> Response:
     """Answer with a stream of a simulation's results; the simulation continues if the client disconnects."""
     location = f"/v1/simulations/{id}"
     headers = {**headers, "Location": location, "Link": f'<{location}/results>; rel="results"'}
-    lines = services().results.follow(id, heartbeat=context().heartbeat)
+    lines = analysis_services().results.follow(id, heartbeat=context().heartbeat)
     chunks = encode_results(lines) if format == "sse" else encode_heartbeats(lines)
     return stream(chunks, RESPONSE_FORMATS[format], status=201, headers=headers)

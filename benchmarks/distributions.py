@@ -12,8 +12,6 @@ from typing import Any
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from api import application
-from api.context import Context
 from benchmarks.figures import spread
 from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
@@ -21,11 +19,13 @@ from benchmarks.results import milliseconds, spanned, table
 from benchmarks.summaries import REPORT, SCENARIOS, peak_memory, reports
 from core.domain.submissions.records import Submission
 from core.services.platform import Platform, PlatformOptions, build
+from core.settings import Settings
 from core.store import leases
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from core.store.migrate import migrate
 from datasets.objectstore.filesystem import FilesystemStore
+from server import composition as root
 
 SIZES = (1_000, 100_000, 1_000_000)
 #: Rounds of requests while results arrive, and the reports of REPORT results before each round.
@@ -76,10 +76,10 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
     database = Database(f"sqlite:///{home / 'windtunnel.db'}")
     migrate(database)
     platform = platform_on(home, database)
-    platform.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     repeat = -(-tasks // SCENARIOS)
     submission = Submission(dataset="car_street", runtime="python", model="mine", workers=1, repeat=repeat)
-    id = platform.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(submission)[0].id
     start_running(database, id)
     bodies = reports(tasks)
     followed = tasks - min(ROUNDS * ARRIVING * REPORT, tasks // 2)
@@ -113,7 +113,7 @@ def platform_on(home: Path, database: Database) -> Platform:
 
 def client_of(platform: Platform, home: Path) -> FlaskClient:
     """Return a client of the WSGI application."""
-    return application.create(Context(platform=platform, names=("localhost",), spool=home)).test_client()
+    return root.create_flask(platform, Settings(home=home)).test_client()
 
 
 def start_running(database: Database, id: str) -> None:

@@ -36,9 +36,9 @@ ANSWERED, KILOBYTES = 0.3, 200
 
 def fill(platform: Platform, size: int) -> None:
     """Add simulations of car_street that have succeeded, with whole summaries; half of them are of comparisons."""
-    platform.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     original = play(platform, platform.database, TASKS)
-    platform.finalization.collect(original)
+    platform.jobs.finalization.collect(original)
     with platform.database.read() as c:
         template = c.execute(select(tables.simulations).where(tables.simulations.c.id == original)).mappings().one()
     draw = random.Random(0)

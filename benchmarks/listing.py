@@ -14,8 +14,6 @@ from typing import Any
 from flask.testing import FlaskClient
 from sqlalchemy import Table, insert, select, text
 
-from api import application
-from api.context import Context
 from benchmarks.figures import tail
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.platform_process import fresh_home
@@ -25,10 +23,12 @@ from common.ids import new_id
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
+from core.settings import Settings
 from core.store import tables
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from datasets.objectstore.filesystem import FilesystemStore
+from server import composition as root
 from tests.databases import postgres_url
 from tests.postgres import own_postgres
 
@@ -49,9 +49,9 @@ def fill(platform: Platform, size: int, *, running: int = RUNNING, queued: int =
     Names of models, datasets and callers follow a skewed distribution; one label differs in every simulation. Only the
     newest WHOLE summaries have their groups, of which each takes sixty kilobytes.
     """
-    platform.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     original = play(platform, platform.database, TASKS)
-    platform.finalization.collect(original)
+    platform.jobs.finalization.collect(original)
     with platform.database.read() as c:
         template = c.execute(select(tables.simulations).where(tables.simulations.c.id == original)).mappings().one()
         stage = c.execute(select(tables.stages).where(tables.stages.c.simulation_id == original)).mappings().one()
@@ -182,7 +182,7 @@ def filled(home: Path, url: str, size: int) -> Iterator[Platform]:
 
 def measure_platform(platform: Platform, home: Path) -> dict[str, Any]:
     """Measure each query through the WSGI application, in this process."""
-    client = application.create(Context(platform=platform, names=("localhost",), spool=home)).test_client()
+    client = root.create_flask(platform, Settings(home=home)).test_client()
     with platform.database.read() as c:
         if c.dialect.name == "postgresql":  # as autovacuum does after a minute
             c.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM ANALYZE simulations"))

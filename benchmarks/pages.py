@@ -57,7 +57,7 @@ def paths(platform: Platform) -> dict[str, str]:
     """Return the paths of pages by description; two simulations with results are added for those that need them."""
     first, second = (play(platform, platform.database, TASKS) for _ in range(2))
     for id in (first, second):
-        platform.finalization.collect(id)
+        platform.jobs.finalization.collect(id)
     with platform.database.read() as c:
         ids = tables.simulations.c.id
         deep = str(c.scalar(select(ids).order_by(ids).offset(SIZE // 10).limit(1)))

@@ -82,38 +82,38 @@ def register_and_page(kind: str, count: int, home: Path) -> dict[str, float]:
         PlatformOptions(home=home, executor_configs=[local_executor], sandbox={}, connections={"lab": lab}),
     )
     bucket = Bucket(count)
-    platform.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
+    platform.catalogue.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
     if kind == "tar":
-        upload = platform.uploads.create(None)
-        platform.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
+        upload = platform.files.uploads.create(None)
+        platform.files.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
         source = {"upload": upload.id}
     else:
         source = {"s3": "s3://bench/all/", "connection": "lab"}
     before = resident()
     began = time.perf_counter()
-    id = platform.datasets.register("many", source)["id"]
-    platform.dataset_registration.register(id)
-    dataset = platform.datasets.get(id)
+    id = platform.catalogue.datasets.register("many", source)["id"]
+    platform.jobs.dataset_registration.register(id)
+    dataset = platform.catalogue.datasets.get(id)
     assert (dataset["state"], dataset["file_count"]) == ("ready", count), dataset
     seconds = time.perf_counter() - began
     growth = resident() - before
     repeat_seconds = 0.0
     if kind == "bucket":
         reads, began = bucket.reads, time.perf_counter()
-        platform.dataset_registration.register(platform.datasets.register("many", source)["id"])
+        platform.jobs.dataset_registration.register(platform.catalogue.datasets.register("many", source)["id"])
         repeat_seconds = time.perf_counter() - began
         assert bucket.reads == reads, "unchanged objects were read again"
     before = resident()
     began = time.perf_counter()
     files, after, pages = 0, None, 0
     while True:
-        page, after = platform.datasets.files("many", after=after, limit=PAGE)
+        page, after = platform.catalogue.datasets.files("many", after=after, limit=PAGE)
         files, pages = files + len(page), pages + 1
         if after is None:
             break
     assert files == count
     paging = time.perf_counter() - began
-    assert platform.datasets.collect_garbage(0.0) == platform.datasets.remove_orphans(0.0) == 0
+    assert platform.catalogue.datasets.collect_garbage(0.0) == platform.catalogue.datasets.remove_orphans(0.0) == 0
     database.close()
     return {
         "seconds": seconds,

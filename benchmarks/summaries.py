@@ -15,19 +15,19 @@ import msgspec
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from api import application
-from api.context import Context
 from benchmarks.figures import tail
 from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, table
 from core.domain.submissions.records import Submission
 from core.services.platform import Platform, PlatformOptions, build
+from core.settings import Settings
 from core.store import leases
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from core.store.migrate import migrate
 from datasets.objectstore.filesystem import FilesystemStore
+from server import composition as root
 
 #: Tasks of the simulations, and of a report; different lines are invented for the first tasks only.
 SIZES = (100_000, 1_000_000)
@@ -72,7 +72,7 @@ def play(platform: Platform, database: Database, tasks: int) -> str:
     submission = Submission(
         dataset="car_street", runtime="python", model="mine", workers=1, repeat=-(-tasks // SCENARIOS)
     )
-    id = platform.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(submission)[0].id
     stage, segments, start = f"{id}.0", [], 0
     for body, failed in reports(tasks):
         key = f"results/{id}/{start:012d}-0"
@@ -144,18 +144,18 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
         home=home, executor_configs=[EXECUTOR], sandbox={"level": 3}, own_environments=[EXECUTOR.name]
     )
     platform = build(database, FilesystemStore(home / "objects"), SilentNotifier(), options)
-    platform.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     id = play(platform, database, tasks)
     began, processor = time.perf_counter(), time.process_time()
     with peak_memory() as memory:
-        platform.finalization.collect(id)
+        platform.jobs.finalization.collect(id)
     figures: dict[str, Any] = {
         "seconds": time.perf_counter() - began,
         "processor": time.process_time() - processor,
         **memory,
     }
-    assert platform.simulations.summary(id)["tasks"]["done"] == tasks
-    client = application.create(Context(platform=platform, names=("localhost",), spool=home)).test_client()
+    assert platform.submissions.simulations.summary(id)["tasks"]["done"] == tasks
+    client = root.create_flask(platform, Settings(home=home)).test_client()
     with peak_memory() as memory:
         parquet = read_parquet(client, id)
     figures["parquet"] = parquet | memory

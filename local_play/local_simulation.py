@@ -41,6 +41,8 @@ class LocalSimulation:
     def __init__(self, platform: PrivatePlatform, sandbox: int | None) -> None:
         self._platform = platform
         self._services = platform.services
+        self._simulations = platform.services.submissions.simulations
+        self._results = platform.services.analysis.results
         self._sandbox = sandbox
         self._dispatch = Dispatch(
             self._services.database, self._services.notifier, executor_configs=(platform.executor,), runner_api_url=""
@@ -60,21 +62,21 @@ class LocalSimulation:
 
         Raise a PlatformError for a submission that can never run.
         """
-        id, _ = self._services.simulations.accept(submission, model=model)
+        id, _ = self._simulations.accept(submission, model=model)
         with self._followed(id, results=not submission.dry_run):
             self._prepare(id)
             if self._state(id) is State.LAUNCHING and not self._interrupted.is_set():
                 self._launch(id)
             if self._interrupted.is_set():
-                self._services.simulations.cancel(id)
-            self._services.finalization.collect(id)
-        self._services.staging.release(id)
-        return self._services.simulations.get(id)
+                self._simulations.cancel(id)
+            self._services.jobs.finalization.collect(id)
+        self._services.scheduling.staging.release(id)
+        return self._simulations.get(id)
 
     def check(self, submission: Submission, model: Model | None) -> dict[str, Any]:
         """Run a few real steps; return the document of `/v1/checks`."""
         simulation = self.run(submission, model)
-        line = b"".join(self._services.results.lines(simulation.id)).partition(b"\n")[0]
+        line = b"".join(self._results.lines(simulation.id)).partition(b"\n")[0]
         return check_of(simulation, line)
 
     def _state(self, id: str) -> State:
@@ -87,7 +89,7 @@ class LocalSimulation:
         """Prepare packages and files; then the simulation is LAUNCHING, or its end is decided."""
         missing = Missing("its packages and files are prepared", Preparation.LONG)
         self._dispatch.prepare(self._dispatch.simulation(id), EXECUTOR, missing)
-        self._services.staging.stage(id)
+        self._services.scheduling.staging.stage(id)
         with self._services.database.read() as c:
             row = rows.find(c, id)
         if row.preparation == Preparation.DONE:
@@ -109,13 +111,13 @@ class LocalSimulation:
         spec = worker_spec_for(WarmKind.of(launch), folders, self._sandbox, model_folder=str(models))
         assert spec is not None, "it was prepared a moment ago"
         loaded = threading.Event()
-        connect = DirectConnection(self._services.leases, self._send_output, loaded.set)
+        connect = DirectConnection(self._services.scheduling.leases, self._send_output, loaded.set)
         self._runner = runner = Runner(spec, 1, LocalSpawner(spec), reserve=0, connect=connect)
         if self._interrupted.is_set():
             return
         document = LaunchDocument(
             credentials=Credentials(url="", launch=launch.id, token=launch.token),
-            workers=min(launch.workers, self._services.simulations.get(id).tasks.total),
+            workers=min(launch.workers, self._simulations.get(id).tasks.total),
             model=str(self._model(launch)),
         )
         runner.start_launch(document)
@@ -173,7 +175,7 @@ class LocalSimulation:
             thread.join()
 
     def _send_events(self, id: str) -> None:
-        for event in self._services.results.follow_events(id):
+        for event in self._results.follow_events(id):
             if event is None:
                 continue
             if event.type == "progress":
@@ -182,7 +184,7 @@ class LocalSimulation:
                 messages.send("progress", {"message": text})
 
     def _send_results(self, id: str) -> None:
-        for lines in self._services.results.follow(id):
+        for lines in self._results.follow(id):
             for line in lines.splitlines():
                 if not line.startswith(b'{"incomplete"'):  # the simulation's reason says why
                     messages.send_raw("result", line)

@@ -90,7 +90,7 @@ def _model(platform: PrivatePlatform, options: argparse.Namespace) -> Model | No
         raise NotFound(
             f"There is no file {path}, and no baseline of this name. {suggestion(near, 'Correct the path.')}"
         )
-    return platform.services.models.add(
+    return platform.services.files.models.add(
         _chunks(path), filename=path.name, runtime=options.runtime, format=options.format
     )
 

@@ -189,7 +189,7 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     return {
         "database": database,
         "notifier": notifier,
-        "store": lambda: platform.store_health.problem(STORE_WAIT),
+        "store": lambda: platform.scheduling.store_health.problem(STORE_WAIT),
         "roles": platform.standstill.roles,
         "dispatcher": dispatcher,
     }
@@ -221,7 +221,12 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     spool.mkdir(parents=True, exist_ok=True)
     flask = application.create(
         Context(
-            platform=platform,
+            files=platform.files,
+            catalogue=platform.catalogue,
+            submissions=platform.submissions,
+            analysis=platform.analysis,
+            comparisons=platform.comparisons,
+            operations=platform.operations,
             names=settings.names,
             max_upload=settings.max_upload,
             streams=settings.streams,

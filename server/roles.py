@@ -157,7 +157,7 @@ def dispatch(settings: Settings) -> int:
         start(settings.metrics_port, [metrics.registry, *registries])
     platform = open_platform(settings, confinement_here(settings))
     Dispatcher(
-        platform,
+        platform.scheduling,
         Dispatch(
             platform.database,
             platform.notifier,
@@ -190,7 +190,8 @@ def jobs(settings: Settings) -> int:
 
     def open_functions() -> Mapping[str, Callable[[str], None]]:
         platform = composition.open_platform(settings, confinement)
-        return Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
+        folder, level = settings.environments, _level(confinement)
+        return Jobs(platform.jobs, platform.files, environments_folder=folder, sandbox=level).table
 
     def open_due() -> Due:
         return DueJobs(Database(settings.database)).of

@@ -26,6 +26,6 @@ def importing_platform(home: Path, **places: Any) -> Iterator[Platform]:
 
 def imported(platform: Platform, reference: str, **options: str | None) -> dict[str, Any]:
     """Import a model; return the import at its end."""
-    id = platform.model_imports.request(reference, **options)["id"]
-    platform.model_imports.fetch(id)
-    return platform.model_imports.get(id)
+    id = platform.submissions.model_imports.request(reference, **options)["id"]
+    platform.submissions.model_imports.fetch(id)
+    return platform.submissions.model_imports.get(id)

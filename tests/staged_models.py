@@ -20,7 +20,7 @@ def staging_on(
     """Return a platform's staging on another node; no model has dependencies, unless there are ``indexes``."""
     installer = Installer(home / "packages", InstallerOptions(indexes=indexes, hosts=(), environ={}))
     models = ModelEnvironments(platform.database, ModelFiles(cache), installer)
-    values = {"datasets": platform.datasets, "store_health": platform.store_health} | changes
+    values = {"datasets": platform.catalogue.datasets, "store_health": platform.scheduling.store_health} | changes
     return Staging(platform.database, platform.notifier, values["datasets"], models, values["store_health"], home=home)
 
 

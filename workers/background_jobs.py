@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import StoreUnavailable
-from core.services.platform import Platform
+from core.services.service_groups import FileServices, JobServices
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
@@ -20,8 +20,11 @@ logger = logging.getLogger(__name__)
 class Jobs:
     """The functions of all kinds of job, over the services."""
 
-    def __init__(self, platform: Platform, *, environments_folder: Path, sandbox: int | None) -> None:
-        self._platform = platform
+    def __init__(
+        self, services: JobServices, files: FileServices, *, environments_folder: Path, sandbox: int | None
+    ) -> None:
+        self._services = services
+        self._files = files
         self._environments = environments_folder
         self._sandbox = sandbox
 
@@ -29,15 +32,15 @@ class Jobs:
     def table(self) -> Mapping[str, Callable[[str], None]]:
         """Return each function by its kind (`core/domain/scheduling/job_kinds.py`)."""
         return {
-            "stage": self._platform.staging.stage,
-            "prepare": self._platform.staging.stage,
-            "prefetch": self._platform.staging.prefetch,
-            "register": self._platform.dataset_registration.register,
-            "import": self._platform.model_imports.fetch,
-            "log": self._platform.run_logging.log,
+            "stage": self._services.staging.stage,
+            "prepare": self._services.staging.stage,
+            "prefetch": self._services.staging.prefetch,
+            "register": self._services.dataset_registration.register,
+            "import": self._services.model_imports.fetch,
+            "log": self._services.run_logging.log,
             "collect": self.collect,
-            "compare": self._platform.comparison_batches.advance,
-            "delete": self._platform.deletion.remove,
+            "compare": self._services.comparison_batches.advance,
+            "delete": self._services.deletion.remove,
             "replay": self.replay,
             "sweep": self.sweep,
         }
@@ -45,34 +48,34 @@ class Jobs:
     def collect(self, id: str) -> None:
         """Finalize a simulation and release its cache entries."""
         try:
-            self._platform.finalization.collect(id)
+            self._services.finalization.collect(id)
         except StoreUnavailable as error:
             # Not a failure of the job: it is due again once its claim in SQL has expired, without end.
-            self._platform.finalization.explain(id, f"its summary waits: {error.detail}")
+            self._services.finalization.explain(id, f"its summary waits: {error.detail}")
             return
-        self._platform.staging.release(id)
+        self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
         """Delete expired uploads, unreferenced objects and unused cache entries."""
-        self._platform.uploads.sweep()
-        self._platform.staging.sweep()
-        self._platform.deletion.sweep()
-        self._platform.models.sweep()
+        self._files.uploads.sweep()
+        self._services.staging.sweep()
+        self._services.deletion.sweep()
+        self._files.models.sweep()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""
         id, _, number = name.partition(":")
         task = int(number)
-        if self._platform.replays.made(id, task):
+        if self._services.replays.made(id, task):
             return
-        frozen, dataset, play, trace = self._platform.replays.inputs(id, task)
+        frozen, dataset, play, trace = self._services.replays.inputs(id, task)
         site = environments.ready(catalogue.simulators()[dataset.simulator], self._environments)
         if site is None:
             raise replay_job.CannotReplay(f"the environment of simulator {dataset.simulator} is not ready")
         spec = WorkerSpec(
             python=base_interpreter(),
             harness=str(HARNESS),
-            dataset=str(self._platform.staging.folder(frozen, f"replay-{id}")),
+            dataset=str(self._services.staging.folder(frozen, f"replay-{id}")),
             evaluator_site=str(site),
             model_server_site="",  # a replay needs no model
             format="",
@@ -80,11 +83,11 @@ class Jobs:
             sandbox=self._sandbox,
         )
         try:
-            self._platform.replays.keep(id, task, replay_job.make(spec, play, task, trace))
+            self._services.replays.keep(id, task, replay_job.make(spec, play, task, trace))
         except replay_job.NothingToShow as error:
             logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)
-            self._platform.replays.refuse(id, task, str(error))
+            self._services.replays.refuse(id, task, str(error))
         except replay_job.EvaluatorEnded as error:
-            if not self._platform.replays.note_end(id, task, str(error)):
+            if not self._services.replays.note_end(id, task, str(error)):
                 raise  # and tried again
             logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)

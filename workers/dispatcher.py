@@ -18,10 +18,10 @@ from core.domain.scheduling.job_kinds import BY_NAME
 from core.domain.scheduling.launches import LaunchStatus, Note, Phase
 from core.domain.scheduling.states import State
 from core.services.due_jobs import SWEEP, DueJobs
-from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
+from core.services.service_groups import SchedulingServices
 from workers import liveness
 from workers.admissions import Admissions
 from workers.dispatcher_metrics import DispatcherMetrics
@@ -49,7 +49,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        platform: Platform,
+        services: SchedulingServices,
         dispatch: Dispatch,
         executors: Sequence[ManagedExecutor],
         *,
@@ -58,12 +58,12 @@ class Dispatcher:
         interval: float,
         metrics: DispatcherMetrics | None = None,
     ) -> None:
-        self._platform = platform
+        self._services = services
         self._dispatch = dispatch
-        self._programs = Programs(platform.leases)
-        self._due_jobs = DueJobs(platform.database)
+        self._programs = Programs(services.leases)
+        self._due_jobs = DueJobs(services.database)
         self._executors = {managed.name: managed for managed in executors}
-        self._admissions = Admissions(dispatch, platform.staging, self._executors)
+        self._admissions = Admissions(dispatch, services.staging, self._executors)
         self._run_dir = run_dir
         self._ttl = ttl
         self._interval = interval
@@ -82,7 +82,7 @@ class Dispatcher:
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self._run_dir / "dispatch.lock", "w") as lock:
             if self._locked(lock, stop):
-                with Leadership(self._platform.database, f"{socket.gethostname()}:{os.getpid()}") as leadership:
+                with Leadership(self._services.database, f"{socket.gethostname()}:{os.getpid()}") as leadership:
                     self._run(leadership, stop)
 
     def _run(self, leadership: Leadership, stop: Event) -> None:
@@ -113,11 +113,11 @@ class Dispatcher:
                 self.metrics.failed.inc()
                 logger.exception("a pass of the dispatcher failed; next attempt in %s s", self._interval)
                 stop.wait(self._interval)
-            self._platform.notifier.wait("dispatch", self._pause())
+            self._services.notifier.wait("dispatch", self._pause())
 
     def _watch(self, executor: Watched, stop: Event) -> None:
         """Let an executor wake the dispatcher when a launch changes; the executor is also polled."""
-        wake = partial(self._platform.notifier.wake, "dispatch")
+        wake = partial(self._services.notifier.wake, "dispatch")
         Thread(target=executor.watch, args=(wake, stop), name="watch", daemon=True).start()
 
     def _pause(self) -> float:
@@ -147,7 +147,7 @@ class Dispatcher:
 
         A former leader keeps its epoch, so that the writes of an executor's thread that is still at work are refused.
         """
-        if self._platform.database.embedded:
+        if self._services.database.embedded:
             return True
         epoch = leadership.take()
         if epoch is not None:
@@ -164,7 +164,7 @@ class Dispatcher:
         if self._clock_was_set(time.monotonic(), snapshot.now):
             snapshot = self._admissions.snapshot()
         if snapshot.launches:
-            self._platform.store_health.problem()  # asks, so that the answer is there when a launch ends
+            self._services.store_health.problem()  # asks, so that the answer is there when a launch ends
         self._working = bool(snapshot.active or snapshot.queue)
         for managed in self._executors.values():
             self._visit(managed, snapshot)
@@ -175,7 +175,7 @@ class Dispatcher:
         self._report_health(snapshot)
         if now >= self._expire_from:
             self._expire(snapshot)
-        self._platform.leases.settle()
+        self._services.leases.settle()
         launched = snapshot.launched
         running = [
             simulation
@@ -320,7 +320,7 @@ class Dispatcher:
                 return  # the next pass finds every task done
             reason = status.reason if status is not None and status.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            problem = self._platform.store_health.problem() or self._dispatch.refused_results(launch.simulation)
+            problem = self._services.store_health.problem() or self._dispatch.refused_results(launch.simulation)
             if problem is None:
                 self._dispatch.requeue(launch, reason)
             else:  # without the store no launch gets its inputs or stores a result
@@ -339,7 +339,7 @@ class Dispatcher:
             self._dispatch.resize(launch, workers)
 
     def _expire(self, snapshot: Snapshot) -> None:
-        for id in self._platform.leases.expire():
+        for id in self._services.leases.expire():
             if (simulation := snapshot.active.get(id)) is not None:
                 self._dispatch.give_up(simulation, State.ERRORED, "its runners stopped sending heartbeats too often")
 
@@ -370,7 +370,7 @@ class Dispatcher:
         now = time.monotonic()
         if now - self._enqueued_at.get((kind, id), -10.0) >= 2.0:
             self._enqueued_at[kind, id] = now
-            self._platform.notifier.enqueue(kind, id)
+            self._services.notifier.enqueue(kind, id)
 
     def _launch(self, simulation: ActiveSimulation) -> None:
         managed = self._executors.get(simulation.executor)
@@ -435,7 +435,7 @@ class Dispatcher:
         """Enqueue the jobs of datasets, of ended and of deleted simulations, and `sweep`."""
         if time.monotonic() - self._swept_at >= BY_NAME["sweep"].period:
             self._swept_at = time.monotonic()
-            self._platform.notifier.enqueue("sweep", SWEEP)
+            self._services.notifier.enqueue("sweep", SWEEP)
         for kind, ids in self._due_jobs.beside_admitted().items():
             for id in ids:
                 self._enqueue_unclaimed(kind, id)

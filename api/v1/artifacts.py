@@ -9,7 +9,7 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header
 from api.byte_ranges import serve
-from api.context import services
+from api.context import analysis_services as services
 from api.downloads import (
     DOWNLOAD_HEADERS,
     NOT_MODIFIED,

@@ -9,7 +9,8 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
-from api.context import caller, services
+from api.context import caller
+from api.context import submission_services as services
 from api.problems import describe
 from api.schemas.bulk import BulkRetrySchema, BulkSchema, OutcomesSchema
 from api.simulation_filters import listing_of

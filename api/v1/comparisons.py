@@ -9,7 +9,8 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body, validated
-from api.context import caller, services
+from api.context import caller
+from api.context import comparison_services as services
 from api.paging import LINK, numbered_page, page
 from api.schemas.comparison_requests import (
     ComparisonListQuery,

@@ -11,7 +11,7 @@ from flask.views import MethodView
 from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
 from api.body import json_body, validated
 from api.byte_ranges import serve
-from api.context import services
+from api.context import catalogue_services as services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, SANDBOXED, download
 from api.negotiation import choose
 from api.paging import LINK, page

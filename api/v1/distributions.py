@@ -5,7 +5,7 @@ from typing import Any
 from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
-from api.context import services
+from api.context import analysis_services as services
 from api.schemas.distributions import (
     DependenceQuery,
     DependenceSchema,

@@ -6,7 +6,8 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
-from api.context import caller, services
+from api.context import caller
+from api.context import operation_services as services
 from api.schemas.catalogue import DrainSchema, ExecutorListSchema, ExecutorSchema
 from common.errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
 

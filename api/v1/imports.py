@@ -8,7 +8,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success, header, json_response
 from api.body import json_body, validated
-from api.context import services
+from api.context import submission_services as services
 from api.schemas.models import ImportRequest, ImportSchema
 from common.errors import Invalid, UnknownImport, UnsupportedMedia
 

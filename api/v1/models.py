@@ -8,7 +8,7 @@ from flask.views import MethodView
 from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import base_name, chunks_of, json_body, raw_chunks, validated
-from api.context import services
+from api.context import file_services as services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, REDIRECT, download, redirect, wants_redirect
 from api.paging import LINK, page
 from api.problems import LengthRequired

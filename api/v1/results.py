@@ -9,7 +9,8 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header, lines_of
 from api.byte_ranges import matches, read_ahead, serve
-from api.context import context, services
+from api.context import analysis_services as services
+from api.context import context
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose

@@ -9,7 +9,8 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success, header
 from api.body import json_body, validated
-from api.context import caller, context, services
+from api.context import caller, context
+from api.context import submission_services as services
 from api.paging import LINK, numbered_page, page
 from api.schemas.comparisons import ComparisonQuery, ComparisonSchema
 from api.schemas.results import ChangesHeaders, ChangesQuery, SummarySchema

@@ -11,7 +11,8 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success
 from api.byte_ranges import read_ahead
-from api.context import context, services
+from api.context import analysis_services as services
+from api.context import context
 from api.negotiation import choose
 from api.schemas.results import SweepQuery, SweepSchema
 from api.tabular import PARQUET, csv_of, flat_document, kinds_of

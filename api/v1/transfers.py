@@ -3,7 +3,7 @@
 from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
-from api.context import services
+from api.context import file_services as services
 from api.schemas.transfers import TransferSchema
 from common.errors import NoDirectTransfer, StoreUnavailable
 from core.services.uploads.transfers import PresignedUpload

@@ -10,7 +10,8 @@ from werkzeug.http import http_date
 
 from api import tus
 from api.blueprint import BINARY, Blueprint, Success, View, empty_response, header
-from api.context import caller, services
+from api.context import caller
+from api.context import file_services as services
 from api.paging import LINK, page
 from api.problem_responses import problem_response
 from api.schemas.pages import PageQuery

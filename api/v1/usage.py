@@ -5,7 +5,7 @@ from typing import Any
 from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success
-from api.context import services
+from api.context import operation_services as services
 from api.schemas.usage import CacheListSchema, QueueSchema, StorageSchema
 
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")

@@ -1,4 +1,4 @@
-"""Service wiring: builds all services over one database, one object store and one notifier, for composition roots."""
+"""Service wiring: builds the groups of services over one database, object store and notifier, for composition roots."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +37,16 @@ from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
+from core.services.service_groups import (
+    AnalysisServices,
+    CatalogueServices,
+    ComparisonServices,
+    FileServices,
+    JobServices,
+    OperationServices,
+    SchedulingServices,
+    SubmissionServices,
+)
 from core.services.simulations.bulk import Bulk
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
@@ -64,49 +74,22 @@ from runtimes.dependencies.installer import Installer, InstallerOptions
 from runtimes.limits import ServerLimits
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Platform:
-    """All services, over one database, one object store and one notifier."""
+    """The groups of services, over one database, one object store and one notifier."""
 
     database: Database
     store: ObjectStore
     notifier: Notifier
-    changes: Waiters
-    catalogue: Catalogue
-    executors: Executors
-    models: Models
-    simulations: Simulations
-    bulk: Bulk
-    list_changes: ListChanges
-    model_imports: ModelImports
-    run_logging: RunLogging
-    results: Results
-    comparison: Comparison
-    comparisons: Comparisons
-    comparison_batches: ComparisonBatches
-    comparison_flips: ComparisonFlips
-    sweeps: Sweeps
-    distributions: Distributions
-    sensitivities: Sensitivities
-    worst_results: WorstResults
-    leaderboards: Leaderboards
-    selections: ResultSelections
-    replays: Replays
-    leases: Leases
-    staging: Staging
-    finalization: Finalization
-    deletion: Deletion
-    uploads: Uploads
-    transfers: Transfers
-    datasets: Datasets
-    dataset_registration: DatasetRegistration
-    scenario_maps: ScenarioMaps
-    disk_floor: DiskFloor
-    store_health: StoreHealth
     standstill: Standstill
-    storage_use: StorageUse
-    cache_use: CacheUse
-    queue: Queue
+    files: FileServices
+    catalogue: CatalogueServices
+    submissions: SubmissionServices
+    analysis: AnalysisServices
+    comparisons: ComparisonServices
+    operations: OperationServices
+    scheduling: SchedulingServices
+    jobs: JobServices
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,109 +135,207 @@ def build(
     cache: NodeCache | None = None,
 ) -> Platform:
     """Build all services; without a ``cache``, with a node cache under ``home``."""
-    home = options.home
     change_notifier = ChangeNotifier(database, notifier)
     changes = simulation_waiters(change_notifier, slots=options.streams)
-    objects = store.root if isinstance(store, FilesystemStore) else None
-    floor = DiskFloor(home, objects, least=options.disk_floor)
-    models = Models(
-        database,
-        store,
-        home / "scratch",
-        largest=options.max_upload,
-        largest_unpacked=options.max_unpacked,
-        floor=floor,
-    )
-    uploads = Uploads(
-        database,
-        store,
-        ttl=options.upload_ttl,
-        largest=options.max_resumable,
-        limits=UploadLimits(per_caller=options.uploads_per_caller),
-        floor=floor,
-    )
     sources = Sources(store, options.connections)
-    datasets = Datasets(database, store, notifier, uploads, sources, floor)
-    resolver = Resolver(
-        models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
+    shared = _Shared(
+        database=database,
+        store=store,
+        notifier=notifier,
+        options=options,
+        change_notifier=change_notifier,
+        cache=cache or NodeCache(options.home / "cache", store, options.connections),
+        sources=sources,
+        origins=ModelOrigins(sources, options.model_origins, options.home / "scratch", largest=options.max_upload),
+        # A sandbox has its real path only.
+        installer=Installer((options.home / "packages").resolve(), options.installer),
+        specs=ScenarioSpecs(database, store, sources),
+        results=Results(database, store, changes),
     )
-    results = Results(database, store, changes)
-    origins = ModelOrigins(sources, options.model_origins, home / "scratch", largest=options.max_upload)
-    imports = ModelImports(database, notifier, models, resolver, origins)
     standstill = Standstill(database, options.roles)
-    simulation_options = SimulationOptions(standstill=standstill, most_dry_runs=options.dry_runs)
-    simulations = Simulations(database, notifier, changes, resolver, results, imports, simulation_options)
-    specs = ScenarioSpecs(database, store, sources)
-    tables = ResultTables(database, results, specs)
-    store_health = StoreHealth(store)
-    cache = cache or NodeCache(home / "cache", store, options.connections)
-    files = ModelFiles(cache, largest=options.max_unpacked)
-    installer = Installer((home / "packages").resolve(), options.installer)  # a sandbox has its real path only
+    files = _file_services(shared)
+    catalogue = _catalogue_services(shared, files)
+    resolver = Resolver(
+        files.models,
+        catalogue.datasets,
+        options.executor_configs,
+        sandbox=options.sandbox,
+        gang_executors=options.gang_executors,
+    )
+    submissions = _submission_services(shared, files.models, resolver, changes, standstill)
+    analysis = _analysis_services(shared, submissions.simulations)
+    scheduling = _scheduling_services(shared, catalogue.datasets)
     return Platform(
         database=database,
         store=store,
         notifier=notifier,
-        changes=changes,
+        standstill=standstill,
+        files=files,
+        catalogue=catalogue,
+        submissions=submissions,
+        analysis=analysis,
+        comparisons=ComparisonServices(
+            comparisons=Comparisons(database, notifier, changes, resolver),
+            comparison_flips=ComparisonFlips(database, shared.results),
+        ),
+        operations=_operation_services(shared, files.disk_floor),
+        scheduling=scheduling,
+        jobs=_job_services(shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shared:
+    """The adapters, the options, and the services of which each serves several groups."""
+
+    database: Database
+    store: ObjectStore
+    notifier: Notifier
+    options: PlatformOptions
+    change_notifier: ChangeNotifier
+    cache: NodeCache
+    sources: Sources
+    origins: ModelOrigins
+    installer: Installer
+    specs: ScenarioSpecs
+    results: Results
+
+
+def _file_services(shared: _Shared) -> FileServices:
+    database, store, options = shared.database, shared.store, shared.options
+    objects = store.root if isinstance(store, FilesystemStore) else None
+    floor = DiskFloor(options.home, objects, least=options.disk_floor)
+    return FileServices(
+        models=Models(
+            database,
+            store,
+            options.home / "scratch",
+            largest=options.max_upload,
+            largest_unpacked=options.max_unpacked,
+            floor=floor,
+        ),
+        uploads=Uploads(
+            database,
+            store,
+            ttl=options.upload_ttl,
+            largest=options.max_resumable,
+            limits=UploadLimits(per_caller=options.uploads_per_caller),
+            floor=floor,
+        ),
+        transfers=Transfers(store),
+        disk_floor=floor,
+    )
+
+
+def _catalogue_services(shared: _Shared, files: FileServices) -> CatalogueServices:
+    database, options = shared.database, shared.options
+    datasets = Datasets(database, shared.store, shared.notifier, files.uploads, shared.sources, files.disk_floor)
+    return CatalogueServices(
+        datasets=datasets,
+        scenario_maps=ScenarioMaps(datasets),
+        leaderboards=Leaderboards(database, datasets),
         catalogue=Catalogue(
-            home / "environments",
+            options.home / "environments",
             ServerLimits(model=options.max_upload, unpacked=options.max_unpacked),
             options.installer,
         ),
-        executors=Executors(database, notifier, options.executor_configs),
-        models=models,
+    )
+
+
+def _submission_services(
+    shared: _Shared, models: Models, resolver: Resolver, changes: Waiters, standstill: Standstill
+) -> SubmissionServices:
+    database, notifier = shared.database, shared.notifier
+    imports = ModelImports(database, notifier, models, resolver, shared.origins)
+    options = SimulationOptions(standstill=standstill, most_dry_runs=shared.options.dry_runs)
+    simulations = Simulations(database, notifier, changes, resolver, shared.results, imports, options)
+    return SubmissionServices(
         simulations=simulations,
+        comparison=Comparison(simulations, shared.results),
         bulk=Bulk(database, simulations),
-        list_changes=ListChanges(database, changes),
         model_imports=imports,
-        run_logging=RunLogging(database, notifier, origins),
+        list_changes=ListChanges(database, changes),
+        changes=changes,
+    )
+
+
+def _analysis_services(shared: _Shared, simulations: Simulations) -> AnalysisServices:
+    database, results = shared.database, shared.results
+    tables = ResultTables(database, results, shared.specs)
+    return AnalysisServices(
         results=results,
-        comparison=Comparison(simulations, results),
-        comparisons=Comparisons(database, notifier, changes, resolver),
-        comparison_batches=ComparisonBatches(database, notifier, simulations, results, specs),
-        comparison_flips=ComparisonFlips(database, results),
+        selections=ResultSelections(database, results, tables),
+        replays=Replays(database, shared.store, shared.notifier, results),
         sweeps=Sweeps(simulations, results),
         distributions=Distributions(database, tables),
         sensitivities=Sensitivities(tables),
         worst_results=WorstResults(tables, results),
-        leaderboards=Leaderboards(database, datasets),
-        selections=ResultSelections(database, results, tables),
-        replays=Replays(database, store, notifier, results),
-        leases=Leases(
-            database,
-            store,
-            notifier,
-            options=LeaseOptions(ttl=options.lease_ttl, max_unpacked=options.max_unpacked),
-            specs=specs,
-            launch_waiters=LaunchWaiters(database, change_notifier),
-        ),
+    )
+
+
+def _operation_services(shared: _Shared, floor: DiskFloor) -> OperationServices:
+    database, options = shared.database, shared.options
+    return OperationServices(
+        executors=Executors(database, shared.notifier, options.executor_configs),
+        queue=Queue(database, options.executor_configs),
+        storage_use=StorageUse(database, floor, MachineStorage(options.home / "environments", shared.cache)),
+        cache_use=CacheUse(shared.cache, options.cache_nodes),
+    )
+
+
+def _scheduling_services(shared: _Shared, datasets: Datasets) -> SchedulingServices:
+    database, notifier, options = shared.database, shared.notifier, shared.options
+    store_health = StoreHealth(shared.store)
+    files = ModelFiles(shared.cache, largest=options.max_unpacked)
+    return SchedulingServices(
+        database=database,
+        notifier=notifier,
         staging=Staging(
             database,
             notifier,
             datasets,
-            ModelEnvironments(database, files, installer),
+            ModelEnvironments(database, files, shared.installer),
             store_health,
-            home=home,
+            home=options.home,
             own_environments=options.own_environments,
         ),
-        finalization=Finalization(database, store, notifier, results),
-        deletion=Deletion(database, store),
-        uploads=uploads,
-        transfers=Transfers(store),
-        datasets=datasets,
+        leases=Leases(
+            database,
+            shared.store,
+            notifier,
+            options=LeaseOptions(ttl=options.lease_ttl, max_unpacked=options.max_unpacked),
+            specs=shared.specs,
+            launch_waiters=LaunchWaiters(database, shared.change_notifier),
+        ),
+        store_health=store_health,
+    )
+
+
+def _job_services(
+    shared: _Shared,
+    files: FileServices,
+    datasets: Datasets,
+    submissions: SubmissionServices,
+    staging: Staging,
+    replays: Replays,
+) -> JobServices:
+    database, store, notifier, results = shared.database, shared.store, shared.notifier, shared.results
+    options = shared.options
+    return JobServices(
+        staging=staging,
         dataset_registration=DatasetRegistration(
             database,
             store,
-            uploads,
-            sources,
+            files.uploads,
+            shared.sources,
             datasets,
-            EnvironmentRegistration(installer, cache, home),
-            RegistrationLimits(largest=options.max_dataset, floor=floor, maps=options.maps),
+            EnvironmentRegistration(shared.installer, shared.cache, options.home),
+            RegistrationLimits(largest=options.max_dataset, floor=files.disk_floor, maps=options.maps),
         ),
-        scenario_maps=ScenarioMaps(datasets),
-        disk_floor=floor,
-        store_health=store_health,
-        standstill=standstill,
-        storage_use=StorageUse(database, floor, MachineStorage(home / "environments", cache)),
-        cache_use=CacheUse(cache, options.cache_nodes),
-        queue=Queue(database, options.executor_configs),
+        model_imports=submissions.model_imports,
+        run_logging=RunLogging(database, notifier, shared.origins),
+        finalization=Finalization(database, store, notifier, results),
+        comparison_batches=ComparisonBatches(database, notifier, submissions.simulations, results, shared.specs),
+        deletion=Deletion(database, store),
+        replays=replays,
     )

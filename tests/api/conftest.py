@@ -86,17 +86,17 @@ class LeasingWorker:
         assert dispatch.admit(busy, LOCAL.name)
         launch = dispatch.launch(next(simulation for simulation in unended(dispatch) if simulation.id == id))
         assert launch is not None
-        return self.platform.leases.authenticate(launch.id, launch.token)
+        return self.platform.scheduling.leases.authenticate(launch.id, launch.token)
 
     def report(self, launch: CachedLaunch, lease: Lease, since: int, to: int, **extra: Any) -> None:
         """Report invented results of the tasks [since, to); every seventh task fails."""
         lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
         report = report_of(lease, since, to, lines, **extra)
-        assert self.platform.leases.report(launch, report).accepted
+        assert self.platform.scheduling.leases.report(launch, report).accepted
 
     def lease(self, launch: CachedLaunch) -> Lease:
         """Lease the next tasks."""
-        lease = self.platform.leases.lease(launch, "d", None)
+        lease = self.platform.scheduling.leases.lease(launch, "d", None)
         assert isinstance(lease, Lease)
         return lease
 
@@ -107,7 +107,7 @@ class LeasingWorker:
     def finish(self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
         """Run the remaining tasks of a launch; assert that the simulation succeeds."""
         self.finish_unseen(launch, artifacts=artifacts)
-        assert self.platform.simulations.get(launch.simulation).state is State.SUCCEEDED
+        assert self.platform.submissions.simulations.get(launch.simulation).state is State.SUCCEEDED
 
     def finish_unseen(
         self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None
@@ -118,7 +118,7 @@ class LeasingWorker:
         """
         id = launch.simulation
         first = True
-        while isinstance(lease := self.platform.leases.lease(launch, "d", None), Lease):
+        while isinstance(lease := self.platform.scheduling.leases.lease(launch, "d", None), Lease):
             first_artifacts = artifacts if first and artifacts else {}
             blobs = b"".join(first_artifacts.values())
             described = [(*key, len(blob)) for key, blob in first_artifacts.items()]
@@ -126,7 +126,7 @@ class LeasingWorker:
             first = False
             if self.dispatch.close(id):
                 break
-        self.platform.finalization.collect(id)
+        self.platform.jobs.finalization.collect(id)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
 
 @pytest.fixture
 def client(platform: Platform, settings: Settings) -> FlaskClient:
-    platform.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add((MODEL,), filename="model.py", name="mine")
     return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
 
 
@@ -193,7 +193,7 @@ def test_a_queued_simulation_ends_at_its_turn_when_the_list_was_shortened(
     (simulation,) = unended(dispatch)
     assert simulation.eligible is None
     assert not dispatch.admit(simulation, "generous")
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED
     assert "placement.queue: team-a is not in executors.generous.allowed.queue (team-b)" in ended["reason"]
@@ -208,7 +208,7 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
     assert before.admit(unended(before)[0], "generous")
     after = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={}), LAPTOP)
     assert after.launch(unended(after)[0]) is None
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED and "executors.generous.allowed.annotations (empty)" in ended["reason"]
     assert after.snapshot().launches == ()
@@ -238,7 +238,7 @@ def test_a_stored_simulation_of_an_earlier_version_is_refused_at_its_turn_and_wh
     client: FlaskClient, platform: Platform, settings: Settings
 ) -> None:
     id = post(client, "generous", priority="low").json["id"]
-    platform.simulations.cancel(id)
+    platform.submissions.simulations.cancel(id)
     tightened = PlatformOptions(
         home=settings.home,
         executor_configs=[CLUSTER, replace(GENEROUS, allowed={})],

@@ -78,7 +78,7 @@ def test_the_answer_is_the_same_quantity_while_it_runs_and_after_the_end(
             b"".join(json.dumps(result, separators=(",", ":")).encode() + b"\n" for result in results),
             sketch=sketch(ok) | failure_sketch(counts, len(ok)),
         )
-        assert platform.leases.report(launch, report).accepted
+        assert platform.scheduling.leases.report(launch, report).accepted
         dispatch = worker.dispatch
         dispatch.tick(unended(dispatch), 1e9)
         if client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 36:
@@ -86,7 +86,7 @@ def test_the_answer_is_the_same_quantity_while_it_runs_and_after_the_end(
     running = client.get(f"/v1/simulations/{id}").json
     assert running["state"] == "running" and running["metrics"].keys() == {"score"}
     worker.dispatch.close(id)
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     ended = answer(client, id)
     assert running["answer"]["failures"] == ended["failures"] and ended["failures"]["count"] == 25
     for name in ("mean", "low", "high"):

@@ -128,7 +128,7 @@ def test_the_archive_of_a_simulation_that_ended_early_is_complete(
     dispatch = worker.dispatch
     (busy,) = unended(dispatch)
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "cancelled" and simulation["tasks"] == {"total": 288, "done": reported, "failed": 0}
     response = client.get(f"/v1/simulations/{id}/archive")
@@ -153,7 +153,7 @@ def test_an_archive_explains_itself_and_has_the_model_and_the_logs(
 ) -> None:
     id = submit().json["id"]
     launch = worker.launch(id)
-    worker.platform.leases.log(launch, "model 0", b"first\nsecond\n")
+    worker.platform.scheduling.leases.log(launch, "model 0", b"first\nsecond\n")
     worker.finish_unseen(launch)
     archive = open_archive(client, id)
     assert archive.namelist()[:4] == ["README.txt", "simulation.json", "summary.json", "results.ndjson"]
@@ -163,7 +163,7 @@ def test_an_archive_explains_itself_and_has_the_model_and_the_logs(
     readme = archive.read("README.txt").decode()
     for name in ("simulation.json", "summary.json", "results.ndjson", "logs.txt", "model/FILE", "trace.f32.zz"):
         assert name in readme
-    worker.platform.leases.log(launch, "model 0", b"late\n")  # after the end
+    worker.platform.scheduling.leases.log(launch, "model 0", b"late\n")  # after the end
     assert open_archive(client, id).read("logs.txt") == b"model 0 | first\nmodel 0 | second\n"
 
 
@@ -174,7 +174,7 @@ def test_an_archive_has_the_model_unless_asked_not_to_or_its_bytes_are_lost(
     assert open_archive(client, finished, "?model=false").namelist() == names[:-1]
     problem(client.get(f"/v1/simulations/{finished}/archive?model=no"), 422, "invalid")
     digest = client.get(f"/v1/simulations/{finished}").json["model"]["digest"]
-    platform.models.delete(digest)  # its bytes stay as long as a simulation refers to them
+    platform.files.models.delete(digest)  # its bytes stay as long as a simulation refers to them
     assert open_archive(client, finished).namelist() == names
     platform.store.delete(key_of(digest))
     assert open_archive(client, finished).namelist() == names[:-1]
@@ -197,7 +197,7 @@ def test_a_repetition_on_a_server_without_the_model_says_which_one_to_upload_fir
     archive = open_archive(client, finished)
     document, model = json.loads(archive.read("simulation.json")), archive.read("model/model.py")
     digest = document["provenance"]["model"]["digest"]
-    platform.models.delete(digest)
+    platform.files.models.delete(digest)
     refused = problem(client.post("/v1/simulations", json=document), 422, "unknown-model")
     assert f"no model with the digest {digest}. Upload it first" in refused["detail"] and refused["digest"] == digest
     uploaded = client.post("/v1/models", data={"file": (io.BytesIO(model), "model.py")})
@@ -222,9 +222,9 @@ def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile
                 assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
             return measurement
 
-    resizing_results = ResizingResults(platform.database, platform.store, platform.changes)
+    resizing_results = ResizingResults(platform.database, platform.store, platform.submissions.changes)
     finalization = Finalization(platform.database, platform.store, platform.notifier, resizing_results)
-    LeasingWorker(replace(platform, finalization=finalization)).run_to_end(id)
+    LeasingWorker(replace(platform, jobs=replace(platform.jobs, finalization=finalization))).run_to_end(id)
     assert resizing_results.resized
     response = client.get(f"/v1/simulations/{id}/archive")
     assert response.headers["Content-Length"] == str(len(response.data))
@@ -269,7 +269,7 @@ def test_a_replay_is_computed_on_request(
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
     assert list(platform.notifier.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
-    platform.replays.keep(id, 0, {"dt": 0.1, "frames": []})
+    platform.analysis.replays.keep(id, 0, {"dt": 0.1, "frames": []})
     replay = client.get(path)
     assert replay.status_code == 200 and replay.mimetype == "application/json"
     document = msgspec.json.decode(replay.data)
@@ -288,7 +288,7 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
     platform.notifier.jobs.clear()  # type: ignore[attr-defined]
-    platform.replays.refuse(id, 0, "simulator: RuntimeError: lane -1 in /home/someone/net.xml")
+    platform.analysis.replays.refuse(id, 0, "simulator: RuntimeError: lane -1 in /home/someone/net.xml")
     detail = problem(client.get(path), 404, "no-replay")["detail"]
     assert "the simulator failed" in detail.lower() and "RuntimeError" not in detail and "net.xml" not in detail
     assert not platform.notifier.jobs  # type: ignore[attr-defined]
@@ -301,7 +301,7 @@ def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_a
     id = submit(tasks=3, params={"crash_at": 0}).json["id"]
     trace = zlib.compress(bytes(16))
     worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): trace})
-    make = Jobs(platform, environments_folder=ENVIRONMENTS, sandbox=None).table["replay"]
+    make = Jobs(platform.jobs, platform.files, environments_folder=ENVIRONMENTS, sandbox=None).table["replay"]
     path = f"/v1/simulations/{id}/tasks/0/replay"
     for _ in range(2):
         with pytest.raises(EvaluatorEnded):
@@ -322,7 +322,7 @@ def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_a
 def log(platform: Platform, worker: LeasingWorker, id: str, *pieces: bytes) -> None:
     launch = worker.launch(id)
     for piece in pieces:
-        platform.leases.log(launch, "host-0", piece)
+        platform.scheduling.leases.log(launch, "host-0", piece)
     worker.finish(launch)
 
 

@@ -81,7 +81,7 @@ def test_a_repeated_retry_creates_no_second_simulation(
     second = change(client, "retry", ids=[finished])
     assert outcomes(second) == {finished: "skipped"} and second["items"][0]["simulation"]["id"] == retry["id"]
     client.post(f"/v1/simulations/{retry['id']}/cancel")
-    platform.finalization.collect(retry["id"])
+    platform.jobs.finalization.collect(retry["id"])
     assert client.delete(f"/v1/simulations/{retry['id']}").status_code == 204
     assert outcomes(change(client, "retry", ids=[finished])) == {finished: "done"}
 
@@ -149,7 +149,7 @@ def test_retries_that_inherit_many_results_are_not_one_transaction(
     ids = [submit().json["id"] for _ in range(3)]
     for id in ids:
         worker.run_to_end(id)
-    inherited = len(platform.results.inheritable(ids[0]).kept)
+    inherited = len(platform.analysis.results.inheritable(ids[0]).kept)
     monkeypatch.setattr(retries, "SEGMENTS", 2 * inherited)
     del writes[:]
     assert change(client, "retry", ids=ids)["done"] == 3
@@ -181,7 +181,7 @@ def test_what_is_deleted_meanwhile_costs_other_retries_nothing(
     def found_before_its_deletion(c: Any, ids: Any) -> Any:
         rows = found(c, ids)
         if gone in rows:
-            platform.simulations.delete(gone)
+            platform.submissions.simulations.delete(gone)
         return rows
 
     monkeypatch.setattr(store, "found", found_before_its_deletion)

@@ -55,7 +55,7 @@ def test_a_bundle_is_kept_while_a_simulation_may_request_it(platform: Platform, 
     clock.now = OCTOBER
     bundles = Bundles(platform.store, platform.database, clock)
     packed = bundles.of("street", folder)
-    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     platform.database.write(lambda c: simulations.set_bundle(c, simulation.id, {"play": packed, "model_size": 1}))
     clock.now = FEBRUARY
     assert bundles.remove_orphans() == 0 and bundle_keys(platform) == [packed["key"]]

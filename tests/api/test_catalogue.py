@@ -20,7 +20,7 @@ def test_a_runtime_shows_its_limits_and_those_of_each_format(client: FlaskClient
         described = client.get(f"/v1/runtimes/{runtime['name']}").json
         for limits in (described["limits"], *(format["limits"] for format in described["formats"])):
             assert limits["memory"] == 4 << 30 and limits["act_deadline"] == "the dataset's `deadline`"
-            assert 0 < limits["largest_model"] <= platform.models.largest
+            assert 0 < limits["largest_model"] <= platform.files.models.largest
             assert limits["load_time"] > limits["reset_time"] > 0
         least = min(format["limits"]["largest_model"] for format in described["formats"])
         assert described["limits"]["largest_model"] == least

@@ -44,10 +44,10 @@ def play(submit: Submit, worker: LeasingWorker, platform: Platform) -> Play:
                 json.dumps(result(task), separators=(",", ":")).encode() + b"\n"
                 for task in range(lease.cursor, lease.stop)
             )
-            assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            assert platform.scheduling.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
             if worker.dispatch.close(id):
                 break
-        platform.finalization.collect(id)
+        platform.jobs.finalization.collect(id)
         return id
 
     return run
@@ -225,7 +225,7 @@ def test_the_results_of_simulations_that_have_ended_are_compared_once(
     def unread(*_: Any, **__: Any) -> Any:
         raise AssertionError("the results are read again")
 
-    monkeypatch.setattr(platform.results, "lines", unread)
+    monkeypatch.setattr(platform.analysis.results, "lines", unread)
     assert compared(client, first, second) == document
     with pytest.raises(AssertionError, match="500 == 200"):
         compared(client, first, second, bound=10)
@@ -268,7 +268,7 @@ def test_a_comparison_with_a_simulation_that_runs_has_not_its_one_look(
         json.dumps(scored(task, 50 + task % 4), separators=(",", ":")).encode() + b"\n"
         for task in range(lease.cursor, lease.stop)
     )
-    assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+    assert platform.scheduling.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
     verdict = compared(client, id, second)["verdict"]
     assert verdict["count"] == lease.stop and "still runs" in verdict["message"]
 

@@ -27,9 +27,9 @@ def upload(platform: Platform) -> Callable[[bytes], str]:
     """Function that creates a finished upload and returns its id."""
 
     def create_upload(body: bytes) -> str:
-        record = platform.uploads.create(len(body))
+        record = platform.files.uploads.create(len(body))
         if body:
-            platform.uploads.append(record.id, 0, iter([body]))
+            platform.files.uploads.append(record.id, 0, iter([body]))
         return record.id
 
     return create_upload
@@ -45,9 +45,9 @@ def work(platform: Platform) -> Callable[[], None]:
         while notifier.jobs:
             job, id = notifier.jobs.popleft()
             if job == "register":
-                platform.dataset_registration.register(id)
+                platform.jobs.dataset_registration.register(id)
             elif job == "prefetch":
-                platform.staging.prefetch(id)
+                platform.scheduling.staging.prefetch(id)
 
     return run_jobs
 
@@ -394,11 +394,11 @@ def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     assert (frozen["name"], frozen["version"], frozen["digest"]) == ("mine", "1", version["digest"])
     problem(client.delete("/v1/datasets/mine@1"), 409, "in-use")
     launch = worker.launch(sent.json["id"])
-    definition = platform.leases.describe(launch)["play"]["definition"]
+    definition = platform.scheduling.leases.describe(launch)["play"]["definition"]
     assert (
         definition["simulator"] == "noop" and definition["tasks"] == 5 and definition["scenarios"] == "scenarios.ndjson"
     )
-    folder = platform.staging.folder(msgspec.convert(frozen, ResolvedDataset), sent.json["id"])
+    folder = platform.scheduling.staging.folder(msgspec.convert(frozen, ResolvedDataset), sent.json["id"])
     assert [json.loads(line)["name"] for line in (folder / "scenarios.ndjson").read_text().splitlines()][-1] == "case-4"
     worker.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204
@@ -421,7 +421,7 @@ def test_fields_of_scenarios_are_parameters_until_their_dataset_is_deleted(
     assert [(group["value"], group["min"], group["max"]) for group in groups] == [(2, 1, 4), (3, 2, 5), (4, 0, 3)]
     assert client.delete("/v1/datasets/wide").status_code == 204
     specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
-    parameters = ResultTables(platform.database, platform.results, specs).parameters(id)
+    parameters = ResultTables(platform.database, platform.analysis.results, specs).parameters(id)
     assert list(parameters) == ["params.latency_steps"]
 
 
@@ -509,12 +509,12 @@ def test_a_scenario_of_any_dataset_has_the_labels_that_an_evaluator_adds(
 ) -> None:
     register("mine", {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES})
     specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
-    mine = platform.datasets.frozen(platform.datasets.find("mine"))
+    mine = platform.catalogue.datasets.frozen(platform.catalogue.datasets.find("mine"))
     assert specs.labels(mine, 3) == {"name": "case-3"}
-    built_in = platform.datasets.find("car_street")
-    labels = specs.labels(platform.datasets.frozen(built_in), 0)
+    built_in = platform.catalogue.datasets.find("car_street")
+    labels = specs.labels(platform.catalogue.datasets.frozen(built_in), 0)
     assert {"street", "density", "event", "mix"} <= labels.keys()
-    assert specs.labels(platform.datasets.frozen(built_in), 10**6) == {}  # a scenario that cannot be read
+    assert specs.labels(platform.catalogue.datasets.frozen(built_in), 10**6) == {}  # a scenario that cannot be read
     [packed] = platform.store.list("packs/")
     platform.store.delete(packed)
     assert specs.labels(mine, 3) == {}

@@ -39,7 +39,7 @@ def dependence(client: FlaskClient, id: str, metric: str, *parameters: str) -> d
 def tables_of(platform: Platform, **limits: int) -> ResultTables:
     """New tables, into which nothing has been read."""
     specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
-    return ResultTables(platform.database, platform.results, specs, **limits)
+    return ResultTables(platform.database, platform.analysis.results, specs, **limits)
 
 
 @pytest.fixture
@@ -110,14 +110,14 @@ def test_results_are_read_once(
     client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = distributions(client, finished)
-    monkeypatch.setattr(platform.results, "segment_bytes", None)
+    monkeypatch.setattr(platform.analysis.results, "segment_bytes", None)
     assert distributions(client, finished) == first
 
 
 def test_a_table_that_could_not_be_read_is_read_again(
     client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, bodies = platform.results.segment_bytes, []
+    read, bodies = platform.analysis.results.segment_bytes, []
 
     def damaged(*segment: Any) -> bytes:
         if bodies:
@@ -126,7 +126,7 @@ def test_a_table_that_could_not_be_read_is_read_again(
         return bodies[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(platform.results, "segment_bytes", damaged)
+        patch.setattr(platform.analysis.results, "segment_bytes", damaged)
         problem(client.get(f"/v1/simulations/{finished}/distributions"), 404, "not-found")
     document = distributions(client, finished)
     assert document["read"] == sum(document["statuses"].values()) == 20
@@ -201,7 +201,7 @@ def test_texts_are_counted_by_group(
         lease = worker.lease(launch)
         outcomes = ["fell" if task < 3 else "balanced" for task in range(lease.start, lease.stop)]
         lines = b"".join(line(task, outcome=outcome) for task, outcome in enumerate(outcomes, lease.start))
-        assert platform.leases.report(launch, report_of(lease, lease.start, lease.stop, lines)).accepted
+        assert platform.scheduling.leases.report(launch, report_of(lease, lease.start, lease.stop, lines)).accepted
         if lease.stop == 8:
             break
     document = dependence(client, id, "outcome", "batch")
@@ -246,7 +246,7 @@ def test_the_worst_tasks_of_a_running_simulation_are_its_worst_so_far(
     launch = worker.launch(id)
     lease = worker.lease(launch)
     lines = b"".join(line(task, score=[60, 10, 90, 30][task]) for task in range(4))
-    assert platform.leases.report(launch, report_of(lease, 0, 4, lines)).accepted
+    assert platform.scheduling.leases.report(launch, report_of(lease, 0, 4, lines)).accepted
     document = client.get(f"/v1/simulations/{id}/worst?limit=3").json
     assert [(item["task"], item["score"]) for item in document["items"]] == [(1, 10), (3, 30), (0, 60)]
     assert (document["read"], document["complete"]) == (4, False)
@@ -292,8 +292,8 @@ def test_requests_at_once_read_each_result_once(
     def ask(_: int) -> list[dict[str, Any]]:
         documents = []
         while not finished.is_set():
-            documents.append(platform.distributions.distributions(id))
-        return [*documents, platform.distributions.distributions(id)]
+            documents.append(platform.analysis.distributions.distributions(id))
+        return [*documents, platform.analysis.distributions.distributions(id)]
 
     with ThreadPoolExecutor(3) as pool:
         answers = pool.map(ask, range(3))

@@ -80,14 +80,14 @@ def test_heartbeats_keep_the_connection_open(platform: Platform, settings: Setti
         pieces = iter(response.response)
         assert beat in [next(pieces), next(pieces)]
         response.close()
-    assert platform.changes.waiting == 0
+    assert platform.submissions.changes.waiting == 0
 
 
 def test_head_does_not_open_a_stream(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     response = client.head(f"/v1/simulations/{submit().json['id']}/events")
-    assert response.status_code == 200 and response.data == b"" and platform.changes.waiting == 0
+    assert response.status_code == 200 and response.data == b"" and platform.submissions.changes.waiting == 0
 
 
 def test_events_are_listed_in_pages(client: FlaskClient, finished: str) -> None:

@@ -46,7 +46,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
 
 @pytest.fixture
 def client(platform: Platform, settings: Settings) -> FlaskClient:
-    platform.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add((MODEL,), filename="model.py", name="mine")
     return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
 
 

@@ -56,7 +56,7 @@ def client(platform: Platform, settings: Settings) -> FlaskClient:
 def fetch_due(platform: Platform) -> None:
     """Run the imports that are due."""
     for id in DueJobs(platform.database).of("import"):
-        platform.model_imports.fetch(id)
+        platform.submissions.model_imports.fetch(id)
 
 
 @pytest.mark.parametrize("route", ["/v1/imports", "/v1/models"])

@@ -29,7 +29,7 @@ SendWait = Callable[..., tuple[int, dict[str, str], Any]]
 
 @pytest.fixture
 def send_wait(platform: Platform) -> SendWait:
-    return client_of(platform.leases)
+    return client_of(platform.scheduling.leases)
 
 
 def client_of(leases: Leases, **options: Any) -> SendWait:
@@ -85,7 +85,7 @@ def waiting(leases: Leases, send_wait: SendWait, **options: Any) -> Iterator[lis
 def test_a_waiting_runner_gets_the_description_of_its_launch(
     platform: Platform, send_wait: SendWait, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, send_wait) as responses:
+    with waiting(platform.scheduling.leases, send_wait) as responses:
         launch = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "the platform does not know the token of a warm launch"
     ((status, _, body),) = responses
@@ -97,7 +97,7 @@ def test_a_waiting_runner_gets_the_description_of_its_launch(
 def test_a_launch_with_another_token_is_not_described(
     platform: Platform, send_wait: SendWait, worker: LeasingWorker, queued: str
 ) -> None:
-    with waiting(platform.leases, send_wait, token="guessed") as responses:
+    with waiting(platform.scheduling.leases, send_wait, token="guessed") as responses:
         launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert responses[0][0] == 401 and send_wait(token="guessed")[0] == 401
 
@@ -112,12 +112,12 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     assert worker.dispatch.admit(busy, LOCAL.name)
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token
-    assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued
+    assert worker.platform.scheduling.leases.authenticate(second.id, second.token).simulation == queued
     assert send_wait()[0] == 410, "the first launch has ended"
 
 
 def test_a_runner_that_waits_in_vain_repeats_its_request(platform: Platform) -> None:
-    send_wait = client_of(platform.leases, wait=0.05)
+    send_wait = client_of(platform.scheduling.leases, wait=0.05)
     assert send_wait() == (200, send_wait()[1], {"retry_after": 0.0})
 
 
@@ -165,8 +165,8 @@ def test_waiting_runners_share_one_query_and_none_without_a_wake(platform: Platf
 
 
 def test_a_stream_misses_no_wake_up_because_runners_wait_in_the_same_process(platform: Platform, queued: str) -> None:
-    assert platform.leases.wait(ID, 0.01) is False
-    changes = platform.changes
+    assert platform.scheduling.leases.wait(ID, 0.01) is False
+    changes = platform.submissions.changes
     with changes.watching(queued):
         for _ in range(20):
             version = changes.version(queued)
@@ -201,6 +201,6 @@ def test_warm_launches_have_the_same_rows_as_any_launch(platform: Platform, work
 
 
 def test_a_process_that_shuts_down_ends_all_waits(send_wait: SendWait, platform: Platform) -> None:
-    with waiting(platform.leases, send_wait) as responses:
-        platform.leases.stop_waiting()
+    with waiting(platform.scheduling.leases, send_wait) as responses:
+        platform.scheduling.leases.stop_waiting()
     assert responses[0][0] == 429 and send_wait()[0] == 429

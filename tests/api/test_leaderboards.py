@@ -35,10 +35,10 @@ def play(submit: Submit, worker: LeasingWorker, platform: Platform, client: Flas
             lease = worker.lease(launch)
             values = [(task, returns(task)) for task in range(lease.cursor, lease.stop)]
             lines = b"".join(line(task, "failed") if value is None else result(task, value) for task, value in values)
-            assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            assert platform.scheduling.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
             if worker.dispatch.close(id):
                 break
-        platform.finalization.collect(id)
+        platform.jobs.finalization.collect(id)
         return id
 
     return run
@@ -129,7 +129,7 @@ def test_only_the_newest_simulations_are_searched(client: FlaskClient, play: Pla
     play("old", lambda task: 500)
     new = play("new", lambda task: 10)
     assert len(leaderboard(client)["items"]) == 2
-    document = Leaderboards(platform.database, platform.datasets, searched=1).leaderboard("cartpole", 20)
+    document = Leaderboards(platform.database, platform.catalogue.datasets, searched=1).leaderboard("cartpole", 20)
     assert [item["simulation"] for item in document["items"]] == [new]
     assert (document["searched"], document["complete"]) == (1, False)
 

@@ -58,7 +58,7 @@ class Runs:
         return DueJobs(self.platform.database).of("compare")
 
     def advance(self, id: str) -> None:
-        self.platform.comparison_batches.advance(id)
+        self.platform.jobs.comparison_batches.advance(id)
 
     def waiting(self, id: str) -> list[str]:
         """Return the simulations of a comparison that are queued."""
@@ -67,7 +67,7 @@ class Runs:
 
     def play(self, simulation: str, scores: Scores) -> None:
         """Run one simulation to its end."""
-        described = self.platform.simulations.get(simulation)
+        described = self.platform.submissions.simulations.get(simulation)
         indexes, tasks = described.spec["scenarios"]["tasks"], described.tasks.total
         launch = self.worker.launch(simulation)
         while True:
@@ -76,10 +76,12 @@ class Runs:
                 self._line(described.model.name, task, indexes, described.spec, scores)
                 for task in range(lease.cursor, lease.stop)
             )
-            assert self.platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+            assert self.platform.scheduling.leases.report(
+                launch, report_of(lease, lease.cursor, lease.stop, lines)
+            ).accepted
             if self.worker.dispatch.close(simulation):
                 break
-        self.platform.finalization.collect(simulation)
+        self.platform.jobs.finalization.collect(simulation)
         self.played.append((described.model.name, tasks))
 
     def _line(self, model: str, task: int, indexes: list[int], spec: Mapping[str, Any], scores: Scores) -> bytes:
@@ -156,13 +158,15 @@ def test_a_comparison_stops_when_its_verdict_holds_and_says_what_it_saved(runs: 
 def test_both_models_play_the_same_batches_and_each_scenario_once(runs: Runs, platform: Platform) -> None:
     comparison = runs.finish(runs.create("new", "old", scenarios={"range": [100, 160]}), equal)
     sides = [
-        [platform.simulations.get(play["id"]).spec["scenarios"]["tasks"] for play in side["simulations"]]
+        [platform.submissions.simulations.get(play["id"]).spec["scenarios"]["tasks"] for play in side["simulations"]]
         for side in (comparison["reference"], comparison["models"][0])
     ]
     assert sides[0] == sides[1]
     assert sorted(index for batch in sides[0] for index in batch) == list(range(100, 160))
     assert all(len(before) <= len(after) for before, after in pairwise(sides[0][:-1]))
-    provenance = [platform.simulations.get(side["simulations"][0]["id"]).provenance for side in comparison["models"]]
+    provenance = [
+        platform.submissions.simulations.get(side["simulations"][0]["id"]).provenance for side in comparison["models"]
+    ]
     assert provenance[0].dataset.digest == comparison["dataset"]["digest"]
 
 
@@ -229,7 +233,7 @@ def test_the_seeds_of_models_follow_from_scenarios_in_all_batches(runs: Runs, pl
     for side in (comparison["models"][0], comparison["reference"]):
         of_side = {}
         for play in side["simulations"]:
-            plan = TaskPlan(platform.simulations.get(play["id"]).provenance.play.tasks)
+            plan = TaskPlan(platform.submissions.simulations.get(play["id"]).provenance.play.tasks)
             for task in range(plan.count):
                 located = plan.locate(task)
                 of_side[located.index, located.repeat] = plan.model_server_seed(task)
@@ -298,7 +302,7 @@ def test_a_model_joins_a_finished_comparison_without_playing_the_old_ones_again(
 def test_a_verdict_does_not_depend_on_interruptions(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed = runs.finish(runs.create("new", "old", seed=3), better)
     id = runs.create("new", "old", seed=3)
-    accept = runs.platform.simulations.accept
+    accept = runs.platform.submissions.simulations.accept
     calls = 0
 
     def killed(*arguments: Any, **members: Any) -> Any:
@@ -309,7 +313,7 @@ def test_a_verdict_does_not_depend_on_interruptions(runs: Runs, monkeypatch: pyt
             raise SystemExit("killed after a submission")
         return result
 
-    monkeypatch.setattr(runs.platform.simulations, "accept", killed)
+    monkeypatch.setattr(runs.platform.submissions.simulations, "accept", killed)
     while runs.get(id)["state"] == "running":
         try:
             runs.advance(id)
@@ -330,7 +334,7 @@ def test_a_mistake_of_the_platform_is_the_reason_until_it_is_mended(
 ) -> None:
     id = runs.create("new", "old")
     with monkeypatch.context() as broken:
-        broken.setattr(runs.platform.simulations, "accept", lambda *_, **__: 1 / 0)
+        broken.setattr(runs.platform.submissions.simulations, "accept", lambda *_, **__: 1 / 0)
         runs.advance(id)
     comparison = runs.get(id)
     assert (comparison["state"], comparison["reason"]) == (
@@ -371,7 +375,7 @@ def test_a_cancelled_simulation_fails_its_model_and_a_retry_goes_on_where_it_sto
     runs.advance(id)
     first = runs.get(id)["models"][0]["verdict"]
     [*_, stopped] = [play["id"] for play in runs.get(id)["models"][0]["simulations"]]
-    platform.simulations.cancel(stopped)
+    platform.submissions.simulations.cancel(stopped)
     for simulation in runs.waiting(id):
         runs.play(simulation, equal)
     runs.advance(id)
@@ -400,7 +404,7 @@ def test_a_cancelled_comparison_cancels_its_simulations_and_can_be_deleted(runs:
     runs.advance(id)
     comparison = runs.get(id)
     assert comparison["state"] == comparison["models"][0]["state"] == "cancelled"
-    assert {platform.simulations.get(simulation).state for simulation in waiting} == {"cancelled"}
+    assert {platform.submissions.simulations.get(simulation).state for simulation in waiting} == {"cancelled"}
     assert runs.client.delete(f"/v1/comparisons/{id}").status_code == 204
     problem(runs.client.get(f"/v1/comparisons/{id}"), 404, "unknown-comparison")
     problem(runs.client.get(f"/v1/simulations/{waiting[0]}"), 404, "unknown-simulation")
@@ -427,7 +431,7 @@ def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, mo
         raise StoreUnavailable("the object store does not answer")
 
     with monkeypatch.context() as outage:
-        outage.setattr(runs.platform.results, "lines", absent)
+        outage.setattr(runs.platform.analysis.results, "lines", absent)
         runs.advance(id)
     waiting = runs.get(id)
     assert waiting["state"] == "running" and "does not answer" in waiting["reason"] and not runs.due()

@@ -133,7 +133,7 @@ def test_a_simulation_keeps_the_version_that_had_the_tag_when_it_was_submitted(
     set_tag(client, "gold", "2")
     id = submitted.json["id"]
     assert client.get(f"/v1/simulations/{id}").json["model"] == model
-    assert platform.simulations.get(id).provenance.model.digest == digest(MODEL)
+    assert platform.submissions.simulations.get(id).provenance.model.digest == digest(MODEL)
     client.post(f"/v1/simulations/{id}/cancel")
     assert client.post(f"/v1/simulations/{id}/retry", json={}).json["model"] == model
     again = client.post("/v1/simulations", json={"dataset": "noop", "model": "prod@gold"})

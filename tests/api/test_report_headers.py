@@ -55,7 +55,7 @@ class Reporter:
 
     def __init__(self, worker: LeasingWorker, launch: CachedLaunch, token: str) -> None:
         self.lease: Lease = worker.lease(launch)
-        self._application = runner_api.create(worker.platform.leases)
+        self._application = runner_api.create(worker.platform.scheduling.leases)
         self.headers: dict[str, str] = {}
         self._path, self._token = f"/v1/launches/{launch.id}/report", token
 
@@ -89,7 +89,7 @@ def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
     (busy,) = unended(dispatch)
     launch = dispatch.launch(busy)
     assert launch is not None
-    return Reporter(worker, worker.platform.leases.authenticate(launch.id, launch.token), launch.token)
+    return Reporter(worker, worker.platform.scheduling.leases.authenticate(launch.id, launch.token), launch.token)
 
 
 def test_a_member_that_the_server_does_not_know_is_ignored(reporter: Reporter) -> None:

@@ -49,7 +49,7 @@ def test_lines_of_chosen_tasks_are_read(platform: Platform, submit: Submit, work
     id = submit(tasks=40).json["id"]
     worker.run_to_end(id)
     tasks = [0, 1, 9, 25, 26, 39, 40]
-    chosen = b"".join(platform.results.lines_of(id, tasks))
+    chosen = b"".join(platform.analysis.results.lines_of(id, tasks))
     assert [result["task"] for result in lines_of(chosen)] == tasks[:-1]  # there is no task 40
 
 
@@ -523,7 +523,7 @@ def test_any_value_is_compared_as_python_compares_numbers(
 
 def test_a_submission_streams_its_own_results(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def run() -> None:
-        worker.run_to_end(until(lambda: platform.simulations.list()[0])[0].id)
+        worker.run_to_end(until(lambda: platform.submissions.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -541,7 +541,7 @@ def test_disconnecting_does_not_stop_the_simulation(
     assert next(iter(response.response)) == b"retry: 2000\n\n"
     id = response.headers["Location"].rpartition("/")[2]
     response.close()
-    assert platform.changes.waiting == 0
+    assert platform.submissions.changes.waiting == 0
     worker.run_to_end(id)
     assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
 
@@ -580,7 +580,7 @@ def test_too_many_streams_are_refused_before_a_simulation_is_created(
 
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(platform.changes.watching(id))
+            stack.enter_context(platform.submissions.changes.watching(id))
         for path in (f"/v1/simulations/{id}/events", f"/v1/simulations/{id}/results?follow=true"):
             refused = client.get(path)
             problem(refused, 503, "too-many-streams")

@@ -68,9 +68,10 @@ def platform(settings: Settings, server: WebFiles) -> Iterator[Platform]:
 def submitted(platform: Platform, **fields: Any) -> str:
     """Submit a simulation of the run's model, with its model imported; return its id."""
     values = {"model_reference": "runs:/r1/policy.py", "connection": "lab", "log_to_run": True} | fields
-    id = platform.simulations.submit(Submission(dataset="noop", scenarios={"range": [0, 20]}, **values))[0].id
+    submission = Submission(dataset="noop", scenarios={"range": [0, 20]}, **values)
+    id = platform.submissions.simulations.submit(submission)[0].id
     for due in DueJobs(platform.database).of("import"):
-        platform.model_imports.fetch(due)
+        platform.submissions.model_imports.fetch(due)
     return id
 
 
@@ -78,13 +79,13 @@ def log_due(platform: Platform) -> int:
     """Run the jobs that log results and are due; return their number."""
     due = DueJobs(platform.database).of("log")
     for id in due:
-        platform.run_logging.log(id)
+        platform.jobs.run_logging.log(id)
     return len(due)
 
 
 def run_logs(platform: Platform, id: str) -> list[dict[str, Any]]:
     """Return the events of the logging of a simulation's results."""
-    return [dict(event.body) for event in platform.results.events(id) if event.type == "run_log"]
+    return [dict(event.body) for event in platform.analysis.results.events(id) if event.type == "run_log"]
 
 
 def test_results_are_logged_once_when_the_simulation_has_ended(
@@ -98,7 +99,7 @@ def test_results_are_logged_once_when_the_simulation_has_ended(
     document = json.loads(body)
     metrics = {item["key"]: item["value"] for item in document["metrics"]}
     assert document["run_id"] == "r1" and metrics["windtunnel/noop/tasks_total"] == 20
-    mean = platform.simulations.get(id).metrics["return"]["mean"]
+    mean = platform.submissions.simulations.get(id).metrics["return"]["mean"]
     assert metrics["windtunnel/noop/return_mean"] == mean
     assert document["tags"] == [
         {
@@ -116,11 +117,11 @@ def test_a_server_that_is_away_is_tried_again_with_the_same_request(
     worker.run_to_end(id)
     server.answers[LOG] = status(503)
     assert log_due(platform) == 1 and log_due(platform) == 0  # it pauses
-    assert platform.simulations.get(id).state is State.SUCCEEDED
+    assert platform.submissions.simulations.get(id).state is State.SUCCEEDED
     [event] = run_logs(platform, id)
     assert not event["logged"] and "tried again later" in event["message"]
     server.answers[LOG] = content(b"{}")
-    platform.run_logging.log(id)
+    platform.jobs.run_logging.log(id)
     assert run_logs(platform, id)[-1]["logged"]
     assert len(set(server.bodies)) == 1
 
@@ -132,7 +133,7 @@ def test_a_refusal_is_an_event_and_changes_nothing_else(
     worker.run_to_end(id)
     server.answers[LOG] = status(403)
     assert log_due(platform) == 1 and log_due(platform) == 0
-    assert platform.simulations.get(id).state is State.SUCCEEDED
+    assert platform.submissions.simulations.get(id).state is State.SUCCEEDED
     [event] = run_logs(platform, id)
     assert not event["logged"] and "refuses the operator's credentials" in event["message"]
 
@@ -140,7 +141,7 @@ def test_a_refusal_is_an_event_and_changes_nothing_else(
 def test_a_stored_model_of_a_run_is_logged_to_its_run_too(
     platform: Platform, worker: LeasingWorker, server: WebFiles
 ) -> None:
-    name = platform.simulations.get(submitted(platform, log_to_run=False)).model.name
+    name = platform.submissions.simulations.get(submitted(platform, log_to_run=False)).model.name
     id = submitted(platform, model=name, model_reference=None, connection=None)
     worker.run_to_end(id)
     assert log_due(platform) == 1 and len(server.bodies) == 1
@@ -148,7 +149,7 @@ def test_a_stored_model_of_a_run_is_logged_to_its_run_too(
 
 def test_a_cancelled_simulation_is_logged_with_its_state(platform: Platform, server: WebFiles) -> None:
     id = submitted(platform)
-    platform.simulations.cancel(id)
+    platform.submissions.simulations.cancel(id)
     assert log_due(platform) == 1
     assert json.loads(server.bodies[0])["tags"][0]["value"].startswith("cancelled ")
 

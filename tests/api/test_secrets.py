@@ -60,7 +60,7 @@ def test_errors_of_a_failing_registration_do_not_contain_the_credentials(
     assert response.status_code == 202, response.data
     outputs = [response.text]
     try:
-        platform.dataset_registration.register(response.json["id"])
+        platform.jobs.dataset_registration.register(response.json["id"])
     except PlatformError as error:
         outputs += [*traceback.format_exception(error), repr(error), repr(error.members)]
     for path in ("/v1/datasets/d", "/v1/datasets", f"/v1/datasets/{response.json['id']}", "/v1/datasets/d/files"):

@@ -33,7 +33,9 @@ def partial(submit: Submit, worker: LeasingWorker, platform: Platform) -> str:
         lease = worker.lease(launch)
         tasks = range(lease.cursor, lease.stop)
         results = (line(task, "failed" if task % TASKS in ARTERIAL else "ok", score=90 - task / 10) for task in tasks)
-        assert platform.leases.report(launch, report_of(lease, tasks.start, tasks.stop, b"".join(results))).accepted
+        assert platform.scheduling.leases.report(
+            launch, report_of(lease, tasks.start, tasks.stop, b"".join(results))
+        ).accepted
         done += len(tasks)
     return id
 
@@ -68,7 +70,9 @@ def test_parameters_that_are_the_same_are_listed_once(
     while done < 20:
         lease = worker.lease(launch)
         lines = (line(task, "failed" if task % 3 else "ok") for task in range(lease.cursor, lease.stop))
-        assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, b"".join(lines))).accepted
+        assert platform.scheduling.leases.report(
+            launch, report_of(lease, lease.cursor, lease.stop, b"".join(lines))
+        ).accepted
         done += lease.stop - lease.cursor
     document = sensitivity(client, id)
     listed = {parameter["parameter"]: parameter["aliases"] for parameter in document["parameters"]}

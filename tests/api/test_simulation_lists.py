@@ -123,11 +123,12 @@ def test_changes_of_the_list_are_streamed(client: FlaskClient, submit: Submit, p
     assert response.status_code == 200 and response.content_type == "text/event-stream"
     pieces = iter(response.response)
     assert next(pieces) == b"retry: 2000\n\n"
-    assert b'event: changes\ndata: {"ids":[],"all":false}\n\n' in next(pieces) and platform.changes.waiting == 1
+    assert b'event: changes\ndata: {"ids":[],"all":false}\n\n' in next(pieces)
+    assert platform.submissions.changes.waiting == 1
     id = submit().json["id"]
     assert f'data: {{"ids":["{id}"],"all":false}}'.encode() in next(pieces)
     response.close()
-    assert platform.changes.waiting == 0
+    assert platform.submissions.changes.waiting == 0
 
 
 def test_streams_of_changes_count_among_the_bounded_streams(client: FlaskClient) -> None:

@@ -288,7 +288,7 @@ def test_a_key_of_a_deleted_retry_is_gone(
     key = {"Idempotency-Key": "again"}
     retried = client.post(f"/v1/simulations/{id}/retry", headers=key).json["id"]
     client.post(f"/v1/simulations/{retried}/cancel")
-    platform.finalization.collect(retried)
+    platform.jobs.finalization.collect(retried)
     assert client.delete(f"/v1/simulations/{retried}").status_code == 204
     problem(client.post(f"/v1/simulations/{id}/retry", headers=key), 410, "gone")
 
@@ -298,7 +298,7 @@ def test_a_key_of_a_deleted_retry_is_gone(
 
 def test_prefer_wait_answers_at_the_end(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def run() -> None:
-        worker.run_to_end(until(lambda: platform.simulations.list()[0])[0].id)
+        worker.run_to_end(until(lambda: platform.submissions.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -418,7 +418,7 @@ def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
         done, failed = done + count, failed + failures
         assert (unended(worker.dispatch)[0].outcome is None) is (failed <= limit)
     assert done < 100
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     assert not unended(worker.dispatch)
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
@@ -458,13 +458,13 @@ def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
     def inherit_after_deletion(database: Database, store: ObjectStore, id: str) -> Inheritance:
         inheritance = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
-        platform.deletion.remove(id)
+        platform.jobs.deletion.remove(id)
         return inheritance
 
     monkeypatch.setattr("core.services.simulations.results.inherit", inherit_after_deletion)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
     assert client.get("/v1/simulations").json["items"] == []
-    assert platform.simulations.list() == ([], None)
+    assert platform.submissions.simulations.list() == ([], None)
 
 
 def test_a_retry_reads_results_that_are_compacted_meanwhile(
@@ -483,7 +483,7 @@ def test_a_retry_reads_results_that_are_compacted_meanwhile(
         if not compacted:  # once, like the compaction at the end of a concurrent retry
             compacted.extend(dict.fromkeys(segment.object for segment in inheritance.kept))
             finalization = Finalization(
-                platform.database, platform.store, platform.notifier, platform.results, compact_above=1
+                platform.database, platform.store, platform.notifier, platform.analysis.results, compact_above=1
             )
             finalization.compact(f"{id}.0")
             assert not {*compacted} & {*platform.store.list(f"results/{id}/")}
@@ -582,27 +582,27 @@ def test_simultaneous_dry_runs_are_limited_and_an_ended_one_makes_room(
     submit: Submit, platform: Platform, model: str
 ) -> None:
     submission = Submission(dataset="noop", model=model, dry_run=True)
-    dry_runs = [platform.simulations.submit(submission)[0].id for _ in range(DRY_RUNS)]
+    dry_runs = [platform.submissions.simulations.submit(submission)[0].id for _ in range(DRY_RUNS)]
     refused = submit(dry_run=True)
     problem(refused, 429, "too-many-dry-runs")
     assert 1 <= int(refused.headers["Retry-After"]) <= 300
     assert "WINDTUNNEL_DRY_RUNS" in refused.json["detail"]
     assert submit().status_code == 201, "simulations are queued and have no such limit"
-    platform.simulations.cancel(dry_runs[0])
-    assert platform.simulations.submit(submission)[0].id
+    platform.submissions.simulations.cancel(dry_runs[0])
+    assert platform.submissions.simulations.submit(submission)[0].id
     problem(submit(dry_run=True), 429, "too-many-dry-runs")
 
 
 def test_a_dry_run_that_no_request_waits_for_does_not_count_for_ever(platform: Platform, model: str) -> None:
     submission = Submission(dataset="noop", model=model, dry_run=True)
     for _ in range(DRY_RUNS):
-        platform.simulations.submit(submission)
+        platform.submissions.simulations.submit(submission)
     with pytest.raises(TooManyDryRuns):
-        platform.simulations.submit(submission)
+        platform.submissions.simulations.submit(submission)
     # as after a crash of the API process that waited for them
     long_ago = tables.simulations.c.created_at - LONGEST_DRY_RUN
     platform.database.write(lambda c: c.execute(update(tables.simulations).values(created_at=long_ago)))
-    platform.simulations.submit(submission)
+    platform.submissions.simulations.submit(submission)
 
 
 def test_a_dry_run_reports_whether_the_model_fits(

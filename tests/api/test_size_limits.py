@@ -158,7 +158,7 @@ def test_the_unpacked_files_of_a_dataset_are_limited(platform: Platform, setting
         address = upload_all(client, archive_of(kind, size))
         accepted = client.post("/v1/datasets", json={"name": name, "source": {"upload": address}})
         assert accepted.status_code == 202, accepted.data
-        platform.dataset_registration.register(accepted.json["id"])
+        platform.jobs.dataset_registration.register(accepted.json["id"])
     assert client.get("/v1/datasets/small").json["state"] == "ready"
     failed = client.get(f"/v1/datasets/{accepted.json['id']}").json
     assert failed["state"] == "failed" and "WINDTUNNEL_MAX_DATASET" in failed["reason"]
@@ -172,7 +172,7 @@ def test_one_upload_at_many_paths_counts_once_for_each_path(platform: Platform, 
     address = upload_all(client, bytes(1000))
     files = [{"path": str(number), "upload": address} for number in range(3)]
     accepted = client.post("/v1/datasets", json={"name": "copies", "source": {"uploads": files}})
-    platform.dataset_registration.register(accepted.json["id"])
+    platform.jobs.dataset_registration.register(accepted.json["id"])
     assert "WINDTUNNEL_MAX_DATASET" in client.get(f"/v1/datasets/{accepted.json['id']}").json["reason"]
 
 
@@ -193,7 +193,7 @@ class ShrinkingDisk:
 def disk(platform: Platform) -> ShrinkingDisk:
     """The free space of the platform's disk."""
     disk = ShrinkingDisk()
-    platform.disk_floor.measure = disk
+    platform.files.disk_floor.measure = disk
     return disk
 
 
@@ -225,7 +225,7 @@ def test_uploads_and_registrations_are_refused_below_the_floor_of_free_disk(
     problem(client.post("/v1/simulations", json={"upload": whole, "dataset": "noop"}), 507, "storage-full")
     source = {"upload": part}
     problem(client.post("/v1/datasets", json={"name": "d", "source": source}), 507, "storage-full")
-    platform.dataset_registration.register(accepted.json["id"])
+    platform.jobs.dataset_registration.register(accepted.json["id"])
     assert "WINDTUNNEL_DISK_FLOOR" in client.get(f"/v1/datasets/{accepted.json['id']}").json["reason"]
     assert client.get(half).json["offset"] == 2, "stored bytes remain"
     disk.free = 1 << 40
@@ -241,7 +241,7 @@ def test_an_upload_is_refused_at_its_creation_if_it_would_reach_the_floor(
 
 
 def test_a_floor_that_is_reached_while_bytes_arrive_ends_the_request(platform: Platform, settings: Settings) -> None:
-    platform.disk_floor.measure = lambda folder: (spare.pop() if spare else 0, 1 << 40)
+    platform.files.disk_floor.measure = lambda folder: (spare.pop() if spare else 0, 1 << 40)
     spare = [1 << 40] * 4
     client = root.create_flask(platform, replace(settings, max_upload=8 << 20)).test_client()
     problem(post_form(client, MODEL + b"#" * (4 << 20)), 507, "storage-full")

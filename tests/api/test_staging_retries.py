@@ -48,14 +48,14 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
 
 def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
     """Stage a simulation more often than a refusal would allow; assert that it is queued after each attempt."""
-    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for _ in range(ATTEMPTS + 2):
         stage(platform, staging, simulation.id)
         with platform.database.read() as c:
             row = simulations.find(c, simulation.id)
             assert row.not_before > platform.database.now(c)
         assert (row.state, row.attempt) == ("queued", 1)
-    return platform.simulations.get(simulation.id)
+    return platform.submissions.simulations.get(simulation.id)
 
 
 def test_staging_is_tried_again_without_end_while_the_store_is_away(
@@ -98,12 +98,12 @@ def test_an_installer_that_is_killed_is_tried_again_and_the_model_is_not_to_blam
     programs.chmod(0o755)
     killed = program(programs, {}, "os.kill(os.getpid(), 9)")
     staging = staging_on(platform, NodeCache(tmp_path / "node", platform.store), home, indexes=("http://127.0.0.1:9/",))
-    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(killed))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which the program reads
     stage(platform, staging, simulation.id)
     shutil.rmtree(programs)
-    waiting = platform.simulations.get(simulation.id)
+    waiting = platform.submissions.simulations.get(simulation.id)
     assert waiting.state is State.QUEUED and waiting.reason and "uv, was killed by SIGKILL" in waiting.reason
 
 
@@ -115,11 +115,11 @@ def test_packages_that_the_index_refuses_end_a_simulation(
 
     monkeypatch.setattr(environments, "ready", lambda *arguments: None)
     monkeypatch.setattr(environments, "prepare", refuse)
-    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for _ in range(ATTEMPTS):
-        stage(platform, platform.staging, simulation.id)
-    platform.finalization.collect(simulation.id)
-    ended = platform.simulations.get(simulation.id)
+        stage(platform, platform.scheduling.staging, simulation.id)
+    platform.jobs.finalization.collect(simulation.id)
+    ended = platform.submissions.simulations.get(simulation.id)
     assert ended.state is State.ERRORED and ended.reason and "Hash mismatch" in ended.reason
 
 
@@ -127,10 +127,10 @@ def test_packages_that_the_index_refuses_end_a_simulation(
 def drives(platform: Platform, client: FlaskClient) -> str:
     """Id of a registered version with one file."""
     body = tar({"a.txt": b"alpha"})
-    upload = platform.uploads.create(len(body))
-    platform.uploads.append(upload.id, 0, [body])
+    upload = platform.files.uploads.create(len(body))
+    platform.files.uploads.append(upload.id, 0, [body])
     response = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
-    platform.dataset_registration.register(response.json["id"])
+    platform.jobs.dataset_registration.register(response.json["id"])
     return str(response.json["id"])
 
 
@@ -143,7 +143,7 @@ def test_a_prefetch_waits_for_a_store_that_is_away(
         unreachable_staging.prefetch(drives)
         platform.database.write(lambda c: c.execute(release) and None)
         assert DueJobs(platform.database).of("prefetch") == [drives]
-    platform.staging.prefetch(drives)
+    platform.scheduling.staging.prefetch(drives)
     assert DueJobs(platform.database).of("prefetch") == []
 
 
@@ -189,9 +189,11 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
 
     deleted_event = threading.Event()
     cache = NodeCache(settings.home / "elsewhere", SlowStore(settings.home / "objects", delete, deleted_event))
-    staging = staging_on(platform, cache, settings.home, datasets=WatchedDatasets(platform.datasets, deleted_event))
+    staging = staging_on(
+        platform, cache, settings.home, datasets=WatchedDatasets(platform.catalogue.datasets, deleted_event)
+    )
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
-    digest = platform.datasets.get(drives)["digest"]
+    digest = platform.catalogue.datasets.get(drives)["digest"]
     staging.prefetch(drives)
     assert deleted == [204] and deleted_event.is_set()
     assert cache.ready(digest) is None

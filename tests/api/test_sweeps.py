@@ -24,17 +24,17 @@ def swept(submit: Submit, worker: LeasingWorker, platform: Platform) -> str:
     """Id of a simulation of six combinations of two parameters with four tasks each; `score` is batch + sleep_ms."""
     id: str = submit(tasks=4, sweep={"batch": BATCH, "sleep_ms": SLEEP}).json["id"]
     launch = worker.launch(id)
-    while (lease := platform.leases.lease(launch, "d", None)) and hasattr(lease, "cursor"):
+    while (lease := platform.scheduling.leases.lease(launch, "d", None)) and hasattr(lease, "cursor"):
         lines = b""
         for task in range(lease.cursor, lease.stop):
             params = {"batch": BATCH[task // 8], "sleep_ms": SLEEP[task // 4 % 2]}
             result = json.loads(line(task, score=sum(params.values())))
             result["scenario"]["params"] = params
             lines += json.dumps(result, separators=(",", ":")).encode() + b"\n"
-        assert platform.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
+        assert platform.scheduling.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
         if worker.dispatch.close(id):
             break
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     return id
 
 

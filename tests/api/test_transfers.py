@@ -183,5 +183,5 @@ def test_downloads_of_models_and_artifacts_are_redirected_on_request(
     assert fetch(moved.headers["Location"], Range="bytes=2-4").content == b"234"
     problem(s3_client.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
     assert s3_client.delete(f"/v1/simulations/{id}").status_code == 204
-    s3_platform.deletion.remove(id)
+    s3_platform.jobs.deletion.remove(id)
     assert not list(s3_platform.store.list(f"results/{id}/"))

@@ -53,7 +53,7 @@ def offset(client: FlaskClient, address: str) -> int:
 def client_of(platform: Platform, settings: Settings, **options: Any) -> FlaskClient:
     """Return a client of the platform whose upload service has these options."""
     uploads = Uploads(platform.database, platform.store, **options)
-    return root.create_flask(replace(platform, uploads=uploads), settings).test_client()
+    return root.create_flask(replace(platform, files=replace(platform.files, uploads=uploads)), settings).test_client()
 
 
 def id_of(address: str) -> str:
@@ -62,7 +62,7 @@ def id_of(address: str) -> str:
 
 def content(platform: Platform, address: str) -> bytes:
     """Return the content of a finished upload."""
-    return b"".join(platform.uploads.content(id_of(address)))
+    return b"".join(platform.files.uploads.content(id_of(address)))
 
 
 def checksum_header(algorithm: str, data: bytes) -> str:
@@ -226,7 +226,7 @@ def test_empty_creations_of_one_caller_block_no_other_caller(platform: Platform,
 def test_the_clients_of_a_trusted_proxy_are_callers_of_their_own(platform: Platform, settings: Settings) -> None:
     proxied = replace(settings, trusted_proxies=("10.0.0.0/8",))
     uploads = Uploads(platform.database, platform.store, limits=UploadLimits(per_caller=1))
-    client = root.create_flask(replace(platform, uploads=uploads), proxied).test_client()
+    client = root.create_flask(replace(platform, files=replace(platform.files, uploads=uploads)), proxied).test_client()
     for address, status in (("198.51.100.1", 201), ("198.51.100.1", 429), ("198.51.100.2", 201)):
         assert creation_from(client, "10.0.0.1", X_Forwarded_For=address).status_code == status
 
@@ -372,7 +372,7 @@ def test_a_concatenation_outlives_its_partial_uploads(client: FlaskClient, platf
     for partial in partials:
         assert client.delete(partial, headers=TUS).status_code == 204
     assert content(platform, final) == b"hello world"
-    assert platform.uploads.read(id_of(final), 4, 4) == b"o wo"
+    assert platform.files.uploads.read(id_of(final), 4, 4) == b"o wo"
     client.delete(final, headers=TUS)
     assert list(platform.store.list("uploads/")) == []
 
@@ -418,7 +418,7 @@ def test_an_idle_upload_expires(settings: Settings, platform: Platform) -> None:
     address = create(client, 5)
     assert client.head(address, headers=TUS).status_code == 410
     problem(append(client, address, 0, b"hello"), 410, "gone")
-    assert platform.uploads.sweep() == 1
+    assert platform.files.uploads.sweep() == 1
     assert client.head(address, headers=TUS).status_code == 404
 
 

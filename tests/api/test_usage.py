@@ -43,7 +43,7 @@ def test_storage_in_use_is_summed_by_kind(
     register("files", PLAIN)
     upload(b"12345")
     kinds = kinds_of(client)
-    assert kinds["models"] == (1, platform.models.get("mine").size)
+    assert kinds["models"] == (1, platform.files.models.get("mine").size)
     assert kinds["datasets"] == (1, sum(map(len, PLAIN.values())))
     results = client.get(f"/v1/simulations/{finished}/results").data
     assert kinds["results"][1] == len(results) and kinds["results"][0] >= 1
@@ -66,7 +66,7 @@ def test_storage_has_the_size_of_the_database_and_the_disks_with_their_floor(cli
 
 
 def test_a_disk_below_its_floor_is_reported(client: FlaskClient, platform: Platform) -> None:
-    platform.disk_floor.measure = lambda folder: (1 << 20, 1 << 40)
+    platform.files.disk_floor.measure = lambda folder: (1 << 20, 1 << 40)
     assert [disk["below_floor"] for disk in client.get("/v1/storage").json["disks"]] == [True]
 
 
@@ -87,7 +87,7 @@ def test_environments_and_what_the_node_cache_holds_are_counted_by_kind(
     (settings.environments / "bbb" / "home").symlink_to("/")
     write(settings.environments, ".ccc.draft/site/x", b"1")
     write(settings.environments, ".aaa.lock", b"")
-    stored = platform.models.get(model)
+    stored = platform.files.models.get(model)
     cache = NodeCache(settings.cache, platform.store)
     cache.object(key_of(stored.digest), stored.digest)
 
@@ -124,7 +124,7 @@ def test_the_node_cache_has_its_size_hits_misses_and_evictions(
 ) -> None:
     caches = caches_of(client, lambda cache: cache["kind"] == "node")
     assert [cache["reason"] for cache in caches.values()] == ["no simulation has used this machine's cache yet"]
-    stored = platform.models.get(model)
+    stored = platform.files.models.get(model)
     cache = NodeCache(settings.cache, platform.store)
     for _ in range(4):
         cache.object(key_of(stored.digest), stored.digest, holder="simulation")

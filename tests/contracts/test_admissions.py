@@ -50,7 +50,7 @@ def on_one_executor(rig: DispatcherRig) -> None:
 
 
 def identity(rig: DispatcherRig, launch: Launch) -> Any:
-    return rig.platform.leases.authenticate(launch.id, launch.token)
+    return rig.platform.scheduling.leases.authenticate(launch.id, launch.token)
 
 
 def test_no_more_workers_are_in_use_than_there_are_whatever_is_prepared_meanwhile(
@@ -60,7 +60,7 @@ def test_no_more_workers_are_in_use_than_there_are_whatever_is_prepared_meanwhil
     rig.until(lambda: {id for _, id in jobs} == set(ids))
     assert workers_in_use(rig) == {}, "a simulation that is prepared holds none"
     for _, id in reversed(jobs):
-        rig.platform.staging.stage(id)
+        rig.platform.scheduling.staging.stage(id)
     done: set[str] = set()
     while len(done) < len(ids):
         for _ in range(3):
@@ -75,11 +75,11 @@ def test_no_more_workers_are_in_use_than_there_are_whatever_is_prepared_meanwhil
 
 
 def test_a_drained_executor_is_given_nothing_and_keeps_nothing_from_the_others(rig: DispatcherRig) -> None:
-    executors = rig.platform.executors
+    executors = rig.platform.operations.executors
     executors.drain("east", reason="new kernel")
     here, anywhere = rig.submit(placement={"executor": "east"}), rig.submit()
     assert rig.launch(anywhere)[0].name == "west"
-    assert rig.platform.simulations.get(here).reason == "waits for east: it is drained (new kernel)"
+    assert rig.platform.submissions.simulations.get(here).reason == "waits for east: it is drained (new kernel)"
     rig.configure(*rig.managed.values())  # another dispatcher: the drain is not its own
     for _ in range(3):
         rig.dispatcher.step()
@@ -101,13 +101,13 @@ def test_simulations_with_slow_preparations_keep_no_others_waiting(
     def missing(id: str, *_: object) -> Missing | None:
         return Missing("the packages of its model are installed", Preparation.LONG) if id in slow else None
 
-    monkeypatch.setattr(rig.platform.staging, "missing", missing)
+    monkeypatch.setattr(rig.platform.scheduling.staging, "missing", missing)
     plain = [rig.submit() for _ in range(2)]
     for id in plain:
         rig.launch(id)
     assert {rig.state(id) for id in slow} == {State.STAGING}
     assert {job for job, _ in jobs} == {"prepare"}
-    reasons = {rig.platform.simulations.get(id).reason for id in slow}
+    reasons = {rig.platform.submissions.simulations.get(id).reason for id in slow}
     assert reasons == {"waits for a preparation slot: the packages of its model are installed"}
 
 
@@ -117,13 +117,13 @@ def test_the_next_in_the_queue_are_prepared_while_no_workers_are_free(
     running = [rig.submit(), rig.submit()]
     rig.until(lambda: len(jobs) == 2)
     for _, id in jobs:
-        rig.platform.staging.stage(id)
+        rig.platform.scheduling.staging.stage(id)
     held = [rig.launch(id)[1] for id in running]
     jobs.clear()
     following = rig.submit()
     rig.until(lambda: jobs)
-    rig.platform.staging.stage(following)
-    waiting = rig.platform.simulations.get(following)
+    rig.platform.scheduling.staging.stage(following)
+    waiting = rig.platform.submissions.simulations.get(following)
     assert (waiting.state, waiting.attempt, waiting.reason) == (State.QUEUED, 1, "waits for 2 free workers")
     rig.play(held[0])
     rig.launch(following)
@@ -136,10 +136,10 @@ def test_a_quick_job_leaves_what_takes_long_to_the_other_kind(
     id = rig.submit()
     rig.until(lambda: jobs == [("stage", id)])
     long = Missing("packages are installed: python", Preparation.LONG)  # removed since the dispatcher looked
-    monkeypatch.setattr(rig.platform.staging, "missing", lambda *_: long)
-    rig.platform.staging.stage(id)
+    monkeypatch.setattr(rig.platform.scheduling.staging, "missing", lambda *_: long)
+    rig.platform.scheduling.staging.stage(id)
     assert jobs == [("stage", id), ("prepare", id)] and rig.state(id) is State.STAGING
-    rig.platform.staging.stage(id)
+    rig.platform.scheduling.staging.stage(id)
     assert rig.state(id) is State.QUEUED
     monkeypatch.undo()
     rig.launch(id)
@@ -153,20 +153,19 @@ def test_a_model_that_loads_for_long_lends_its_workers_and_waits_for_them_when_i
     slow, quick = rig.submit(), rig.submit()
     _, loading = rig.launch(slow)
     _, other = rig.launch(quick)
-    assert (
-        rig.platform.simulations.get(slow).reason == "its model is being loaded; others may use its workers meanwhile"
-    )
-    assert isinstance(rig.platform.leases.lease(identity(rig, other), "d", None), Lease)
+    reason = "its model is being loaded; others may use its workers meanwhile"
+    assert rig.platform.submissions.simulations.get(slow).reason == reason
+    assert isinstance(rig.platform.scheduling.leases.lease(identity(rig, other), "d", None), Lease)
     assert workers_in_use(rig) == {"east": 2}
     for _ in range(3):
-        assert isinstance(rig.platform.leases.lease(identity(rig, loading), "d", None), Later)
+        assert isinstance(rig.platform.scheduling.leases.lease(identity(rig, loading), "d", None), Later)
         rig.dispatcher.step()
-    waiting = rig.platform.simulations.get(slow)
+    waiting = rig.platform.submissions.simulations.get(slow)
     assert (waiting.state, waiting.reason) == (State.LAUNCHING, "its model is loaded; it waits for free workers")
     third = rig.submit()
     rig.play(other)
     rig.end(quick)
-    rig.until(lambda: isinstance(rig.platform.leases.lease(identity(rig, loading), "d", None), Lease))
+    rig.until(lambda: isinstance(rig.platform.scheduling.leases.lease(identity(rig, loading), "d", None), Lease))
     assert rig.state(slow) is State.RUNNING and rig.state(third) is State.QUEUED, "it was submitted before"
     rig.until(lambda: workers_in_use(rig) == {"east": 2})
 
@@ -176,7 +175,7 @@ def test_a_launch_that_has_begun_lends_nothing(rig: DispatcherRig, monkeypatch: 
     on_one_executor(rig)
     first, second = rig.submit(), rig.submit()
     _, launch = rig.launch(first)
-    assert isinstance(rig.platform.leases.lease(identity(rig, launch), "d", None), Lease)
+    assert isinstance(rig.platform.scheduling.leases.lease(identity(rig, launch), "d", None), Lease)
     for _ in range(5):
         rig.dispatcher.step()
     assert rig.state(second) is State.QUEUED
@@ -195,7 +194,7 @@ def test_a_launch_grows_only_as_far_as_workers_are_free(rig: DispatcherRig) -> N
     _, other = rig.launch(second)
     rig.play(launch, 5)
     rig.play(other, 5)
-    rig.platform.simulations.resize(first, 2)
+    rig.platform.submissions.simulations.resize(first, 2)
     for _ in range(5):
         rig.dispatcher.step()
         assert workers_in_use(rig) == {"east": 2}

@@ -131,7 +131,7 @@ def test_a_postgresql_and_a_bucket_are_backed_up_while_simulations_run(
 
     (tmp_path / "first").mkdir()
     with dispatcher_rig(tmp_path / "first", Database(url), store) as rig:
-        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
         work = Work(rig)
         with work.going_on():
             copy()

@@ -143,15 +143,15 @@ def test_a_step_ahead_ends_no_simulation_by_its_timeout_and_no_upload(
     id = rig.submit(timeout=1800)
     _, launch = rig.launch(id)
     rig.play(launch, 10)
-    upload = rig.platform.uploads.create(8)
-    rig.platform.uploads.append(upload.id, 0, iter([b"half"]))
+    upload = rig.platform.files.uploads.create(8)
+    rig.platform.files.uploads.append(upload.id, 0, iter([b"half"]))
     with rig.platform.database.read() as c:
         ttl = c.scalar(text("SELECT expires_at-created_at FROM uploads"))
     rig.dispatcher.step()
     step = ttl + HOUR
     monkeypatch.setattr(rig.platform.database, "_clock", lambda: time.time() + step)
     rig.dispatcher.step()
-    assert rig.platform.uploads.sweep() == 0 and rig.platform.uploads.get(upload.id).offset == 4
+    assert rig.platform.files.uploads.sweep() == 0 and rig.platform.files.uploads.get(upload.id).offset == 4
     assert rig.state(id) is State.RUNNING
     rig.play(launch)
     rig.end(id)
@@ -186,8 +186,8 @@ def test_a_dispatcher_notices_the_step_and_goes_on(rig: DispatcherRig, monkeypat
     running, other, waiting = rig.submit(), rig.submit(), rig.submit()
     _, launch = rig.launch(running)
     rig.launch(other)
-    identity = rig.platform.leases.authenticate(launch.id, launch.token)
-    assert isinstance(rig.platform.leases.lease(identity, "dead", None), Lease)
+    identity = rig.platform.scheduling.leases.authenticate(launch.id, launch.token)
+    assert isinstance(rig.platform.scheduling.leases.lease(identity, "dead", None), Lease)
     later = text("UPDATE simulations SET not_before=:at WHERE id=:i AND state='queued'")
     at = time.time() + 5.0
     rig.platform.database.write(lambda c: c.execute(later, {"i": waiting, "at": at}) and None)

@@ -61,16 +61,16 @@ def platform(database: Database, tmp_path: Path) -> Platform:
 
 def request_version(platform: Platform, name: str, body: bytes) -> str:
     """Request a version from an archive; return its id."""
-    upload = platform.uploads.create(len(body))
-    platform.uploads.append(upload.id, 0, iter([body]))
-    return str(platform.datasets.register(name, {"upload": upload.id})["id"])
+    upload = platform.files.uploads.create(len(body))
+    platform.files.uploads.append(upload.id, 0, iter([body]))
+    return str(platform.catalogue.datasets.register(name, {"upload": upload.id})["id"])
 
 
 def register(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
     """Register files and return the version when it has ended."""
     id = request_version(platform, name, tar(files, "w"))
-    platform.dataset_registration.register(id)
-    return platform.datasets.get(id)
+    platform.jobs.dataset_registration.register(id)
+    return platform.catalogue.datasets.get(id)
 
 
 def objects(platform: Platform) -> set[str]:
@@ -83,7 +83,7 @@ def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> 
     assert register(platform, "d", {"../a": b"1"})["state"] == "failed"
     assert register(platform, "d", {"a": b"1"})["version"] == "1"
     assert register(platform, "d", {"a": b"2"})["version"] == "2"
-    platform.datasets.delete("d@2")
+    platform.catalogue.datasets.delete("d@2")
     assert register(platform, "d", {"a": b"3"})["version"] == "3"
     assert register(platform, "d", {"a": b"2"})["version"] == "4"
 
@@ -99,17 +99,17 @@ def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platfo
         if not written:
             written.append(key)
             clock.now += 100.0
-            platform.dataset_registration.register(id)
+            platform.jobs.dataset_registration.register(id)
         return size
 
     platform.store.put = put_and_steal  # type: ignore[method-assign]
-    platform.dataset_registration.register(id)
-    dataset = platform.datasets.get(id)
+    platform.jobs.dataset_registration.register(id)
+    dataset = platform.catalogue.datasets.get(id)
     assert (dataset["state"], dataset["version"]) == ("ready", "1")
-    assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
+    assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
-    platform.datasets.collect_garbage()
-    platform.datasets.remove_orphans()
+    platform.catalogue.datasets.collect_garbage()
+    platform.catalogue.datasets.remove_orphans()
     with platform.database.read() as c:
         assert objects(platform) == set(store.objects_of(c, id))
 
@@ -122,8 +122,8 @@ def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clo
         assert DueJobs(platform.database).of("register") == []
         clock.now += 10.0
         assert DueJobs(platform.database).of("register") == [id]
-    platform.dataset_registration.register(id)
-    assert platform.datasets.get(id)["state"] == "failed"
+    platform.jobs.dataset_registration.register(id)
+    assert platform.catalogue.datasets.get(id)["state"] == "failed"
 
 
 def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock: Clock) -> None:
@@ -135,24 +135,24 @@ def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock
 
     platform.store.put = unavailable  # type: ignore[method-assign]
     for _ in range(10):
-        platform.dataset_registration.register(id)
-        assert platform.datasets.get(id)["state"] == "registering"
+        platform.jobs.dataset_registration.register(id)
+        assert platform.catalogue.datasets.get(id)["state"] == "registering"
         clock.now += 10.0
     platform.store.put = put  # type: ignore[method-assign]
     clock.now += 10.0
-    platform.dataset_registration.register(id)
-    assert platform.datasets.get(id)["state"] == "ready"
+    platform.jobs.dataset_registration.register(id)
+    assert platform.catalogue.datasets.get(id)["state"] == "ready"
 
 
 def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:
     """Request versions from one upload; return their ids."""
-    return [str(platform.datasets.register(name, {"upload": upload})["id"]) for name in names]
+    return [str(platform.catalogue.datasets.register(name, {"upload": upload})["id"]) for name in names]
 
 
 def upload_bytes(platform: Platform, body: bytes) -> str:
     """Upload bytes; return the id of the upload."""
-    upload = platform.uploads.create(len(body))
-    return platform.uploads.append(upload.id, 0, iter([body])).id
+    upload = platform.files.uploads.create(len(body))
+    return platform.files.uploads.append(upload.id, 0, iter([body])).id
 
 
 @pytest.mark.parametrize("files", [{"a": b"1"}, {"../a": b"1"}])
@@ -161,22 +161,23 @@ def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
 ) -> None:
     upload = upload_bytes(platform, tar(files, "w"))
     first, second, third = request_versions(platform, upload, "d1", "d2", "d3")
-    platform.dataset_registration.register(first)
+    platform.jobs.dataset_registration.register(first)
     with pytest.raises(InUse):
-        platform.uploads.delete(upload)
-    platform.datasets.delete(third)
+        platform.files.uploads.delete(upload)
+    platform.catalogue.datasets.delete(third)
     with pytest.raises(InUse):
-        platform.uploads.delete(upload)
-    platform.dataset_registration.register(second)
-    assert platform.datasets.get(second)["state"] == platform.datasets.get(first)["state"] != "registering"
-    platform.uploads.delete(upload)
+        platform.files.uploads.delete(upload)
+    platform.jobs.dataset_registration.register(second)
+    states = {platform.catalogue.datasets.get(id)["state"] for id in (first, second)}
+    assert len(states) == 1 and states != {"registering"}
+    platform.files.uploads.delete(upload)
 
 
 def test_an_upload_is_kept_for_a_registration_that_is_requested_during_its_release(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = upload_bytes(platform, tar({"a": b"1"}, "w"))
-    release = threading.Thread(target=platform.uploads.let_go, args=(upload,))
+    release = threading.Thread(target=platform.files.uploads.let_go, args=(upload,))
     hold = dataset_sources.hold
 
     def hold_and_release(*arguments: Any) -> None:
@@ -188,10 +189,10 @@ def test_an_upload_is_kept_for_a_registration_that_is_requested_during_its_relea
     [id] = request_versions(platform, upload, "d")
     release.join()
     with pytest.raises(InUse):
-        platform.uploads.delete(upload)
+        platform.files.uploads.delete(upload)
     monkeypatch.setattr(dataset_sources, "hold", hold)
-    platform.dataset_registration.register(id)
-    assert platform.datasets.get(id)["state"] == "ready"
+    platform.jobs.dataset_registration.register(id)
+    assert platform.catalogue.datasets.get(id)["state"] == "ready"
 
 
 @pytest.mark.parametrize("connection", [5, {}, ["lab"], True])
@@ -200,23 +201,23 @@ def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
 ) -> None:
     line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
     upload = upload_bytes(platform, json.dumps(line | {"connection": connection}).encode())
-    id = platform.datasets.register("d", {"manifest": {"upload": upload}})["id"]
-    platform.dataset_registration.register(id)
-    dataset = platform.datasets.get(id)
+    id = platform.catalogue.datasets.register("d", {"manifest": {"upload": upload}})["id"]
+    platform.jobs.dataset_registration.register(id)
+    dataset = platform.catalogue.datasets.get(id)
     assert dataset["state"] == "failed" and "drives/x.bin" in dataset["reason"], dataset
-    platform.uploads.delete(upload)
+    platform.files.uploads.delete(upload)
 
 
 def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
     """Insert a simulation on a dataset, as a submission does."""
-    dataset = platform.datasets.find(ref)
+    dataset = platform.catalogue.datasets.find(ref)
     id = f"s{number}"
     row = {
         "id": id,
         "project": "default",
         "state": "queued",
         "spec": "{}",
-        "provenance": json.dumps({"dataset": msgspec.to_builtins(platform.datasets.frozen(dataset))}),
+        "provenance": json.dumps({"dataset": msgspec.to_builtins(platform.catalogue.datasets.frozen(dataset))}),
         "dataset": dataset.name,
         "runtime": "python",
         "model": "zero",
@@ -226,7 +227,7 @@ def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
     stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
 
     def write(c: Any) -> None:
-        platform.datasets.keep(c, dataset)
+        platform.catalogue.datasets.keep(c, dataset)
         simulations.add(c, row, stage)
 
     platform.database.write(write)
@@ -245,14 +246,14 @@ class DatasetLifecycle:
         self.contents: dict[str, dict[str, bytes]] = {}  # digest -> files
 
     def names(self) -> list[str]:
-        page, _ = self.platform.datasets.page(limit=200)
+        page, _ = self.platform.catalogue.datasets.page(limit=200)
         return [dataset["name"] for dataset in page if dataset["registered"]]
 
     def versions(self) -> list[dict[str, Any]]:
         return [
             version
             for name in self.names()
-            for version in self.platform.datasets.versions(name, limit=200)[0]
+            for version in self.platform.catalogue.datasets.versions(name, limit=200)[0]
             if version["state"] == "ready"
         ]
 
@@ -266,12 +267,12 @@ class DatasetLifecycle:
 
     def register_from_manifest(self) -> None:
         for version in self.versions()[:1]:
-            files, _ = self.platform.datasets.files(version["digest"])
+            files, _ = self.platform.catalogue.datasets.files(version["digest"])
             lines = [{name: file[name] for name in ("path", "digest", "size")} for file in files]
             name = f"d{self.rng.randrange(3)}"
-            id = self.platform.datasets.register(name, {"manifest": lines})["id"]
-            self.platform.dataset_registration.register(id)
-            assert self.platform.datasets.get(id)["state"] == "ready"
+            id = self.platform.catalogue.datasets.register(name, {"manifest": lines})["id"]
+            self.platform.jobs.dataset_registration.register(id)
+            assert self.platform.catalogue.datasets.get(id)["state"] == "ready"
 
     def register_invalid(self) -> None:
         assert register(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
@@ -281,7 +282,7 @@ class DatasetLifecycle:
             if self.rng.random() < 0.5:
                 ref = f"{version['name']}@{version['version']}"
                 try:
-                    self.platform.datasets.delete(ref)
+                    self.platform.catalogue.datasets.delete(ref)
                     assert ref not in {running_ref for running_ref, _ in self.running.values()}
                 except InUse:
                     assert ref in {running_ref for running_ref, _ in self.running.values()}
@@ -300,24 +301,24 @@ class DatasetLifecycle:
 
     def collect_garbage(self) -> None:
         self.clock.now += self.rng.choice([1.0, GRACE * 2])
-        self.platform.datasets.collect_garbage()
+        self.platform.catalogue.datasets.collect_garbage()
         if self.rng.random() < 0.3:
-            self.platform.datasets.remove_orphans()
+            self.platform.catalogue.datasets.remove_orphans()
 
     def check(self) -> None:
         alive = {version["digest"] for version in self.versions()} | {digest for _, digest in self.running.values()}
         for digest in alive:
             for path, body in self.contents[digest].items():
-                assert b"".join(self.platform.datasets.file(digest, path).read(0, len(body))) == body
+                assert b"".join(self.platform.catalogue.datasets.file(digest, path).read(0, len(body))) == body
 
     def delete_everything(self) -> None:
         """Delete everything and check that no object remains."""
         while self.running:
             self.end_simulation()
         for name in self.names():
-            self.platform.datasets.delete(name)
+            self.platform.catalogue.datasets.delete(name)
         self.clock.now += GRACE * 2
-        self.platform.datasets.collect_garbage()
+        self.platform.catalogue.datasets.collect_garbage()
         assert objects(self.platform) == set()
 
 
@@ -341,8 +342,8 @@ def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clo
     platform.store.put(f"packs/{dataset['id']}/orphan", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/orphan", [b"x"])
     clock.now += GRACE * 2
-    assert platform.datasets.remove_orphans() == 2 and platform.datasets.remove_orphans() == 0
-    assert b"".join(platform.datasets.file("d", "a").read(0, 1)) == b"1"
+    assert platform.catalogue.datasets.remove_orphans() == 2 and platform.catalogue.datasets.remove_orphans() == 0
+    assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1)) == b"1"
 
 
 # -- buckets
@@ -392,9 +393,9 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
 
 def register_prefix(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
     """Register a prefix of a bucket."""
-    id = platform.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
-    platform.dataset_registration.register(id)
-    return platform.datasets.get(id)
+    id = platform.catalogue.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
+    platform.jobs.dataset_registration.register(id)
+    return platform.catalogue.datasets.get(id)
 
 
 def test_a_prefix_is_registered_by_reference_to_its_bucket(
@@ -402,13 +403,13 @@ def test_a_prefix_is_registered_by_reference_to_its_bucket(
 ) -> None:
     dataset = register_prefix(connected, bucket[2])
     assert (dataset["state"], dataset["file_count"]) == ("ready", 40), dataset
-    files, _ = connected.datasets.files("d")
+    files, _ = connected.catalogue.datasets.files("d")
     assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
-    assert b"".join(connected.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
+    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
     assert list(connected.store.list("packs/")) == []
-    connected.datasets.prefetch("d")
-    connected.staging.prefetch(dataset["id"])
-    assert connected.datasets.fetched("d")["state"] == "ready"
+    connected.catalogue.datasets.prefetch("d")
+    connected.scheduling.staging.prefetch(dataset["id"])
+    assert connected.catalogue.datasets.fetched("d")["state"] == "ready"
 
 
 def test_the_next_version_reads_only_changed_objects(
@@ -430,10 +431,10 @@ def test_the_next_version_reads_only_changed_objects(
     dataset = register_prefix(connected, name)
     assert (dataset["version"], dataset["file_count"]) == ("2", 40)
     assert sorted(read) == ["drives/1/001.bin", "drives/9"]
-    changes = {change["path"]: change["change"] for change in connected.datasets.diff("d", "1", "2")}
+    changes = {change["path"]: change["change"] for change in connected.catalogue.datasets.diff("d", "1", "2")}
     assert changes == {"1/001.bin": "changed", "2/002.bin": "removed", "9": "added"}
     with pytest.raises(PlatformError):
-        b"".join(connected.datasets.file("d@1", "1/001.bin").read(0, 50))
+        b"".join(connected.catalogue.datasets.file("d@1", "1/001.bin").read(0, 50))
 
 
 def test_a_prefix_is_a_folder_and_not_every_key_that_begins_with_it(
@@ -450,7 +451,7 @@ def test_a_prefix_that_is_the_key_of_an_object_registers_one_file(
 ) -> None:
     dataset = register_prefix(connected, bucket[2], "drives/3/007.bin")
     assert (dataset["state"], dataset["file_count"]) == ("ready", 1), dataset
-    assert b"".join(connected.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
+    assert b"".join(connected.catalogue.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
     assert register_prefix(connected, bucket[2], "drives/3/007")["state"] == "failed"
 
 
@@ -464,13 +465,13 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
         client.copy_object(name, moved, CopySource(name, entry.object_name))
         client.remove_object(name, entry.object_name)
     with pytest.raises(PlatformError):
-        b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5))
+        b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5))
     second = register_prefix(connected, name, "moved/")
     assert (second["id"], second["version"], second["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
-    assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
-    assert connected.datasets.collect_garbage() == 2  # the former manifest and its index
-    assert b"".join(connected.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
+    assert connected.catalogue.datasets.collect_garbage() == 2  # the former manifest and its index
+    assert b"".join(connected.catalogue.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
     assert register_prefix(connected, name, "moved/")["id"] == first["id"]
     assert len(list(connected.store.list("manifests/"))) == 2
 
@@ -482,7 +483,7 @@ def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_buck
     dataset = register(connected, "d", files)
     assert register_prefix(connected, bucket[2])["id"] == dataset["id"]
     bucket[1].remove_object(bucket[2], "drives/3/039.bin")
-    assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
 
 
 @pytest.fixture
@@ -511,7 +512,7 @@ def test_bytes_changed_in_transit_are_not_registered(
     proxy.next.extend([None, None, flips_a_bit])  # requests: lookup as a folder, lookup as an object, content
     dataset = register_prefix(platform, bucket[2], "drives/3/007.bin")
     assert dataset["state"] == "ready" and len(proxy.requests) == 4
-    (file,), _ = platform.datasets.files("d")
+    (file,), _ = platform.catalogue.datasets.files("d")
     assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
 
 
@@ -546,13 +547,13 @@ def test_a_manifest_may_name_objects_of_a_bucket(connected: Platform, bucket: tu
         "source": f"s3://{bucket[2]}/drives/3/007.bin",
         "connection": "lab",
     }
-    id = connected.datasets.register("m", {"manifest": [line]})["id"]
-    connected.dataset_registration.register(id)
-    assert connected.datasets.get(id)["state"] == "ready", connected.datasets.get(id)
-    assert b"".join(connected.datasets.file("m", "seven").read(0, 50)) == body
-    id = connected.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
-    connected.dataset_registration.register(id)
-    assert connected.datasets.get(id)["state"] == "failed"
+    id = connected.catalogue.datasets.register("m", {"manifest": [line]})["id"]
+    connected.jobs.dataset_registration.register(id)
+    assert connected.catalogue.datasets.get(id)["state"] == "ready", connected.catalogue.datasets.get(id)
+    assert b"".join(connected.catalogue.datasets.file("m", "seven").read(0, 50)) == body
+    id = connected.catalogue.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
+    connected.jobs.dataset_registration.register(id)
+    assert connected.catalogue.datasets.get(id)["state"] == "failed"
 
 
 def test_a_missing_bucket_is_named_at_once(
@@ -573,11 +574,11 @@ def test_no_secret_is_in_any_answer_event_or_log(
     dataset = register_prefix(connected, bucket[2])
     bucket[1].remove_object(bucket[2], "drives/0/000.bin")
     with pytest.raises((PlatformError, NotFound)) as raised:
-        b"".join(connected.datasets.file(dataset["id"], "0/000.bin").read(0, 50))
+        b"".join(connected.catalogue.datasets.file(dataset["id"], "0/000.bin").read(0, 50))
     output = f"{failed} {dataset} {raised.value} {raised.value.__dict__} {caplog.text}"
     assert bucket[0].secret_key not in output and bucket[2] in str(raised.value)
     with pytest.raises(UnknownDataset):
-        connected.datasets.get(bucket[0].secret_key)
+        connected.catalogue.datasets.get(bucket[0].secret_key)
 
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
@@ -599,9 +600,9 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
     job = DatasetRegistration(
         database,
         objects,
-        platform.uploads,
+        platform.files.uploads,
         sources,
-        platform.datasets,
+        platform.catalogue.datasets,
         EnvironmentRegistration(
             Installer(tmp_path / "packages", InstallerOptions(indexes=())),
             NodeCache(tmp_path / "cache", objects, {}),
@@ -609,12 +610,12 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
         ),
         RegistrationLimits(sort_memory=1 << 20),
     )
-    id = platform.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
+    id = platform.catalogue.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
     tracemalloc.start()
     job.register(id)
     cursor, files = None, 0
     while True:
-        page, cursor = platform.datasets.files("many", after=cursor, limit=1000)
+        page, cursor = platform.catalogue.datasets.files("many", after=cursor, limit=1000)
         files += len(page)
         if cursor is None:
             break

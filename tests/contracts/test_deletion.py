@@ -47,10 +47,10 @@ def ended(rig: DispatcherRig) -> str:
     """A simulation that has ended, with results in several objects, and a log."""
     id = rig.submit()
     _, launch = rig.launch(id)
-    identity = rig.platform.leases.authenticate(launch.id, launch.token)
+    identity = rig.platform.scheduling.leases.authenticate(launch.id, launch.token)
     rig.play(launch, 10)
     rig.play(launch)
-    rig.platform.leases.log(identity, "evaluator 0", b"a line\n")
+    rig.platform.scheduling.leases.log(identity, "evaluator 0", b"a line\n")
     rig.platform.store.put(f"replays/{id}/3.json", (b"{}",))
     rig.end(id)
     return id
@@ -78,9 +78,9 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
     platform = rig.platform
     monkeypatch.setattr(deletion, "ROWS", 3)
     assert len(objects(platform, ended)) >= 4 and set(rows(platform, ended)) >= set(TABLES) - {"artifacts"}
-    platform.simulations.delete(ended)
+    platform.submissions.simulations.delete(ended)
     with pytest.raises(UnknownSimulation):
-        platform.simulations.get(ended)
+        platform.submissions.simulations.get(ended)
     for number in range(200):
         step = [number]
         job = Deletion(
@@ -104,7 +104,7 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
 
 
 def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: DispatcherRig, ended: str) -> None:
-    rig.platform.simulations.delete(ended)
+    rig.platform.submissions.simulations.delete(ended)
     rig.platform.notifier.jobs.clear()  # type: ignore[attr-defined]
     rig.until(lambda: ("delete", ended) in rig.platform.notifier.jobs)  # type: ignore[attr-defined]
     assert objects(rig.platform, ended)
@@ -112,14 +112,14 @@ def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: Dispa
 
 def test_results_that_a_retry_inherited_stay_with_it(rig: DispatcherRig, ended: str) -> None:
     before = rig.results(ended)
-    retry, _ = rig.platform.simulations.retry(ended)
-    rig.platform.simulations.delete(ended)
-    rig.platform.deletion.remove(ended)
+    retry, _ = rig.platform.submissions.simulations.retry(ended)
+    rig.platform.submissions.simulations.delete(ended)
+    rig.platform.jobs.deletion.remove(ended)
     rig.play(rig.launch(retry.id)[1])  # nothing is left to do
     rig.end(retry.id)
     assert rig.results(retry.id) == before
-    rig.platform.simulations.delete(retry.id)
-    rig.platform.deletion.remove(retry.id)
+    rig.platform.submissions.simulations.delete(retry.id)
+    rig.platform.jobs.deletion.remove(retry.id)
     assert objects(rig.platform, ended) == objects(rig.platform, retry.id) == []
 
 
@@ -150,8 +150,10 @@ def test_objects_that_no_row_refers_to_are_removed_and_all_others_stay(
     rig.play(launch, 10)
     rig.platform.store.put(f"results/{running}/000000000010-to-be-recorded", (b"x",))
     before = {key for prefix in PREFIXES for key in rig.platform.store.list(prefix)}
-    assert rig.platform.deletion.remove_orphans(grace=3600.0) == 5, "those of the simulation that ended just now stay"
-    assert rig.platform.deletion.remove_orphans(grace=-1.0) == 3
+    assert rig.platform.jobs.deletion.remove_orphans(grace=3600.0) == 5, (
+        "those of the simulation that ended just now stay"
+    )
+    assert rig.platform.jobs.deletion.remove_orphans(grace=-1.0) == 3
     after = {key for prefix in PREFIXES for key in rig.platform.store.list(prefix)}
     assert before - after == set(orphans)
     assert len(rig.results(ended)) == 40

@@ -107,7 +107,7 @@ class DispatcherRig:
             gangs=[executor.name for executor in executors],
         )
         self.dispatcher = Dispatcher(
-            self.platform, self.dispatch, executors, run_dir=self.run_dir, ttl=1.0, interval=0.1
+            self.platform.scheduling, self.dispatch, executors, run_dir=self.run_dir, ttl=1.0, interval=0.1
         )
 
     def submit(self, **fields: Any) -> str:
@@ -119,7 +119,7 @@ class DispatcherRig:
             "workers": 2,
         }
         submission = Submission(**defaults | fields)
-        return self.platform.simulations.submit(submission)[0].id
+        return self.platform.submissions.simulations.submit(submission)[0].id
 
     def until(self, condition: Callable[[], object]) -> None:
         def condition_after_step() -> bool:
@@ -164,7 +164,7 @@ class DispatcherRig:
 
     def play(self, launch: Launch, tasks: int | None = None) -> None:
         """Report results of a number of tasks, or of all, as a runner does."""
-        leases = self.platform.leases
+        leases = self.platform.scheduling.leases
         identity = leases.authenticate(launch.id, launch.token)
         reported = 0
 
@@ -188,18 +188,18 @@ class DispatcherRig:
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return the results of a simulation that has ended."""
-        return [json.loads(text) for text in b"".join(self.platform.results.lines(id)).splitlines()]
+        return [json.loads(text) for text in b"".join(self.platform.analysis.results.lines(id)).splitlines()]
 
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:
             return [body["message"] for body in simulations.event_bodies(c, id, "launch")]
 
     def state(self, id: str) -> State:
-        return self.platform.simulations.get(id).state
+        return self.platform.submissions.simulations.get(id).state
 
     def end(self, id: str, state: State = State.SUCCEEDED) -> None:
         def finalized() -> bool:
-            self.platform.finalization.collect(id)
+            self.platform.jobs.finalization.collect(id)
             return self.state(id) is state
 
         self.until(finalized)
@@ -208,7 +208,7 @@ class DispatcherRig:
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     with dispatcher_rig(tmp_path, sqlite_database(tmp_path / "platform.db")) as rig:
-        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
         yield rig
 
 
@@ -240,9 +240,9 @@ def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None =
     def run_or_enqueue(job: str, id: str) -> None:
         """Stage at once, and finalize at once what ends early; ``end`` finalizes what has all its results."""
         if job in {"stage", "prepare"}:
-            platform.staging.stage(id)
+            platform.scheduling.staging.stage(id)
         elif job == "collect" and ends_early(id):
-            platform.finalization.collect(id)
+            platform.jobs.finalization.collect(id)
         else:
             enqueue(job, id)
 
@@ -268,18 +268,18 @@ def test_simulations_spread_over_the_executors(rig: DispatcherRig) -> None:
     first, second = rig.submit(), rig.submit()
     assert {rig.launch(first)[0].name, rig.launch(second)[0].name} == {"east", "west"}
     third = rig.submit()
-    rig.until(lambda: rig.platform.simulations.get(third).reason == "waits for 2 free workers")
+    rig.until(lambda: rig.platform.submissions.simulations.get(third).reason == "waits for 2 free workers")
     assert rig.state(third) is State.QUEUED
 
 
 def test_a_simulation_says_what_is_prepared_for_it_before_the_job_that_prepares_it_has_begun(
     rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rig.platform.staging, "stage", lambda id: None)
+    monkeypatch.setattr(rig.platform.scheduling.staging, "stage", lambda id: None)
     id = rig.submit()
     rig.until(lambda: rig.state(id) is State.STAGING)
     expected = "waits for a preparation slot: its files are prepared for (east|west)"
-    assert re.fullmatch(expected, rig.platform.simulations.get(id).reason or "")
+    assert re.fullmatch(expected, rig.platform.submissions.simulations.get(id).reason or "")
 
 
 def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_written(rig: DispatcherRig) -> None:
@@ -321,7 +321,7 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
         rig.play(launch)  # its runners continue, and their reports are refused
     rig.play(other)
     rig.end(id)
-    results = rig.platform.simulations.get(id)
+    results = rig.platform.submissions.simulations.get(id)
     assert (results.tasks.done, results.tasks.failed, results.attempt) == (40, 0, 2)
     assert list(executor.launches) == [launch.id]
     executor.unreachable = False
@@ -332,13 +332,13 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
 def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(rig: DispatcherRig) -> None:
     id = rig.submit()
     executor, launch = rig.launch(id)
-    identity = rig.platform.leases.authenticate(launch.id, launch.token)
-    lease = rig.platform.leases.lease(identity, "d", None)
+    identity = rig.platform.scheduling.leases.authenticate(launch.id, launch.token)
+    lease = rig.platform.scheduling.leases.lease(identity, "d", None)
     assert not isinstance(lease, Ended | Later)
     managed = rig.managed[executor.name]
 
     def after_heartbeat(condition: bool) -> bool:
-        rig.platform.leases.heartbeat(identity, [(lease.stage, lease.start, lease.fencing_token, -1)])
+        rig.platform.scheduling.leases.heartbeat(identity, [(lease.stage, lease.start, lease.fencing_token, -1)])
         return condition
 
     executor.unreachable = True
@@ -349,10 +349,10 @@ def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(rig: 
     rig.until(lambda: after_heartbeat(managed.healthy))
     lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
     report = report_of(lease, lease.cursor, lease.stop, lines)
-    assert rig.platform.leases.report(identity, report).accepted
+    assert rig.platform.scheduling.leases.report(identity, report).accepted
     rig.play(launch)
     rig.end(id)
-    assert rig.platform.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(id).attempt == 1
 
 
 def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: DispatcherRig, clock: Clock) -> None:
@@ -364,7 +364,7 @@ def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: Dispat
         clock.now += 0.01
     timed.close()
     assert 2 <= rig.east.calls <= 12
-    (east, west) = rig.platform.executors.list()
+    (east, west) = rig.platform.operations.executors.list()
     assert (east["healthy"], east["reason"], west["healthy"]) == (False, "east is away", True)
 
 
@@ -411,7 +411,7 @@ def test_a_simulation_waits_without_limit_for_an_executor_that_accepts_no_launch
     )
     assert rig.state(id) not in {State.ERRORED, State.FAILED}
     rig.until(lambda: rig.state(id) is State.QUEUED)
-    rig.until(lambda: "failed calling webhook" in (rig.platform.simulations.get(id).reason or ""))
+    rig.until(lambda: "failed calling webhook" in (rig.platform.submissions.simulations.get(id).reason or ""))
     rig.east.refuses_launches = False
     assert rig.launch(id)[0] is rig.east
 
@@ -425,9 +425,9 @@ def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig
         rig.play(launch, 10)
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
         rig.east.end(launch.id, 1, "its namespace was deleted")
-        rig.until(lambda: rig.platform.simulations.get(id).attempt > 2)
-        assert "Grant it" in (rig.platform.simulations.get(id).reason or "")
-        rig.platform.simulations.cancel(id)
+        rig.until(lambda: rig.platform.submissions.simulations.get(id).attempt > 2)
+        assert "Grant it" in (rig.platform.submissions.simulations.get(id).reason or "")
+        rig.platform.submissions.simulations.cancel(id)
     else:
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
         id = rig.submit()
@@ -445,12 +445,12 @@ def test_a_simulation_whose_queue_is_not_allowed_any_more_ends_with_the_setting(
     restarted = {name: ManagedExecutor(config, executors[name]) for name, config in shortened.items()}
     rig.configure(*restarted.values())
     rig.until(lambda: rig.state(waiting) is State.ERRORED)
-    assert "allowed.queue (empty)" in (rig.platform.simulations.get(waiting).reason or "")
+    assert "allowed.queue (empty)" in (rig.platform.submissions.simulations.get(waiting).reason or "")
     assert rig.state(running) is State.RUNNING
     executor.end(launch.id, 1, "its node was lost")
     rig.until(lambda: rig.state(running) is State.ERRORED)
-    assert "placement.queue: team-a is not in" in (rig.platform.simulations.get(running).reason or "")
-    assert rig.platform.simulations.get(running).tasks.done == 10
+    assert "placement.queue: team-a is not in" in (rig.platform.submissions.simulations.get(running).reason or "")
+    assert rig.platform.submissions.simulations.get(running).tasks.done == 10
     for managed in restarted.values():
         managed.close()
 
@@ -462,7 +462,7 @@ def test_a_simulation_moves_to_an_executor_that_allows_its_queue(rig: Dispatcher
     first, second = rig.submit(placement={"queue": "team-a"}), rig.submit(placement={"queue": "team-a"})
     executor, launch = rig.launch(first)
     assert executor is rig.west
-    rig.until(lambda: rig.platform.simulations.get(second).reason == "waits for 2 free workers")
+    rig.until(lambda: rig.platform.submissions.simulations.get(second).reason == "waits for 2 free workers")
     rig.play(launch)
     rig.end(first)
     assert rig.launch(second)[0] is rig.west and not rig.east.launches
@@ -475,7 +475,7 @@ def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: Dispatc
     reason = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
     executor.reported = {"phase": Phase.STARTING, "hopeless": True, "reason": reason}
     rig.until(lambda: rig.state(id) is State.ERRORED)
-    assert rig.platform.simulations.get(id).reason == reason
+    assert rig.platform.submissions.simulations.get(id).reason == reason
     assert launch.id not in executor.launches
 
 
@@ -497,11 +497,11 @@ def test_the_number_of_workers_of_a_running_simulation_changes_without_a_restart
     id = rig.submit(workers=1)
     executor, launch = rig.launch(id)
     rig.play(launch, 5)
-    rig.platform.simulations.resize(id, 2)
+    rig.platform.submissions.simulations.resize(id, 2)
     rig.until(lambda: executor.launches[launch.id].workers == 2)
     rig.play(launch)
     rig.end(id)
-    assert rig.platform.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(id).attempt == 1
 
 
 def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continues(rig: DispatcherRig) -> None:
@@ -509,7 +509,7 @@ def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continue
     id = rig.submit(workers=1)
     _, launch = rig.launch(id)
     rig.play(launch, 5)
-    rig.platform.simulations.resize(id, 2)
+    rig.platform.submissions.simulations.resize(id, 2)
     rig.until(lambda: rig.messages(id))
     for _ in range(3):
         rig.dispatcher.step()

@@ -65,12 +65,12 @@ def register(platform: Platform, files: Mapping[str, bytes] = FILES, **described
     """Register an environment; return the version when the registration has ended."""
     description = {"extends": "openenv", "generate": {"count": 4}, "openenv": {"steps": 9}} | described
     body = tar({"dataset.json": json.dumps(description).encode(), **files}, "w")
-    upload = platform.uploads.create(len(body))
-    platform.uploads.append(upload.id, 0, iter([body]))
-    id = str(platform.datasets.register("corridor", {"upload": upload.id})["id"])
-    platform.dataset_registration.register(id)
-    assert not list(platform.dataset_registration._scratch.glob("environment-*")), "a registration left its folder"
-    return platform.datasets.get(id)
+    upload = platform.files.uploads.create(len(body))
+    platform.files.uploads.append(upload.id, 0, iter([body]))
+    id = str(platform.catalogue.datasets.register("corridor", {"upload": upload.id})["id"])
+    platform.jobs.dataset_registration.register(id)
+    assert not list(platform.jobs.dataset_registration._scratch.glob("environment-*")), "a registration left its folder"
+    return platform.catalogue.datasets.get(id)
 
 
 def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform: Platform, tmp_path: Path) -> None:
@@ -96,23 +96,23 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
             ],
         },
     }
-    files = {entry["path"] for entry in platform.datasets.files("corridor")[0]}
+    files = {entry["path"] for entry in platform.catalogue.datasets.files("corridor")[0]}
     made = {f"converted/{name}" for name in ("environment.json", "requirements.lock", "scenarios.ndjson")}
     assert files == {"dataset.json", *FILES} | made
     again = register(platform)
     assert (again["version"], again["digest"]) == (version["version"], version["digest"])
 
-    dataset = platform.datasets.find("corridor")
-    folder = platform.staging.folder(platform.datasets.frozen(dataset), "simulation")
+    dataset = platform.catalogue.datasets.find("corridor")
+    folder = platform.scheduling.staging.folder(platform.catalogue.datasets.frozen(dataset), "simulation")
     assert (folder / "environment" / "plain" / "server" / "app.py").read_bytes() == FILES["server/app.py"]
     assert (folder / "packages" / "uvicorn" / "server.py").stat().st_nlink > 1, "packages are hard links"
     assert json.loads((folder / "dataset.json").read_bytes())["name"] == "openenv", "the platform's own description"
     assert (folder / "scenarios.ndjson").read_text().count("\n") == 4
-    frozen = platform.datasets.frozen(dataset)
+    frozen = platform.catalogue.datasets.frozen(dataset)
     said = dict(frozen.said or {}) | {"openenv": kept | {"target": "cpython-399 z80"}}
     other = replace(frozen, said=said, digest="sha256:" + "0" * 64)
     with pytest.raises(BadRequirements, match="register it again"):
-        platform.staging._environment(other, folder, "simulation", lambda message, fraction: None)
+        platform.scheduling.staging._environment(other, folder, "simulation", lambda message, fraction: None)
 
 
 def test_a_server_without_a_websocket_is_spoken_to_over_http(platform: Platform) -> None:
@@ -152,4 +152,4 @@ def test_an_environment_that_cannot_be_played_is_refused_with_the_reason(
 
 def test_the_template_is_refused_with_the_next_step(platform: Platform) -> None:
     with pytest.raises(NotPlayable, match=r"register a dataset that extends it.*docs/datasets.md"):
-        platform.simulations.submit(Submission(dataset="openenv", runtime="python"))
+        platform.submissions.simulations.submit(Submission(dataset="openenv", runtime="python"))

@@ -64,14 +64,14 @@ def play_three(rig: DispatcherRig, failing: int, *, committed: bool) -> int:
             rig.dispatcher.step()
         database.armed = False
         while unstaged:
-            rig.platform.staging.stage(unstaged.pop())
+            rig.platform.scheduling.staging.stage(unstaged.pop())
         for launch in [*rig.east.launches.values(), *rig.west.launches.values()]:
             if launch.id in rig.active_launches - played:
                 played.add(launch.id)
                 rig.play(launch)
         for id in ids:
             if rig.state(id) is State.RUNNING:
-                rig.platform.finalization.collect(id)
+                rig.platform.jobs.finalization.collect(id)
         return all(rig.state(id) is State.SUCCEEDED for id in ids)
 
     until(ended, 20.0, every=0.0)
@@ -89,7 +89,7 @@ def test_simulations_end_whichever_transaction_of_a_pass_fails(
         home = tmp_path / str(failing)
         home.mkdir()
         with dispatcher_rig(home, sqlite_database(home / "platform.db")) as rig:
-            rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+            rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
             transactions = play_three(rig, failing, committed=committed)
         failing += len(STRIDES)
     assert failing > 30, "there are as many transactions in three passes"

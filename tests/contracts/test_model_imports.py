@@ -59,14 +59,14 @@ def put(bucket: tuple[Minio, str], key: str, data: bytes = PYTHON) -> str:
 def submitted(platform: Platform, reference: str, **fields: Any) -> str:
     """Submit a simulation of a model by reference; return its id."""
     submission = Submission(dataset="cartpole", model_reference=reference, **fields)
-    return platform.simulations.submit(submission)[0].id
+    return platform.submissions.simulations.submit(submission)[0].id
 
 
 def fetch_due(platform: Platform) -> int:
     """Run the imports that are due; return their number."""
     due = DueJobs(platform.database).of("import")
     for id in due:
-        platform.model_imports.fetch(id)
+        platform.submissions.model_imports.fetch(id)
     return len(due)
 
 
@@ -74,9 +74,9 @@ def test_an_object_of_a_connection_becomes_a_model_of_its_digest(platform: Platf
     reference = put(bucket, "policies/brake.py")
     record = imported(platform, reference)
     assert record["state"] == "ready", record
-    model = platform.models.get(record["model"])
+    model = platform.files.models.get(record["model"])
     assert (model.name, model.format, model.digest) == ("brake", "python", record["digest"])
-    assert b"".join(platform.models.content(model)) == PYTHON
+    assert b"".join(platform.files.models.content(model)) == PYTHON
     assert model.source is not None and model.source["uri"] == reference and model.source["connection"] == "lab"
     assert len(model.source["etag"]) == 32 and model.source["size"] == len(PYTHON)
 
@@ -86,11 +86,11 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
 ) -> None:
     reference = put(bucket, "brake.py")
     id = submitted(platform, reference)
-    waiting = platform.simulations.get(id)
+    waiting = platform.submissions.simulations.get(id)
     assert (waiting.state, waiting.model.digest, waiting.position) == (State.QUEUED, None, None)
     assert waiting.reason == f"its model is being imported from {reference}"
     assert fetch_due(platform) == 1 and fetch_due(platform) == 0
-    ready = platform.simulations.get(id)
+    ready = platform.submissions.simulations.get(id)
     assert ready.state is State.QUEUED and ready.position == 1 and ready.reason is not None
     assert ready.runtime.name == "python" and ready.provenance.play.isolation
     source = ready.provenance.model.source
@@ -98,7 +98,7 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
     put(bucket, "brake.py", PYTHON.replace(b"0", b"1"))
     again = resubmission({"spec": ready.spec, "provenance": ready.provenance_document})
     assert again.model == f"brake@{ready.model.digest}" and again.model_reference is None
-    repeated = platform.simulations.submit(again)[0]
+    repeated = platform.submissions.simulations.submit(again)[0]
     assert repeated.model.digest == ready.model.digest
     assert repeated.provenance.model.source == source
 
@@ -115,10 +115,10 @@ def test_a_simulation_of_a_model_that_is_not_there_ends_as_failed_with_the_reaso
 ) -> None:
     id = submitted(platform, reference)
     assert fetch_due(platform) == 1
-    platform.finalization.collect(id)
-    ended = platform.simulations.get(id)
+    platform.jobs.finalization.collect(id)
+    ended = platform.submissions.simulations.get(id)
     assert ended.state is State.FAILED and words in (ended.reason or ""), ended.reason
-    assert b"".join(platform.results.archive(id, model=True).read(0, 2)) == b"PK"
+    assert b"".join(platform.analysis.results.archive(id, model=True).read(0, 2)) == b"PK"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,13 @@ def test_a_reference_that_may_not_be_read_is_refused_at_once(
     platform: Platform, reference: str, connection: str | None, words: str
 ) -> None:
     with pytest.raises(Invalid, match=words):
-        platform.model_imports.request(reference, connection)
+        platform.submissions.model_imports.request(reference, connection)
     with pytest.raises(Invalid, match=words):
         submitted(platform, reference, connection=connection)
     with pytest.raises(Invalid, match="Name one model"):
-        platform.simulations.submit(Submission(dataset="cartpole", model="idm", model_reference="s3://missing/x"))
+        platform.submissions.simulations.submit(
+            Submission(dataset="cartpole", model="idm", model_reference="s3://missing/x")
+        )
 
 
 def test_a_model_larger_than_any_model_may_be_is_refused_before_it_is_read(
@@ -164,8 +166,8 @@ def test_a_model_that_its_runtime_does_not_take_ends_the_simulation_as_failed(
 ) -> None:
     id = submitted(platform, put(bucket, "brake.py"), runtime="onnx", format="python")
     fetch_due(platform)
-    platform.finalization.collect(id)
-    ended = platform.simulations.get(id)
+    platform.jobs.finalization.collect(id)
+    ended = platform.submissions.simulations.get(id)
     assert ended.state is State.FAILED and "the runtime onnx accepts" in (ended.reason or "").lower(), ended.reason
 
 
@@ -174,7 +176,7 @@ def test_an_origin_that_does_not_answer_is_tried_again_and_the_simulation_says_w
 ) -> None:
     id = submitted(platform, "s3://elsewhere/x.py")
     assert fetch_due(platform) == 1
-    waiting = platform.simulations.get(id)
+    waiting = platform.submissions.simulations.get(id)
     assert waiting.state is State.QUEUED and "not here yet: s3://elsewhere/x.py" in (waiting.reason or "")
     assert fetch_due(platform) == 0  # it pauses
 
@@ -194,8 +196,8 @@ def test_an_object_that_changes_between_its_version_and_its_bytes_is_read_again(
         patch.setattr(BucketReader, "find", changed_after)
         first = imported(platform, reference)
     assert first["state"] == "fetching" and "was changed" in first["reason"], first
-    platform.model_imports.fetch(first["id"])
-    again = platform.model_imports.get(first["id"])
+    platform.submissions.model_imports.fetch(first["id"])
+    again = platform.submissions.model_imports.get(first["id"])
     assert again["state"] == "ready" and again["source"]["size"] == len(PYTHON) + 10
 
 
@@ -205,20 +207,20 @@ def test_an_import_whose_job_was_killed_is_done_by_the_next(platform: Platform, 
     now = platform.database.write(platform.database.now)
     assert platform.database.write(lambda c: model_imports.CLAIMS.take(c, HeldClaim(due, "killed"), 9.0, now - 10.0))
     assert fetch_due(platform) == 1
-    assert platform.simulations.get(id).model.digest is not None
+    assert platform.submissions.simulations.get(id).model.digest is not None
 
 
 def test_a_deleted_simulation_leaves_no_import(platform: Platform, bucket: tuple[Minio, str]) -> None:
     id = submitted(platform, put(bucket, "brake.py"))
-    platform.simulations.cancel(id)
-    platform.simulations.delete(id)
-    platform.deletion.remove(id)
+    platform.submissions.simulations.cancel(id)
+    platform.submissions.simulations.delete(id)
+    platform.jobs.deletion.remove(id)
     assert DueJobs(platform.database).of("import") == []
 
 
 def test_a_cancelled_simulation_ends_its_import(platform: Platform, bucket: tuple[Minio, str]) -> None:
     id = submitted(platform, put(bucket, "brake.py"))
-    assert platform.simulations.cancel(id).state is State.CANCELLED
+    assert platform.submissions.simulations.cancel(id).state is State.CANCELLED
     fetch_due(platform)
     assert fetch_due(platform) == 0
     assert list(platform.store.list("models/")) == []
@@ -226,4 +228,4 @@ def test_a_cancelled_simulation_ends_its_import(platform: Platform, bucket: tupl
 
 def test_an_unknown_import_is_not_found(platform: Platform) -> None:
     with pytest.raises(UnknownImport):
-        platform.model_imports.get("x")
+        platform.submissions.model_imports.get("x")

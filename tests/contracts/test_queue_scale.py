@@ -154,23 +154,17 @@ def test_the_counts_of_metrics_and_an_idempotency_key_do_not_read_all_rows(full:
 def test_a_page_of_the_list_counts_the_queue_once_and_not_once_per_row(full: DispatcherRig) -> None:
     counter = InstructionCounter(full)
     fill_queue(full, 2000)
-    list_page = full.platform.simulations.list
+    list_page = full.platform.submissions.simulations.list
     one, fifty = (counter.during(lambda: list_page(limit=limit)) for limit in (1, 50))  # noqa: B023 - run at once
     assert fifty - one < 50 * 1000, (one, fifty)
 
 
 def test_positions_are_those_of_the_queue_also_on_a_filtered_page(full: DispatcherRig) -> None:
     ids = [full.submit(labels={"odd": str(number % 2)}) for number in range(6)]
-    page, _ = full.platform.simulations.list(Listing(labels=(("odd", "1"),)))
+    page, _ = full.platform.submissions.simulations.list(Listing(labels=(("odd", "1"),)))
     assert {item.id: item.position for item in page} == {ids[1]: 2, ids[3]: 4, ids[5]: 6}
-    assert [item.position for item in full.platform.simulations.list(Listing(states=(State.QUEUED,)))[0]] == [
-        6,
-        5,
-        4,
-        3,
-        2,
-        1,
-    ]
+    page, _ = full.platform.submissions.simulations.list(Listing(states=(State.QUEUED,)))
+    assert [item.position for item in page] == [6, 5, 4, 3, 2, 1]
 
 
 def test_a_change_without_a_log_entry_is_found_by_the_comparison_with_all_rows(

@@ -145,8 +145,8 @@ class Runner:
         launch = dispatch.launch(next(simulation for simulation in unended(dispatch) if simulation.id == id))
         assert launch is not None
         self._path, self._token = f"/v1/launches/{launch.id}", launch.token
-        self._application = runner_api.create(platform.leases, wait=0.0)
-        self.lease = worker.lease(platform.leases.authenticate(launch.id, launch.token))
+        self._application = runner_api.create(platform.scheduling.leases, wait=0.0)
+        self.lease = worker.lease(platform.scheduling.leases.authenticate(launch.id, launch.token))
 
     def send(self, operation: str, body: bytes, query: str = "") -> int:
         status: list[str] = []

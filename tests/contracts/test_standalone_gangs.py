@@ -35,7 +35,7 @@ def test_a_successful_program_is_one_result(rig: DispatcherRig) -> None:
     executor.end(launch.id)
     rig.end(id)
     assert result(rig, id)["status"] == "ok"
-    assert rig.platform.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(id).attempt == 1
     rig.until(lambda: not executor.launches)
 
 
@@ -58,13 +58,13 @@ def test_a_lost_program_starts_again(rig: DispatcherRig) -> None:
     executor, second = rig.launch(id)
     executor.end(second.id)
     rig.end(id)
-    assert (result(rig, id)["status"], rig.platform.simulations.get(id).attempt) == ("ok", 2)
+    assert (result(rig, id)["status"], rig.platform.submissions.simulations.get(id).attempt) == ("ok", 2)
 
 
 def test_a_dispatcher_that_dies_between_lease_and_report_costs_one_lease_ttl(rig: DispatcherRig) -> None:
     id = submit(rig)
     executor, launch = rig.launch(id)
-    leases = rig.platform.leases
+    leases = rig.platform.scheduling.leases
     identity = leases.unattended(launch.id)
     assert identity is not None
     leases.lease(identity, "dispatch", None)

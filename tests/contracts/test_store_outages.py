@@ -100,7 +100,7 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
 ) -> None:
     platform = rig.platform
     id = rig.submit()
-    digest = platform.simulations.get(id).model.digest
+    digest = platform.submissions.simulations.get(id).model.digest
     key = f"models/{digest.removeprefix('sha256:')}"
     outage.store.put(key, platform.store.get(key))
     staging = staging_on(rig, outage.store, tmp_path / "other-node")
@@ -108,7 +108,7 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
     outage.begin()
     for _ in range(2 * ATTEMPTS):
         stage(platform, staging, id)
-        waiting = platform.simulations.get(id)
+        waiting = platform.submissions.simulations.get(id)
         assert (waiting.state, waiting.attempt) == (State.QUEUED, 1)
         assert waiting.reason and "object store" in waiting.reason
         with platform.database.read() as c:
@@ -128,15 +128,15 @@ def test_a_model_that_the_store_does_not_have_is_asked_for_again_a_few_times(
     platform, objects = rig.platform, FilesystemStore(tmp_path / "restored-later")
     objects.put("any", [b"thing"])
     came_back, gone = rig.submit(), rig.submit()
-    key = f"models/{platform.simulations.get(gone).model.digest.removeprefix('sha256:')}"
+    key = f"models/{platform.submissions.simulations.get(gone).model.digest.removeprefix('sha256:')}"
     staging = staging_on(rig, objects, tmp_path / "other-node")
     for attempt in range(1, ATTEMPTS):
         for id in (came_back, gone):
             stage(platform, staging, id)
-            waiting = platform.simulations.get(id)
+            waiting = platform.submissions.simulations.get(id)
             assert (waiting.state, waiting.attempt) == (State.QUEUED, attempt + 1)
     stage(platform, staging, gone)
-    ended = platform.simulations.get(gone)
+    ended = platform.submissions.simulations.get(gone)
     assert ended.state is State.ERRORED and ended.reason and key in ended.reason
     objects.put(key, platform.store.get(key))
     stage(platform, staging, came_back)
@@ -148,7 +148,7 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
 ) -> None:
     platform = rig.platform
     submitted = rig.submit()
-    provenance = platform.simulations.get(submitted).provenance
+    provenance = platform.submissions.simulations.get(submitted).provenance
     key = key_of(provenance.played_model.digest)
     outage.store.put(key, platform.store.get(key))
     present = staging_on(rig, outage.store, tmp_path / "present")
@@ -167,8 +167,8 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
 def test_a_launch_that_could_not_fetch_its_model_is_followed_by_staging(rig: DispatcherRig) -> None:
     id = rig.submit()
     rig.east.refusal = rig.west.refusal = StoreUnavailable("the model has not arrived")
-    rig.until(lambda: rig.platform.simulations.get(id).next_attempt_at)
-    waiting = rig.platform.simulations.get(id)
+    rig.until(lambda: rig.platform.submissions.simulations.get(id).next_attempt_at)
+    waiting = rig.platform.submissions.simulations.get(id)
     assert waiting.state is State.QUEUED
     assert waiting.reason and "the model has not arrived" in waiting.reason
     rig.east.refusal = rig.west.refusal = None
@@ -184,25 +184,26 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
     rig.play(rig.launch(id)[1])
     rig.dispatcher.step()
     platform = rig.platform
-    results = Results(platform.database, outage.store, platform.changes)
+    results = Results(platform.database, outage.store, platform.submissions.changes)
     finalization = Finalization(platform.database, outage.store, platform.notifier, results)
     outage.begin()
-    jobs = Jobs(replace(platform, finalization=finalization), environments_folder=Path(), sandbox=None)
+    services = replace(platform.jobs, finalization=finalization)
+    jobs = Jobs(services, platform.files, environments_folder=Path(), sandbox=None)
     jobs.table["collect"](id)  # does not fail
-    waiting = platform.simulations.get(id)
+    waiting = platform.submissions.simulations.get(id)
     assert waiting.state is State.RUNNING and waiting.reason and "its summary waits" in waiting.reason
     release = text("UPDATE simulations SET claim=NULL, claim_until=0")  # the claim expires
     platform.database.write(lambda c: c.execute(release) and None)
     assert DueJobs(platform.database).of("collect") == [id]
-    platform.finalization.collect(id)
-    ended = platform.simulations.get(id)
+    platform.jobs.finalization.collect(id)
+    ended = platform.submissions.simulations.get(id)
     assert (ended.state, ended.reason) == (State.SUCCEEDED, None)
 
 
 def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
     rig: DispatcherRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    health = rig.platform.store_health
+    health = rig.platform.scheduling.store_health
     problems = ["the object store does not answer"] * (MAX_BARREN_ATTEMPTS + 2)
     monkeypatch.setattr(StoreHealth, "problem", lambda self, wait=0.0: problems[0] if problems else None)
     id = rig.submit()
@@ -210,13 +211,13 @@ def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
         executor, launch = rig.launch(id)
         executor.end(launch.id, 1, "its inputs cannot be downloaded")
         rig.until(lambda: rig.state(id) is State.QUEUED)
-        waiting = rig.platform.simulations.get(id)
+        waiting = rig.platform.submissions.simulations.get(id)
         assert waiting.reason is not None and problems[0] in waiting.reason
         problems.pop()
         rig.end_pauses()
     assert health.problem() is None
     rig.play(rig.launch(id)[1])
-    rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
+    rig.until(lambda: rig.platform.jobs.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
 
 
 @pytest.fixture(params=["key without PutObject", "read-only disk"])
@@ -256,7 +257,7 @@ def test_launches_whose_results_the_store_refuses_are_no_barren_attempts_and_the
     home = tmp_path / "home"
     home.mkdir()
     with dispatcher_rig(home, sqlite_database(home / "windtunnel.db"), refusal.store) as rig:
-        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
         id = rig.submit()
         for attempt in range(MAX_BARREN_ATTEMPTS + 2):
             executor, launch = rig.launch(id)
@@ -268,12 +269,12 @@ def test_launches_whose_results_the_store_refuses_are_no_barren_attempts_and_the
                 rig.play(launch, 20)
             executor.end(launch.id, 1, "its results could not be delivered")
             rig.until(lambda: rig.state(id) is State.QUEUED)
-            waiting = rig.platform.simulations.get(id)
+            waiting = rig.platform.submissions.simulations.get(id)
             assert waiting.reason is not None and "its results cannot be stored" in waiting.reason
             rig.end_pauses()
         refusal.end()
         rig.play(rig.launch(id)[1])
-        rig.until(lambda: rig.platform.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
+        rig.until(lambda: rig.platform.jobs.finalization.collect(id) or rig.state(id) is State.SUCCEEDED)
         assert len(rig.results(id)) == 40
 
 
@@ -307,7 +308,7 @@ def test_a_launch_is_described_while_the_store_is_away(rig: DispatcherRig, tmp_p
     platform.database.write(lambda c: c.execute(text("UPDATE simulations SET bundle = NULL")) and None)
     leases = Leases(platform.database, AwayStore(tmp_path / "away"), platform.notifier)
     files = leases.describe(leases.authenticate(launch.id, launch.token))["files"]
-    assert files["model"]["size"] == platform.models.get(model).size
+    assert files["model"]["size"] == platform.files.models.get(model).size
 
 
 def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and_staged_afterwards(
@@ -315,10 +316,10 @@ def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and
 ) -> None:
     platform = rig.platform
     away = Models(platform.database, AwayStore(tmp_path / "away"), tmp_path / "scratch")
-    resolver = platform.simulations._resolver
+    resolver = platform.submissions.simulations._resolver
     resolver._models, present = away, resolver._models
     try:
-        accepted, _ = platform.simulations.submit(Submission(dataset="car_street", runtime="python"))
+        accepted, _ = platform.submissions.simulations.submit(Submission(dataset="car_street", runtime="python"))
     finally:
         resolver._models = present
     assert accepted.state is State.QUEUED

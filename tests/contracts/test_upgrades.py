@@ -45,24 +45,24 @@ def work_in_progress(rig: DispatcherRig) -> dict[str, str]:
     rig.end(ids["ended"])
     ids["cancelled"] = rig.submit()
     rig.play(rig.launch(ids["cancelled"])[1], 10)
-    platform.simulations.cancel(ids["cancelled"])
-    platform.finalization.collect(ids["cancelled"])
-    platform.models.tag("mine", "gold", "1")
+    platform.submissions.simulations.cancel(ids["cancelled"])
+    platform.jobs.finalization.collect(ids["cancelled"])
+    platform.files.models.tag("mine", "gold", "1")
     ids["done"] = rig.submit()
     rig.play(rig.launch(ids["done"])[1])  # all results are there, and the job that collects them has not run
     ids["running"] = rig.submit()
     rig.play(rig.launch(ids["running"])[1], 10)
     ids["staging"], ids["queued"] = rig.submit(), rig.submit()
-    upload = platform.uploads.create(8)
-    platform.uploads.append(upload.id, 0, iter([b"half"]))
+    upload = platform.files.uploads.create(8)
+    platform.files.uploads.append(upload.id, 0, iter([b"half"]))
     ids["upload"] = upload.id
     for name, state in (("registered", "ready"), ("registering", "registering")):
         archive = tar(FILE)
-        whole = platform.uploads.create(len(archive))
-        platform.uploads.append(whole.id, 0, iter([archive]))
-        ids[name] = platform.datasets.register(name, {"upload": whole.id})["id"]
+        whole = platform.files.uploads.create(len(archive))
+        platform.files.uploads.append(whole.id, 0, iter([archive]))
+        ids[name] = platform.catalogue.datasets.register(name, {"upload": whole.id})["id"]
         if state == "ready":
-            platform.dataset_registration.register(ids[name])
+            platform.jobs.dataset_registration.register(ids[name])
 
     def interrupt(c: Any) -> None:
         """Write what killed jobs leave: their claims."""
@@ -111,9 +111,9 @@ def test_work_of_an_earlier_schema_goes_on_after_the_upgrade(
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     with dispatcher_rig(before, sqlite_database(before / "platform.db")) as rig:
-        rig.platform.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
         ids = work_in_progress(rig)
-        expected = {id: rig.platform.simulations.get(id).state for id in (ids["ended"], ids["cancelled"])}
+        expected = {id: rig.platform.submissions.simulations.get(id).state for id in (ids["ended"], ids["cancelled"])}
         url = f"sqlite:///{before / 'earlier.db'}"
         if engine == "postgresql":
             server = request.getfixturevalue("postgres")
@@ -133,19 +133,18 @@ def test_work_of_an_earlier_schema_goes_on_after_the_upgrade(
         for kind in ("ended", "done", "running", "staging", "queued"):
             assert sorted(line["task"] for line in upgraded.results(ids[kind])) == list(range(40)), kind
         for id, state in expected.items():
-            platform.finalization.collect(id)
-            assert (
-                platform.simulations.get(id).state is state and platform.simulations.summary(id)["tasks"]["total"] == 40
-            )
+            platform.jobs.finalization.collect(id)
+            assert platform.submissions.simulations.get(id).state is state
+            assert platform.submissions.simulations.summary(id)["tasks"]["total"] == 40
         assert upgraded.state(ids["cancelled"]) is State.CANCELLED
-        assert platform.models.get("mine").size == len(MODEL)
-        assert platform.models.tag("mine", "stable", "1").tags == (
+        assert platform.files.models.get("mine").size == len(MODEL)
+        assert platform.files.models.tag("mine", "stable", "1").tags == (
             ["gold", "stable"] if revision >= "0014" else ["stable"]
         )
         if revision >= "0002":
-            platform.uploads.append(ids["upload"], 4, iter([b"done"]))
-            assert platform.uploads.read(ids["upload"], 0, 8) == b"halfdone"
+            platform.files.uploads.append(ids["upload"], 4, iter([b"done"]))
+            assert platform.files.uploads.read(ids["upload"], 0, 8) == b"halfdone"
         if revision >= "0003":
-            platform.dataset_registration.register(ids["registering"])
+            platform.jobs.dataset_registration.register(ids["registering"])
             for name in ("registered", "registering"):
-                assert b"".join(platform.datasets.file(name, "a.txt").read(0, 5)) == b"alpha"
+                assert b"".join(platform.catalogue.datasets.file(name, "a.txt").read(0, 5)) == b"alpha"

@@ -61,7 +61,7 @@ def submit(rig: DispatcherRig) -> str:
 
 def play(rig: DispatcherRig, id: str) -> None:
     """Report all results of a simulation with the token that only its runners know."""
-    identity = rig.platform.leases.authenticate(id, TOKEN)
+    identity = rig.platform.scheduling.leases.authenticate(id, TOKEN)
     rig.play(Launch(**{**_blank(id), "simulation_id": identity.simulation}))
     rig.end(identity.simulation)
 

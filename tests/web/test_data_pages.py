@@ -186,7 +186,7 @@ def test_operations_show_storage_and_caches_as_they_change(
     expect(page.get_by_role("region", name="Storage", exact=True)).to_contain_text("are free on the disk of data and")
     caches = page.get_by_role("region", name="Table of caches")
     expect(caches.get_by_role("row", name="Node cache")).to_contain_text("not reported")
-    stored = platform.models.get("mine")
+    stored = platform.files.models.get("mine")
     cache = NodeCache(settings.cache, platform.store)
     for _ in range(4):
         cache.object(key_of(stored.digest), stored.digest)

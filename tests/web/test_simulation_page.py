@@ -108,7 +108,7 @@ def test_the_button_of_a_cancelled_simulation_says_that_it_plays_the_rest(
     dispatch = worker.dispatch
     (busy,) = unended(dispatch)
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
-    platform.finalization.collect(id)
+    platform.jobs.finalization.collect(id)
     assert f"<button>{words}</button>" in client.get(f"/simulations/{id}").text
 
 

@@ -1,6 +1,6 @@
 """The queue: simulations and tasks that wait, by reason, and the leases that are held, by executor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from core.domain.scheduling.states import State
 from core.services.operations.measurement import Measurement
 from core.store import executors, queue_counts
 from core.store.database import Database
+from core.store.simulations import by_state
 
 #: Seconds for which counts are kept.
 INTERVAL = 0.25
@@ -27,6 +28,11 @@ class Queue:
         """Return the counts with the time at which they were read."""
         counts = self._counts.latest()
         return {"measured_at": counts.at, "waiting": None, "executors": None} | (counts.value or {})
+
+    def states(self) -> Mapping[str, int]:
+        """Return the number of simulations by state, counted at each call."""
+        with self._database.read() as c:
+            return by_state(c)
 
     def _measure(self) -> dict[str, Any]:
         with self._database.read() as c:

@@ -1,0 +1,129 @@
+"""Service groups: the services that an API module, the dispatcher and background jobs get, at most eight together."""
+
+from dataclasses import dataclass
+
+from core.notifications.change_notifier import Waiters
+from core.notifications.notifier import Notifier
+from core.services.analysis.comparison import Comparison
+from core.services.analysis.distributions import Distributions
+from core.services.analysis.leaderboards import Leaderboards
+from core.services.analysis.replays import Replays
+from core.services.analysis.result_selections import ResultSelections
+from core.services.analysis.sensitivities import Sensitivities
+from core.services.analysis.sweeps import Sweeps
+from core.services.analysis.worst_results import WorstResults
+from core.services.comparisons.comparison_batches import ComparisonBatches
+from core.services.comparisons.comparison_flips import ComparisonFlips
+from core.services.comparisons.comparisons import Comparisons
+from core.services.datasets.catalogue import Catalogue
+from core.services.datasets.dataset_registration import DatasetRegistration
+from core.services.datasets.datasets import Datasets
+from core.services.datasets.scenario_maps import ScenarioMaps
+from core.services.operations.cache_use import CacheUse
+from core.services.operations.queue import Queue
+from core.services.operations.storage_use import StorageUse
+from core.services.scheduling.executors import Executors
+from core.services.scheduling.leases import Leases
+from core.services.scheduling.staging import Staging
+from core.services.simulations.bulk import Bulk
+from core.services.simulations.deletion import Deletion
+from core.services.simulations.finalization import Finalization
+from core.services.simulations.list_changes import ListChanges
+from core.services.simulations.results import Results
+from core.services.simulations.run_logging import RunLogging
+from core.services.simulations.simulations import Simulations
+from core.services.store_health import StoreHealth
+from core.services.submissions.model_imports import ModelImports
+from core.services.uploads.disk_floor import DiskFloor
+from core.services.uploads.models import Models
+from core.services.uploads.transfers import Transfers
+from core.services.uploads.uploads import Uploads
+from core.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class FileServices:
+    """Files of clients: uploads, the models that are made of them, and the space that is left for both."""
+
+    models: Models
+    uploads: Uploads
+    transfers: Transfers
+    disk_floor: DiskFloor
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueServices:
+    """Datasets, their maps and leaderboards, and the runtimes and simulators of this installation."""
+
+    datasets: Datasets
+    scenario_maps: ScenarioMaps
+    leaderboards: Leaderboards
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionServices:
+    """Simulations from their submission on: alone, two compared, many at once, imports of models, and changes."""
+
+    simulations: Simulations
+    comparison: Comparison
+    bulk: Bulk
+    model_imports: ModelImports
+    list_changes: ListChanges
+    changes: Waiters
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisServices:
+    """Results of a simulation, and what is computed from them."""
+
+    results: Results
+    selections: ResultSelections
+    replays: Replays
+    sweeps: Sweeps
+    distributions: Distributions
+    sensitivities: Sensitivities
+    worst_results: WorstResults
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonServices:
+    """Comparisons of models, and the tasks whose outcome differs."""
+
+    comparisons: Comparisons
+    comparison_flips: ComparisonFlips
+
+
+@dataclass(frozen=True, slots=True)
+class OperationServices:
+    """Services for operators: executors, the queue, storage and caches."""
+
+    executors: Executors
+    queue: Queue
+    storage_use: StorageUse
+    cache_use: CacheUse
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingServices:
+    """Services of the dispatcher: rows, wake-ups, staging, leases, and whether the object store answers."""
+
+    database: Database
+    notifier: Notifier
+    staging: Staging
+    leases: Leases
+    store_health: StoreHealth
+
+
+@dataclass(frozen=True, slots=True)
+class JobServices:
+    """Services of background jobs, each the work of a kind of job."""
+
+    staging: Staging
+    dataset_registration: DatasetRegistration
+    model_imports: ModelImports
+    run_logging: RunLogging
+    finalization: Finalization
+    comparison_batches: ComparisonBatches
+    deletion: Deletion
+    replays: Replays
