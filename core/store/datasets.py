@@ -217,9 +217,10 @@ def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
 
 def user_of(c: Connection, name: str, digest: str) -> str | None:
     """Return the id of a simulation on this version that has not ended, or None."""
-    query = select(simulations.c.id, simulations.c.provenance).where(
-        simulations.c.dataset == name, simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None)
-    )
+    unended = and_(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
+    # The column is empty in rows of processes from before it, which may run beside this one: their provenance decides.
+    same = simulations.c.dataset_digest.in_([digest, ""])
+    query = select(simulations.c.id, simulations.c.provenance).where(simulations.c.dataset == name, unended, same)
     for id, provenance in c.execute(query):
         if dataset_of(provenance).digest == digest:
             return str(id)
