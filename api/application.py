@@ -32,8 +32,8 @@ from api.v1 import (
     uploads,
     usage,
 )
+from common.version import VERSION
 
-VERSION = "0.2.0"
 DESCRIPTION = """Simulation as a service: submit a model binary; the platform has the datasets and the simulators.
 
 Times are RFC 3339 in UTC, durations are in seconds, sizes in bytes. Errors are `application/problem+json` (RFC 9457);

@@ -18,6 +18,7 @@ import pytest
 import uv
 
 from benchmarks.terminal import Terminal
+from common.version import VERSION
 from scripts import dist
 from server.local.demo import documented_request
 from server.local.local_platform import Platform, process_tree
@@ -170,9 +171,12 @@ def test_equal_files_give_equal_distributions(distributions: list[Path], tmp_pat
 
 def test_client_and_server_have_the_same_version_and_the_server_asks_for_it() -> None:
     server, client = (tomllib.loads((ROOT / name).read_text()) for name in ("pyproject.toml", "cli/pyproject.toml"))
-    version = server["project"]["version"]
-    assert client["project"]["version"] == version
-    assert f"windtunnel=={version}" in server["project"]["dependencies"]
+    assert client["project"]["version"] == VERSION
+    assert f"windtunnel=={VERSION}" in server["project"]["dependencies"]
+
+
+def test_a_built_server_has_the_version_that_its_provenances_have(wheels: list[Path]) -> None:
+    assert [path.name.split("-")[1] for path in wheels] == [VERSION, VERSION]
 
 
 def resolve_as_told(message: str, programs: Path, wheels: list[Path]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
+from common.version import VERSION
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
@@ -32,7 +33,6 @@ from datasets.catalogue import Dataset
 from runtimes import catalogue
 from runtimes.harness.evaluator.tasks import count
 
-VERSION = "0.2.0"
 RECORDS = ("none", "failures", "all")
 
 
