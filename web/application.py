@@ -3,33 +3,21 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from flask import Flask, Response, redirect, render_template, request, url_for
+from flask import Blueprint, Flask, Response, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.wrappers import Response as AnyResponse
 
-from web import api_client, formatting
+from web import api_client, formatting, views
 from web.api_client import Refused
 from web.chart_scale import scale_of
 from web.declared_metrics import score_of
 from web.states import STATES
-from web.views import (
-    comparison,
-    comparisons,
-    data,
-    models,
-    operations,
-    reference,
-    session,
-    simulation,
-    simulations,
-    submission,
-    task,
-    tasks,
-)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -48,22 +36,10 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
         static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of, scale_of=scale_of
     )
     api_client.register(app, wsgi_api)
-    for module in (
-        simulations,
-        simulation,
-        task,
-        tasks,
-        comparison,
-        comparisons,
-        data,
-        models,
-        operations,
-        reference,
-        session,
-        submission,
-    ):
-        app.register_blueprint(module.blueprint)
-    app.register_blueprint(data.register_blueprint)
+    for module in iter_modules(views.__path__):
+        for blueprint in vars(import_module(f"{views.__name__}.{module.name}")).values():
+            if isinstance(blueprint, Blueprint):
+                app.register_blueprint(blueprint)
     app.add_url_rule("/", "root", lambda: redirect(url_for("simulations.index"), 303))
     app.add_url_rule("/favicon.ico", "icon", lambda: redirect(static_address("icon.svg"), 301))
     app.register_error_handler(Refused, refused)

@@ -1,1 +1,1 @@
-"""Views of the web page, a module for each kind of thing that it shows."""
+"""Views of the web page: a module for each kind of thing that it shows; the application serves their blueprints."""
