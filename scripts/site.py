@@ -17,7 +17,7 @@ STAGED, SITE = Path("var/site-source"), Path("var/site")
 #: Files of the site itself, which no page links to.
 ASSETS = Path("docs/site")
 #: Pages besides those in docs/.
-PAGES = ("README.md", "CHANGELOG.md", "benchmarks/RESULTS.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md")
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)\s]*)?\)")
 
 

@@ -35,6 +35,11 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_sweep_draws_a_heat_map": "9 s; sweeps of the client are in every run, in test_cli.py",
         "test_the_notebook_runs_from_its_first_cell_to_its_last": "7 s; its calls are in every run, in test_client.py",
     },
+    "tests/system/test_recipes.py": {
+        "test_a_recipe_alone_generates_the_files_that_the_table_names": (
+            "a minute of generators; every run has them once, after all recipes"
+        ),
+    },
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
     },

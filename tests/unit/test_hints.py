@@ -14,7 +14,9 @@ from server.local import commands as server_command
 from tests.product import ROOT, modules
 from windtunnel.commands import COMMANDS
 
-PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if "decisions" not in path.parts), ROOT / "README.md"]
+#: Folders of pages that name what there was, or what a recipe makes.
+OTHER_PAGES = {"contributing", "decisions", "releases"}
+PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if not OTHER_PAGES & {*path.parts}), ROOT / "README.md"]
 #: Variables that a model's process, a client of the tests, or completion reads; they are no settings of the server.
 OTHERS = re.compile(r"WINDTUNNEL_(GANG_\w+|SCENARIO|RESULT|COMPLETE|SETTING|URL|CONTEXT|CONFIG|EXECUTORS?)")
 VARIABLE = re.compile(r"\bWINDTUNNEL_[A-Z][A-Z_]*[A-Z]\b")
