@@ -105,13 +105,17 @@ class Tree:
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a command on the copy's code; what it prints is in the error of the test."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("WINDTUNNEL_", "PYTEST_"))}
-        environ |= {"PYTHONPATH": f"{self.folder}{os.pathsep}{self.folder / 'cli'}"}
-        completed = subprocess.run(
-            command, cwd=self.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        completed = self.ended(*command)
         assert completed.returncode == 0, f"{' '.join(command)}: {completed.stdout[-3000:]}"
         return completed
+
+    def ended(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command on the copy's code, whatever its exit code."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("WINDTUNNEL_", "PYTEST_"))}
+        environ |= {"PYTHONPATH": f"{self.folder}{os.pathsep}{self.folder / 'cli'}"}
+        return subprocess.run(
+            command, cwd=self.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     def generate(self, command: str) -> None:
         """Run a target of the Makefile that generates files, on the packages that are installed."""

@@ -37,6 +37,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_s3.py": "platform 2",
     "tests/system/test_pod.py": "pods",
     "tests/system/test_recipes.py": "recipes",
+    "tests/system/test_release.py": "recipes",
     "tests/system/test_installed_package.py": "packages",
     "tests/system/test_uploads.py": "uploads",
     "tests/system/test_supervisor.py": "uploads",

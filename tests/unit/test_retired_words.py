@@ -22,9 +22,9 @@ def test_a_longer_term_that_stays_is_not_detected_and_the_rest_of_its_line_is() 
     assert list(uses("a shelf has a shelf.db", ["shelf"], ["shelf.db"])) == [(1, "shelf")]
 
 
-def test_no_folder_may_use_retired_words_but_the_history_of_the_schema() -> None:
+def test_no_folder_may_use_retired_words_but_those_of_history() -> None:
     folders = [pattern for pattern in parse(TABLE.read_text()).exceptions if pattern.endswith("/*")]
-    assert folders == ["core/store/migrations/versions/*"]
+    assert folders == ["docs/releases/*", "core/store/migrations/versions/*"]
 
 
 def test_the_line_number_is_returned() -> None:
