@@ -115,9 +115,9 @@ def parse_json(raw: bytes) -> Any:
         raise BadRequest("The body is not valid JSON: it is not UTF-8.") from None
 
 
-def raw_body(limit: int = json_limits.MOST_BYTES) -> bytes:
-    """Read a body of at most ``limit`` bytes; a larger body is refused before it is in memory."""
-    limit = min(limit, request.max_content_length or limit)
+def raw_body() -> bytes:
+    """Read a body of at most MOST_BYTES; a larger body is refused before it is in memory."""
+    limit = min(json_limits.MOST_BYTES, request.max_content_length or json_limits.MOST_BYTES)
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     if request.content_length is None and "Transfer-Encoding" in request.headers:

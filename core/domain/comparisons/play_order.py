@@ -33,15 +33,15 @@ def play_order(seed: int, scenarios: Sequence[str]) -> list[int]:
     return sorted(range(len(digests)), key=digests.__getitem__)
 
 
-def batch_sizes(pairs: int, *, first: int = FIRST, growth: float = GROWTH, largest: int = LARGEST) -> Iterator[int]:
+def batch_sizes(pairs: int) -> Iterator[int]:
     """Yield the sizes of the batches after which the test is looked at, ``pairs`` in all.
 
-    Each batch is ``growth`` - 1 times everything before it, between ``first`` and ``largest``: the number of looks
+    Each batch is GROWTH - 1 times everything before it, between FIRST and LARGEST: the number of looks
     grows with the logarithm of ``pairs``, and little is played after the deciding pair. The error rate does not depend
     on it.
     """
     played = 0
     while played < pairs:
-        size = min(max(first, int(played * (growth - 1))), largest, pairs - played)
+        size = min(max(FIRST, int(played * (GROWTH - 1))), LARGEST, pairs - played)
         yield size
         played += size

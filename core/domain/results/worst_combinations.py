@@ -47,10 +47,9 @@ def worst_combinations(
     failed: Sequence[bool] | NDArray[np.bool_],
     units: NDArray[np.int64] | None = None,
     *,
-    fewest: int = FEWEST,
     rows: int = ROWS,
 ) -> Combinations:
-    """Return the combinations with at least ``fewest`` scenarios and a failure, the worst first, ``rows`` at most.
+    """Return the combinations with at least FEWEST scenarios and a failure, the worst first, ``rows`` at most.
 
     ``columns``: a value for each result by parameter; ``failed``: 0 or 1 for each; ``units``: its scenario, None if
     each has its own. A pair is left out if its results are all the results of one of its values: the other value then
@@ -68,7 +67,7 @@ def worst_combinations(
     parameter = np.repeat(np.arange(len(tables)), [len(bins.labels) for bins in tables.values()])
     named = np.array([tables[name].labels[at] != OTHERS for name, at in places])
     single = np.diag(counts)
-    wanted = (scenarios >= fewest) & named[:, None] & named[None, :]
+    wanted = (scenarios >= FEWEST) & named[:, None] & named[None, :]
     wanted &= np.triu(parameter[:, None] != parameter[None, :]) | np.eye(len(places), dtype=np.bool_)
     wanted &= ((counts < single[:, None]) & (counts < single[None, :])) | np.eye(len(places), dtype=np.bool_)
     candidates = int(wanted.sum())

@@ -1,7 +1,7 @@
 """API queries: one list of owners, and pods, events and workloads only of launches that are not plainly running."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from kube.client import KubernetesClient, ListResponse
@@ -52,10 +52,8 @@ NAMESPACES_PER_POLL = 8
 class ApiQueries:
     """Read queries. All raise OSError if the API server does not answer, PermissionError if RBAC forbids the query."""
 
-    def __init__(
-        self, client: KubernetesClient, options: KubernetesOptions, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self._options, self._clock = client, options, clock
+    def __init__(self, client: KubernetesClient, options: KubernetesOptions) -> None:
+        self._client, self._options = client, options
         self._installation_label = f"{INSTALLATION}={options.installation}"
         self._served: ServedApis | None = None
         self._groups: Mapping[str, str] = {}
@@ -63,7 +61,7 @@ class ApiQueries:
 
     def served(self) -> ServedApis:
         """Return which optional APIs the cluster serves (cached)."""
-        if self._served is None or self._clock() >= self._until:
+        if self._served is None or time.monotonic() >= self._until:
             groups = self._discover()
             versions = {item.group_version for group in groups for item in group.versions}
             self._groups = {group.name: group.preferred_version.version for group in groups}
@@ -74,7 +72,7 @@ class ApiQueries:
                 kueue="kueue.x-k8s.io" in self._groups,
                 dra=self._groups.get("resource.k8s.io", ""),
             )
-            self._until = self._clock() + DISCOVERY_TTL
+            self._until = time.monotonic() + DISCOVERY_TTL
         return self._served
 
     def _discover(self) -> tuple[ApiGroup, ...]:

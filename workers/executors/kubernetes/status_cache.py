@@ -1,7 +1,7 @@
 """Status cache: pods, events and Kueue workloads of launches that are not plainly running, polled at intervals."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from core.domain.scheduling.launches import LaunchStatus, Phase
@@ -16,8 +16,8 @@ POD_INTERVAL, EVENT_INTERVAL = 1.0, 5.0
 class StatusCache:
     """Polls in batches, so that a thousand launches that start cost as many calls as fifty."""
 
-    def __init__(self, queries: ApiQueries, clock: Callable[[], float] = time.monotonic) -> None:
-        self._queries, self._clock = queries, clock
+    def __init__(self, queries: ApiQueries) -> None:
+        self._queries = queries
         self._pods: dict[str, list[Pod]] = {}
         self._events: dict[str, list[ClusterEvent]] = {}
         self._workloads: dict[str, list[Workload]] = {}
@@ -35,7 +35,7 @@ class StatusCache:
         ended = [id for id, owner in unsettled.items() if phase_of(owner) is Phase.ENDED]
         # of MPIJobs all pods: the launcher, whose message decides, may be on the last page
         led = [id for id in ended if owners[id].spec.mpi_replica_specs]
-        now, due = self._clock(), [id for id in ended if id not in led]
+        now, due = time.monotonic(), [id for id in ended if id not in led]
         if now >= self._next_pods:
             self._next_pods = now + POD_INTERVAL
             due += self._next_batch([id for id in unsettled if id not in ended])
