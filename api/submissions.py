@@ -24,7 +24,8 @@ from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from common.errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Model, Simulation, Submission, Tasks
+from core.domain.submissions.records import Model, Simulation, Tasks
+from core.domain.submissions.submission import Submission
 from core.services.simulations.dry_runs import LONGEST_DRY_RUN, check_of, checked
 from core.services.simulations.new_simulations import resubmission
 

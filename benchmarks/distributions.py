@@ -17,7 +17,7 @@ from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, spanned, table
 from benchmarks.summaries import REPORT, SCENARIOS, peak_memory, reports
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from core.store import leases

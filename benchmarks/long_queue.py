@@ -15,7 +15,7 @@ from benchmarks.results import milliseconds, table
 from common.ids import new_id
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.store.database import Connection, Database

@@ -19,7 +19,7 @@ from benchmarks.figures import tail
 from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, table
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from core.store import leases

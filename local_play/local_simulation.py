@@ -14,7 +14,8 @@ from typing import Any
 from core.domain.scheduling.launches import Launch
 from core.domain.scheduling.preparation import Missing, Preparation, doing
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Model, Simulation, Submission
+from core.domain.submissions.records import Model, Simulation
+from core.domain.submissions.submission import Submission
 from core.services.scheduling.compiled_models import stored_model
 from core.services.scheduling.dispatch import Dispatch
 from core.services.simulations.dry_runs import check_of

@@ -12,8 +12,9 @@ import msgspec
 
 from common.errors import Invalid, NotFound, Unsafe
 from common.near_names import near_names, suggestion
-from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.records import Model
 from core.domain.submissions.scenario_text import selection_of
+from core.domain.submissions.submission import Submission
 from core.services.uploads import shipped_models
 from core.settings import Settings
 from datasets.catalogue import datasets

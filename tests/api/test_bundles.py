@@ -8,7 +8,7 @@ import pytest
 
 from common.ids import digest_of
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.datasets.bundles import Bundles
 from core.services.platform import Platform
 from core.store import simulations

@@ -10,7 +10,7 @@ import pytest
 from common.errors import Invalid
 from core.domain.results.run_metrics import metrics_of
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from common.errors import TooManyDryRuns
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch

@@ -14,7 +14,8 @@ from sqlalchemy import text
 
 from common.errors import UnknownDataset
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Simulation, Submission
+from core.domain.submissions.records import Simulation
+from core.domain.submissions.submission import Submission
 from core.services.datasets.datasets import Datasets
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform

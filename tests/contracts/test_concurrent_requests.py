@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.records import Model
+from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.simulations.bulk import Outcome, Status

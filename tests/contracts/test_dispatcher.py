@@ -18,7 +18,7 @@ from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.scheduling.ranges import Ended, Later
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from common.errors import BadRequirements, NotPlayable
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database

@@ -10,7 +10,7 @@ from minio import Minio
 
 from common.errors import Invalid, UnknownImport
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations.new_simulations import resubmission

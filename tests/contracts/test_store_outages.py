@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from common.errors import NotFound, PlatformError, StoreUnavailable
 from core.domain.scheduling.states import State
-from core.domain.submissions.records import Submission
+from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS
 from core.services.scheduling.leases import Leases

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from common.errors import Corrupt
 from core.domain.submissions.provenance import dataset_of, provenance_of
-from core.domain.submissions.records import Submission
 from core.domain.submissions.stored_documents import decode_document, update_document
+from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from tests.provenances import provenance
 

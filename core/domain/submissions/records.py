@@ -1,7 +1,7 @@
-"""Records that services accept and return: submissions, models, simulations, events."""
+"""Records that services accept and return: models, simulations, events."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -29,33 +29,6 @@ class Model:
     source: Mapping[str, Any] | None = None
     #: Tags that refer to this version at the moment.
     tags: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Submission:
-    """A submission as parsed; the service resolves its names to digests."""
-
-    dataset: str
-    runtime: str | None = None
-    model: str | None = None
-    scenarios: Mapping[str, Any] | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    sweep: Mapping[str, list[Any]] = field(default_factory=dict)
-    repeat: int = 1
-    workers: int | None = None
-    seed: int = 0
-    record: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    timeout: float | None = None  # seconds from the first lease
-    max_failures: int | None = None
-    dry_run: bool = False
-    placement: Mapping[str, Any] = field(default_factory=dict)  # launches.Placement
-    gang: Mapping[str, Any] | None = None  # launches.Gang
-    model_reference: str | None = None  # model_references.Reference
-    connection: str | None = None  # by which the reference is read
-    format: str | None = None  # of the model that the reference names
-    log_to_run: bool = False  # log the results to the MLflow run of the model
-    model_seeds: str | None = None  # tasks.BY_SCENARIO: of the comparisons whose models' seeds follow from scenarios
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

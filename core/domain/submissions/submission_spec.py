@@ -10,7 +10,7 @@ from core.domain.submissions.stored_documents import decode_document
 
 
 class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of a stored submission (records.Submission) that are read after it was resolved.
+    """The members of a stored submission (submission.Submission) that are read after it was resolved.
 
     ``gang`` and ``placement`` as the submission has them: allow-lists are about the members that it names.
     """

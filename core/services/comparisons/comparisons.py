@@ -26,8 +26,9 @@ from core.domain.results.score import judged_metric, metrics_with_direction, oth
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
-from core.domain.submissions.records import Event, Submission
+from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import decode_document
+from core.domain.submissions.submission import Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view

@@ -12,7 +12,8 @@ from common.errors import Invalid
 from common.ids import new_id
 from core.domain.scheduling.states import State
 from core.domain.submissions.provenance import ResolvedDataset
-from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.records import Model
+from core.domain.submissions.submission import Submission
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets

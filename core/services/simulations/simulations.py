@@ -25,7 +25,8 @@ from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import provenance_of
-from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
+from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Tasks
+from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier

@@ -5,7 +5,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.errors import Invalid, OriginRefused
-from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.records import Model
+from core.domain.submissions.submission import Submission
 from core.services.datasets.dataset_sources import split
 from core.services.datasets.file_sources import Sources
 from datasets.model_origins import artifacts, model_references

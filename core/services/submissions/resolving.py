@@ -23,8 +23,9 @@ from core.domain.submissions.provenance import (
     ResolvedRuntime,
     ResolvedSimulator,
 )
-from core.domain.submissions.records import Model, Submission
+from core.domain.submissions.records import Model
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
+from core.domain.submissions.submission import Submission
 from core.services.datasets.catalogue import baselines
 from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
