@@ -27,6 +27,7 @@ UNCOUNTED_FILES = (
     "scripts/*",
     "tests/*",
     "cli/windtunnel/_sync/*",
+    "cli/windtunnel/submission_fields.py",
     "core/store/migrations/versions/*",
     "runtimes/harness/simulators/*/baselines/*",
 )

@@ -9,6 +9,7 @@ from api.schemas.simulations import NamesQuery
 from api.schemas.submissions import SubmissionSchema
 from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, UNTIL
 from core.domain.comparisons.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
+from core.domain.submissions.submission import MEMBERS
 
 _STATES = [state.value for state in ComparisonState]
 
@@ -70,18 +71,7 @@ class ComparisonRequestSchema(SubmissionSchema):
     runtimes = _runtimes()
 
     class Meta(SubmissionSchema.Meta):
-        exclude = (
-            "connection",
-            "format",
-            "gang",
-            "log_to_run",
-            "max_failures",
-            "model",
-            "model_reference",
-            "runtime",
-            "timeout",
-            "upload",
-        )
+        exclude = ("upload", *(member.name for member in MEMBERS if not member.facts.compared))
 
 
 class JoiningModelsSchema(Strict):

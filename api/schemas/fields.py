@@ -8,22 +8,15 @@ from typing import Any, TypedDict, Unpack
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
-from datasets.objectstore import connections
+from common import patterns
 
 #: The largest integer that every reader of JSON and every database here can hold.
 LARGEST_INTEGER = 2**53 - 1
 #: The largest number in a list whose items are counted from 0 or 1, such as events: a database column of 32 bits.
 LARGEST_COUNTED = 2**31 - 1
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-#: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
-REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
+NAME, REFERENCE, CONNECTION, LINE = patterns.NAME, patterns.REFERENCE, patterns.CONNECTION, patterns.LINE
 #: A digest of content.
 DIGEST = r"^sha256:[0-9a-f]{64}$"
-#: The name of a connection.
-CONNECTION = f"^{connections.NAME}$"
-#: One line of text without control characters.
-LINE = r"^[^\x00-\x1f\x7f]*$"
-
 
 #: What is written for a pattern.
 WORDS = {

@@ -1,14 +1,14 @@
 """Schemas of submissions: what a simulation is requested with, and the result of a check before it."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, get_origin
 
 from marshmallow import ValidationError, fields, validates_schema
 
+from api.schemas.declared_fields import SchemaField, field_of, field_options
 from api.schemas.fields import (
-    CONNECTION,
     NAME,
-    REFERENCE,
     Binary,
     Choice,
     Flag,
@@ -23,9 +23,9 @@ from api.schemas.fields import (
 )
 from common.errors import Invalid
 from core.domain.submissions import scenario_text
-from datasets.model_origins.model_references import LONGEST as MODEL_REFERENCE_LENGTH
+from core.domain.submissions.selection import LARGEST as MOST_TASKS
+from core.domain.submissions.submission import MEMBERS
 
-MOST_TASKS = 10_000_000
 #: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.
 LONGEST_WAIT = 600
 
@@ -159,136 +159,39 @@ class GangSchema(Strict):
     )
 
 
-class SubmissionSchema(Strict):
+#: Fields of the members whose values have schemas of their own.
+NESTED_FIELDS: Mapping[str, Callable[..., SchemaField]] = {
+    "scenarios": ScenarioSelection,
+    "placement": partial(fields.Nested, PlacementSchema),
+    "gang": partial(fields.Nested, GangSchema),
+}
+#: Names in the order of the document; others come after them, as they are declared.
+ORDER = ("dataset", "runtime", "model", "upload", "model_reference", "connection", "format", "log_to_run")
+
+
+def _declared_fields() -> dict[str, SchemaField]:
+    """Return the fields of the members that a submission declares, and of an upload."""
+    upload = "Id or address of a finished upload whose bytes are the model; excludes `model`."
+    declared: dict[str, SchemaField] = {"upload": Text(longest=2000, metadata={"description": upload})}
+    for member in MEMBERS:
+        field = NESTED_FIELDS.get(member.name) or partial(field_of, member.type, member.facts)
+        declared[member.name] = field(**field_options(member))
+    names = [name for name in declared if name not in ORDER]
+    return {name: declared[name] for name in (*ORDER, *names)}
+
+
+class _DeclaredMembers(Strict):
+    """Members that core/domain/submissions/submission.py declares."""
+
+    class Meta(Strict.Meta):
+        include = _declared_fields()
+
+
+class SubmissionSchema(_DeclaredMembers):
     """Submission of a simulation: a model, on a dataset, with a runtime. Only the dataset is required."""
 
-    dataset = Text(REFERENCE, required=True, metadata={"description": "A name, `name@version` or `name@tag`."})
-    runtime = Text(
-        NAME,
-        longest=100,
-        allow_none=True,
-        metadata={"description": "Runtime of the model; chosen by the model's format if left out or null."},
-    )
-    model = Text(
-        REFERENCE,
-        allow_none=True,
-        metadata={
-            "description": (
-                "A name, `name@version`, `name@tag`, id, digest or `name@digest` (this content, under this name "
-                "if it has that); the runtime's baseline model if left out or null."
-            )
-        },
-    )
-    upload = Text(
-        longest=2000,
-        metadata={"description": "Id or address of a finished upload whose bytes are the model; excludes `model`."},
-    )
-    model_reference = Text(
-        longest=MODEL_REFERENCE_LENGTH,
-        allow_none=True,
-        metadata={
-            "description": (
-                "A model where it is: an object of a connection, a model of an MLflow server, or a "
-                "file at an address that the operator allows. It is read once; the simulation waits "
-                "for that. Excludes `model` and `upload`. Null: as if left out."
-            )
-        },
-    )
-    connection = Text(
-        CONNECTION,
-        longest=63,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Connection of the operator by which the `model_reference` is read; it may be left "
-                "out, or null, where only one is possible."
-            )
-        },
-    )
-    format = Text(
-        NAME,
-        longest=100,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Format of a model that is sent with the submission, as a file or as an `upload`, or "
-                "named by a `model_reference`; detected from the bytes if left out or null."
-            )
-        },
-    )
-    log_to_run = Flag(
-        metadata={
-            "description": "At its end, log its metrics, state and address to the MLflow run of its model; where the "
-            "operator allows that."
-        }
-    )
-    scenarios = ScenarioSelection(
-        allow_none=True,
-        metadata={"description": "Selection of scenarios; all scenarios if left out or null."},
-    )
-    params = ObjectField(
-        keys=Text(longest=100),
-        values=fields.Raw(allow_none=True),
-        metadata={"description": "Parameters of the dataset, by name."},
-    )
-    sweep = ObjectField(
-        most=20,
-        keys=Text(longest=100),
-        values=ListField(fields.Raw(allow_none=True), shortest=1, longest=100_000),
-        metadata={"description": "Parameters with several values each: every combination is simulated."},
-    )
-    repeat = Whole(
-        1, MOST_TASKS, metadata={"description": "Number of times that each scenario is simulated; 1 if left out."}
-    )
-    workers = Whole(
-        1,
-        4096,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Number of workers, at most those of the executor; a worker is one evaluator with its "
-                "model server. As many as there are, if left out or null."
-            )
-        },
-    )
-    seed = Whole(metadata={"description": "Seed from which each task's seed is derived; 0 if left out."})
-    record = Choice("none", "failures", "all", metadata={"description": "Tasks whose traces are stored."})
-    labels = ObjectField(
-        most=32,
-        keys=Text(NAME, longest=63),
-        values=Text(longest=200, shortest=0),
-        metadata={"description": "Your labels, for filtering the list."},
-    )
-    timeout = Real(
-        0.1,
-        31_536_000.0,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Time limit in seconds, from the first lease: the simulation fails after it. No limit "
-                "if left out or null."
-            )
-        },
-    )
-    max_failures = Whole(
-        allow_none=True,
-        metadata={
-            "description": (
-                "Number of tasks that may fail: the simulation fails when there are more. No limit if left out or null."
-            )
-        },
-    )
-    placement = fields.Nested(PlacementSchema, metadata={"description": "Executor and resources."})
-    gang = fields.Nested(
-        GangSchema,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Run a program as a gang: replicas that start together and run it together, once per "
-                "task. Null: as if left out."
-            )
-        },
-    )
+    class Meta(Strict.Meta):
+        pass
 
 
 class AcceptedSubmission(SubmissionSchema):
@@ -301,7 +204,7 @@ class AcceptedSubmission(SubmissionSchema):
     dry_run = Flag(metadata={"description": "Only check whether the model loads and fits the dataset."})
 
 
-def json_text(description: str) -> Any:
+def json_text(description: str) -> fields.String:
     """Return a field of a form that contains JSON, documented as text.
 
     Generated clients encode objects in forms in different ways, and text in one.
@@ -309,7 +212,21 @@ def json_text(description: str) -> Any:
     return fields.String(allow_none=True, metadata={"description": description})
 
 
-class SubmissionForm(SubmissionSchema):
+def _objects_as_text() -> dict[str, SchemaField]:
+    """Return fields of text for the members of a submission that are objects."""
+    return {
+        member.name: json_text(f"{member.facts.description.removesuffix('.')}, as JSON. Null: as if left out.")
+        for member in MEMBERS
+        if get_origin(member.type) is Mapping
+    }
+
+
+class _ObjectsAsText(SubmissionSchema):
+    class Meta(SubmissionSchema.Meta):
+        include = _objects_as_text()
+
+
+class SubmissionForm(_ObjectsAsText):
     """Submission as a multipart form, with the model binary in it."""
 
     model = Binary(
@@ -319,7 +236,6 @@ class SubmissionForm(SubmissionSchema):
         }
     )
     scenarios = json_text('`0-9,20`, or a `Scenarios` as JSON, such as `{"range": [0, 10]}`; all if left out or null.')
-    params = json_text("Parameters of the dataset, by name, as JSON. Null: as if left out.")
     sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated. Null: as if left out.")
     labels = json_text(
         'Your labels, for filtering the list, as JSON, such as `{"branch": "main"}`. Null: as if left out.'

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from common.errors import Invalid
+from common.patterns import MODEL_REFERENCE_LENGTH
 
 #: Most characters of a reference.
-LONGEST = 2000
+LONGEST = MODEL_REFERENCE_LENGTH
 FORMS = "`s3://bucket/key`, `models:/name/version`, `models:/name@alias`, `runs:/run/path` or `https://host/path`"
 _BUCKET_OBJECT = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<key>.*[^/])", re.DOTALL)
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]{1,250})(?:/(?P<version>\d{1,9})|@(?P<alias>[^/@]{1,250}))")

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from common.errors import Invalid
+from common.patterns import CONNECTION_NAME
 
 #: Names of connections.
-NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
+NAME = CONNECTION_NAME
 _NAME = re.compile(NAME)
 #: Members of a connections file: object storage, and other origins of models (`datasets/model_origins/config.py`).
 _MEMBERS = frozenset({"connections", "addresses", "mlflow"})

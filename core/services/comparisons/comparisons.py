@@ -28,7 +28,7 @@ from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import decode_document
-from core.domain.submissions.submission import Submission
+from core.domain.submissions.submission import MEMBERS, Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.views import view
@@ -44,7 +44,7 @@ from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
 #: Members of a request that are those of a submission.
-_SUBMISSION = ("params", "sweep", "repeat", "seed", "workers", "record", "placement")
+_SUBMISSION = tuple(member.name for member in MEMBERS if member.facts.compared)
 
 
 class Comparisons:
@@ -355,16 +355,8 @@ def _check_comparable(joining: Provenance, reference: Provenance) -> None:
 
 
 def _submission(request: ComparisonRequest, dataset: str, model: str) -> Submission:
-    values = {name: getattr(request, name) for name in _SUBMISSION}
-    return Submission(
-        dataset=dataset,
-        model=model,
-        runtime=request.runtimes.get(model),
-        scenarios=request.scenarios,
-        labels=dict(request.labels),
-        model_seeds=BY_SCENARIO,
-        **values,
-    )
+    values = {name: getattr(request, name) for name in _SUBMISSION} | {"dataset": dataset}
+    return Submission(model=model, runtime=request.runtimes.get(model), model_seeds=BY_SCENARIO, **values)
 
 
 def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, resolved: Resolved, now: float) -> None:

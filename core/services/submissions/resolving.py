@@ -25,7 +25,7 @@ from core.domain.submissions.provenance import (
 )
 from core.domain.submissions.records import Model
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
-from core.domain.submissions.submission import Submission
+from core.domain.submissions.submission import RECORDS, Submission
 from core.services.datasets.catalogue import baselines
 from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
@@ -33,8 +33,6 @@ from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
 from runtimes import catalogue
 from runtimes.harness.evaluator.tasks import count
-
-RECORDS = ("none", "failures", "all")
 
 
 @dataclass(frozen=True, slots=True)
