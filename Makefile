@@ -71,7 +71,7 @@ lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml, generated page
 openapi: setup  ## Generate openapi.yaml from the code.
 	@$(PY) -m scripts.openapi
 
-sync-client: setup  ## Generate the synchronous client, and the names of built-in datasets in it.
+sync-client: setup  ## Generate the synchronous client, and in it the names of built-in datasets and the fields of a submission.
 	@$(PY) -m scripts.sync_client
 
 docs: setup  ## Build the documentation as a site, which needs no network, into var/site.

@@ -28,6 +28,7 @@ UNCOUNTED_FILES = (
     "tests/*",
     "cli/windtunnel/_sync/*",
     "cli/windtunnel/submission_fields.py",
+    "web/submission_fields.py",
     "core/store/migrations/versions/*",
     "runtimes/harness/simulators/*/baselines/*",
 )

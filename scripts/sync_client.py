@@ -1,8 +1,9 @@
 """Generate what follows from other code in the client: `python -m scripts.sync_client [--check]`.
 
 `cli/windtunnel/_async` is written by hand; `cli/windtunnel/_sync` is the same without `async` and `await`, by unasync,
-as in httpcore and elasticsearch-py. `built_in_datasets.py` has the names of the catalogue, which the client does not
-import. `make lint` fails if they differ.
+as in httpcore and elasticsearch-py. `built_in_datasets.py` has the names of the catalogue, and `submission_fields.py`
+the fields that the class of submissions declares; the client imports neither. The web page, which is a client too, has
+the same fields. `make lint` fails if they differ.
 """
 
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import unasync
 
 from datasets.catalogue import datasets
+from scripts import submission_fields
 
 PACKAGE = Path("cli/windtunnel")
 NAMES = {
@@ -39,6 +41,7 @@ NAMES = {
     },
 }
 DATASETS = PACKAGE / "built_in_datasets.py"
+SUBMISSION_FIELDS, PAGE_FIELDS = PACKAGE / "submission_fields.py", Path("web/submission_fields.py")
 NAMES_OF_DATASETS = '''# Generated from the catalogue of datasets by scripts/sync_client.py.
 """Built-in datasets: the names of those with scenarios to step through."""
 
@@ -62,7 +65,8 @@ def generated(folder: Path) -> dict[Path, str]:
     subprocess.run([ruff, "check", *config, "--select", "I", "--fix", target], check=True)
     subprocess.run([ruff, "format", *config, target], check=True)
     sync = {PACKAGE / "_sync" / source.name: (target / source.name).read_text() for source in sources}
-    return sync | {DATASETS: built_in_datasets()}
+    fields = {SUBMISSION_FIELDS: submission_fields.client_module(), PAGE_FIELDS: submission_fields.page_module()}
+    return sync | {DATASETS: built_in_datasets()} | fields
 
 
 def built_in_datasets() -> str:

@@ -2,14 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_origin
 
-#: Members that are an option of the same name, with dashes.
-OPTIONS = ("runtime", "repeat", "seed", "workers", "timeout", "max_failures", "record")
+from web.submission_fields import FIELDS, DescribedField
+
 #: Members that the command line has a way to say.
 SAID = frozenset(
-    {*OPTIONS, "model", "model_reference", "dataset", "scenarios", "params", "sweep", "labels", "placement"}
+    {"model", "model_reference", "dataset", "scenarios", "placement", *(field.name for field in FIELDS if field.option)}
 )
 
 
@@ -50,18 +50,27 @@ def _options(body: Mapping[str, Any], placement: Mapping[str, Any]) -> Iterator[
         yield ["--sample", str(scenarios["sample"])]
         if "seed" in scenarios:
             yield ["--sample-seed", str(scenarios["seed"])]
-    for name in OPTIONS:
-        if body.get(name) is not None:
-            yield [f"--{name.replace('_', '-')}", str(body[name])]
-    for name, value in (body.get("params") or {}).items():
-        yield ["--param", f"{name}={_value(value)}"]
-    for name, values in (body.get("sweep") or {}).items():
-        plain = len(values) > 1 and not any(isinstance(value, str | list | dict) for value in values)
-        yield ["--sweep", f"{name}={','.join(map(_value, values)) if plain else json.dumps(values)}"]
-    for name, value in (body.get("labels") or {}).items():
-        yield ["--label", f"{name}={value}"]
+    for field in FIELDS:
+        value = body.get(field.name) if field.option else None
+        if isinstance(value, Mapping):
+            yield from ([field.option, f"{name}={_text(field, part)}"] for name, part in value.items())
+        elif field.type is bool:
+            yield from [[field.option]] if value else []
+        elif value is not None:
+            yield [field.option, str(value)]
     if placement.get("executor"):
         yield ["--executor", placement["executor"]]
+
+
+def _text(field: DescribedField, value: object) -> str:
+    """Return a value of an object as the command line reads it."""
+    kind = get_args(field.type)[1]
+    if kind is str:
+        return str(value)
+    if get_origin(kind) is not Sequence or not isinstance(value, list):
+        return _value(value)
+    plain = len(value) > 1 and not any(isinstance(part, str | list | dict) for part in value)
+    return ",".join(map(_value, value)) if plain else json.dumps(value)
 
 
 def _value(value: Any) -> str:

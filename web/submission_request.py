@@ -9,9 +9,21 @@ from typing import Any
 
 from web.form_fields import Fields, UnreadableField, number_of, text_of, value_of
 from web.scenario_numbers import selection_of, text_of_selection
+from web.submission_fields import FIELDS, DescribedField
 
-#: Fields with the name and the kind of the member that they become.
-NAMES, NUMBERS = ("dataset", "model", "runtime", "record"), ("repeat", "seed", "workers", "timeout", "max_failures")
+#: Fields of names, which have places of their own in the form.
+NAMES = ("dataset", "model", "runtime")
+#: First fields of the form's list; others follow as they are declared.
+ORDER = ("repeat", "seed", "workers", "record", "timeout", "max_failures")
+SHOWN_FIELDS = {
+    field.name: field
+    for field in sorted(FIELDS, key=lambda field: (*ORDER, field.name).index(field.name))
+    if field.label
+}
+#: Members that the form has otherwise, and those of a model that is stored by now.
+OTHERWISE = frozenset({*NAMES, "params", "sweep", "placement", "format", "connection"})
+#: Members that a form which repeats a submission has in its field `more`.
+HIDDEN_MEMBERS = [field.name for field in FIELDS if not field.label and field.name not in OTHERWISE]
 #: Prefix of the fields of parameters; a field with several values, by commas, is swept.
 PARAMETER = "param."
 
@@ -27,9 +39,9 @@ def submission_request(fields: Fields) -> dict[str, Any]:
         body["scenarios"] = selection
     params, sweep = _parameters(fields)
     body |= {name: values for name, values in (("params", params), ("sweep", sweep)) if values}
-    body |= {name: number for name in NUMBERS if (number := number_of(text_of(fields, name))) is not None}
-    if labels := _labels(text_of(fields, "labels")):
-        body["labels"] = labels
+    for name, field in SHOWN_FIELDS.items():
+        if text := text_of(fields, name):
+            body[name] = _member(field, text)
     if executor := text_of(fields, "executor"):
         body["placement"] = {"executor": executor}
     return merged(body, _more(text_of(fields, "more")))
@@ -40,8 +52,10 @@ def submission_fields(spec: Mapping[str, Any]) -> dict[str, list[str]]:
 
     What the form has no field for, or would read otherwise, such as a parameter with a comma in its text, is in `more`.
     """
-    fields = {name: [str(spec[name])] for name in (*NAMES, *NUMBERS) if spec.get(name) is not None}
-    more = {name: spec[name] for name in ("gang", "log_to_run") if spec.get(name)}
+    fields = {name: [spec[name]] for name in NAMES if spec.get(name) is not None}
+    more = {
+        name: value for name in HIDDEN_MEMBERS if (value := spec.get(name)) not in (None, {}) and value is not False
+    }
     kind, numbers = text_of_selection(spec.get("scenarios") or {})
     given = {"select": [kind], "scenarios": [numbers]} if kind != "all" else {}
     _add(fields, more, given, {"scenarios": spec.get("scenarios")})
@@ -50,10 +64,12 @@ def submission_fields(spec: Mapping[str, Any]) -> dict[str, list[str]]:
     for name, values in (spec.get("sweep") or {}).items():
         swept = ", ".join(map(_text, values)) + ("," if len(values) == 1 else "")
         _add(fields, more, {f"{PARAMETER}{name}": [swept]}, {"sweep": {name: values}})
-    if labels := spec.get("labels"):
-        _add(
-            fields, more, {"labels": [" ".join(_quoted(f"{key}={labels[key]}") for key in labels)]}, {"labels": labels}
-        )
+    for name in SHOWN_FIELDS:
+        if isinstance(value := spec.get(name), dict) and value:
+            pairs = " ".join(_quoted(f"{key}={text}") for key, text in value.items())
+            _add(fields, more, {name: [pairs]}, {name: value})
+        elif value is not None and not isinstance(value, dict):
+            fields[name] = [_text(value)]
     if placement := spec.get("placement"):
         _add(fields, more, {"executor": [str(placement.get("executor", ""))]}, {"placement": placement})
     return fields | ({"more": [json.dumps(more, ensure_ascii=False)]} if more else {})
@@ -108,18 +124,27 @@ def _parameters(fields: Fields) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     return params, sweep
 
 
-def _labels(text: str) -> dict[str, str]:
-    """Return the labels of a text such as `branch=main note="two words"`."""
+def _member(field: DescribedField, text: str) -> object:
+    """Return the member of a field of the form; what cannot be read is sent as text."""
+    if field.type is str:
+        return text
+    if field.type == Mapping[str, str]:
+        return _pairs(field, text)
+    return value_of(text) if field.type is bool else number_of(text)
+
+
+def _pairs(field: DescribedField, text: str) -> dict[str, str]:
+    """Return the members of a text such as `branch=main note="two words"`."""
     words = shlex.shlex(text, posix=True, punctuation_chars="")
     words.whitespace, words.whitespace_split, words.commenters = " \t\n,", True, ""
     words.quotes, words.escape = '"', ""  # an apostrophe is a letter
     try:
         pairs = [word.partition("=") for word in words]
     except ValueError:
-        raise UnreadableField("labels", "Labels: a double quotation mark is not closed.") from None
+        raise UnreadableField(field.name, f"{field.label}: a double quotation mark is not closed.") from None
     names = [name for name, _, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UnreadableField("labels", f"Labels: {twice!r} is given twice; a label has one value.")
+        raise UnreadableField(field.name, f"{field.label}: {twice!r} is given twice; a name has one value.")
     return {name: value for name, _, value in pairs}
 
 

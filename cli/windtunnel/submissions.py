@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.submission_fields import SubmissionFields
 
 #: What selects scenarios: `"0-99,120"`, numbers, a `range`, or the document of the API.
 Scenarios = str | int | Iterable[int] | Mapping[str, Any]
@@ -13,26 +14,13 @@ Scenarios = str | int | Iterable[int] | Mapping[str, Any]
 MOST_LISTED = 1_000_000
 
 
-class Options(TypedDict, total=False):
-    """Options of a submission, as `simulations.submit` takes them."""
+class Options(SubmissionFields, total=False):
+    """Options of a submission, as `simulations.submit` takes them: its fields, and how people write some of them."""
 
-    runtime: str | None
-    format: str | None
     scenarios: Scenarios | None
     sample: int | None
     sample_seed: int | None
-    params: Mapping[str, Any] | None
-    sweep: Mapping[str, Sequence[Any]] | None
-    repeat: int | None
-    seed: int | None
-    workers: int | None
-    timeout: float | None
-    max_failures: int | None
-    record: str | None
-    labels: Mapping[str, str] | None
     executor: str | None
-    connection: str | None
-    log_to_run: bool | None
     idempotency_key: str | None
 
 
@@ -136,18 +124,18 @@ def pairs(texts: Sequence[str], option: str, form: str = "NAME=VALUE") -> dict[s
     return result
 
 
-def parameters(texts: Sequence[str]) -> dict[str, Any]:
+def parameters(texts: Sequence[str], option: str = "--param") -> dict[str, Any]:
     """Return `--param NAME=VALUE` options as the parameters of a dataset."""
-    return {name: value_of(text) for name, text in pairs(texts, "--param").items()}
+    return {name: value_of(text) for name, text in pairs(texts, option).items()}
 
 
-def swept(texts: Sequence[str]) -> dict[str, list[Any]]:
+def swept(texts: Sequence[str], option: str = "--sweep") -> dict[str, list[Any]]:
     """Return a sweep of `name=value,value` options; a JSON array is taken as it is."""
     sweep = {}
-    for name, text in pairs(texts, "--sweep", "NAME=VALUE,VALUE").items():
+    for name, text in pairs(texts, option, "NAME=VALUE,VALUE").items():
         whole = value_of(text)
         values = whole if isinstance(whole, list) else [value_of(part) for part in text.split(",")]
         if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):
-            raise WindtunnelError(f"--sweep {name}: a value is there twice; `repeat` plays with other seeds.")
+            raise WindtunnelError(f"{option} {name}: a value is there twice; `repeat` plays with other seeds.")
         sweep[name] = values
     return sweep

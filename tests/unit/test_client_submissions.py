@@ -1,6 +1,5 @@
 """Submissions of the Python client: what people write, as the API takes it."""
 
-import inspect
 import json
 import math
 from typing import Any
@@ -11,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel import submissions
-from windtunnel._sync.simulations import Simulations
 from windtunnel.errors import WindtunnelError
+from windtunnel.submission_fields import FIELDS, SubmissionFields
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 500), st.integers(0, 20)).map(lambda pair: range(pair[0], pair[0] + pair[1] + 1)),
@@ -154,7 +153,7 @@ def test_a_sweep_of_numbers_reads_back(values: list[float]) -> None:
     assert submissions.swept(["street=grid,ring"]) == {"street": ["grid", "ring"]}
 
 
-def test_the_options_that_are_typed_are_those_of_a_submission() -> None:
-    signature = inspect.signature(Simulations.submit)
-    taken = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
-    assert set(submissions.Options.__annotations__) - {"sample_seed"} == taken - {"progress"}
+def test_the_options_of_a_submission_are_its_fields_and_what_people_write_in_place_of_some() -> None:
+    written = {"scenarios", "sample", "sample_seed", "executor", "idempotency_key"}
+    assert set(submissions.Options.__annotations__) == set(SubmissionFields.__annotations__) | written
+    assert {field.name for field in FIELDS} <= set(SubmissionFields.__annotations__)

@@ -31,6 +31,8 @@ BODY = st.fixed_dictionaries(
         "timeout": st.floats(1, 9),
         "max_failures": st.integers(0, 9),
         "record": st.sampled_from(["none", "failures", "all"]),
+        "connection": NAME,
+        "log_to_run": st.just(True),
         "params": st.dictionaries(NAME.map("set_{}".format), SCALAR, min_size=1, max_size=3),
         "sweep": st.dictionaries(
             NAME, st.lists(SCALAR, min_size=1, max_size=3, unique_by=json.dumps), min_size=1, max_size=2

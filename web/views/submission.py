@@ -14,12 +14,11 @@ from web.field_problems import field_problems
 from web.form_fields import Fields, UnreadableField, key_of, text_of
 from web.offered_names import dataset_names, model_names, runtime_names
 from web.scenario_numbers import SELECTIONS, check_numbers
-from web.submission_request import submission_fields, submission_request, tasks_of
+from web.submission_request import SHOWN_FIELDS, submission_fields, submission_request, tasks_of
 from web.task_request import exact
 
 blueprint = Blueprint("submission", __name__, url_prefix="/submit")
 
-RECORDS = ("none", "failures", "all")
 #: Field of the members of a submission that have none of their own.
 FIELD_OF = {"": "more"}
 #: Members of a submission that decide whether its model fits.
@@ -101,7 +100,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
         executors=[item["name"] for item in api().get("/v1/executors")["items"]],
         dataset=dataset,
         selections=SELECTIONS,
-        records=RECORDS,
+        shown=SHOWN_FIELDS.values(),
         problem=problem,
         problems=field_problems(problem, fields, FIELD_OF),
         key=secrets.token_hex(16),

@@ -87,7 +87,7 @@ class AsyncClient:
         progress: Progress | None = None,
         **options: Unpack[Options],
     ) -> Simulation:
-        """Submit a simulation and return it at once: ``simulations.submit``, which takes more members."""
+        """Submit a simulation and return it at once, as ``simulations.submit``."""
         return await self.simulations.submit(model, dataset, progress=progress, **options)
 
     async def runtimes(self) -> list[Runtime]:

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from windtunnel import received_files, submissions, tables
 from windtunnel._async.events import events
@@ -20,6 +20,7 @@ from windtunnel.errors import Interrupted, WindtunnelError
 from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
+from windtunnel.submissions import Options
 
 #: Seconds between two looks whether a replay is drawn, or a summary written.
 LOOK_INTERVAL = 0.2
@@ -39,56 +40,24 @@ class AsyncSimulations:
         model: str | os.PathLike[str] | None,
         dataset: str,
         *,
-        runtime: str | None = None,
-        format: str | None = None,
-        scenarios: submissions.Scenarios | None = None,
-        sample: int | None = None,
-        params: Mapping[str, Any] | None = None,
-        sweep: Mapping[str, Sequence[Any]] | None = None,
-        repeat: int | None = None,
-        seed: int | None = None,
-        workers: int | None = None,
-        timeout: float | None = None,
-        max_failures: int | None = None,
-        record: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        executor: str | None = None,
-        connection: str | None = None,
-        log_to_run: bool | None = None,
         progress: Progress | None = None,
-        idempotency_key: str | None = None,
-        **members: Any,
+        **options: Unpack[Options],
     ) -> Simulation:
         """Submit a simulation of a model on a dataset and return it at once.
 
         ``model`` is a file, a folder, the name of a stored model, or a reference such as `s3://bucket/model.onnx`;
         None: the runtime's baseline model. A file is uploaded first, with ``progress`` called with the bytes sent and
-        the total. ``connection``: of the operator, by which a reference is read; ``log_to_run``: the results are logged
-        to the MLflow run of the model. ``timeout`` is in seconds. The request is repeated under an idempotency key:
+        the total. The options are the fields of a submission (`submission_fields.py` says what each is), and
+        ``scenarios``, ``sample``, ``sample_seed`` and ``executor``. The request is repeated under an idempotency key:
         there is one simulation.
         """
-        body = submissions.document(
-            dataset,
-            scenarios_=scenarios,
-            sample=sample,
-            runtime=runtime,
-            params=dict(params or {}),
-            sweep={name: list(values) for name, values in (sweep or {}).items()},
-            repeat=repeat,
-            seed=seed,
-            workers=workers,
-            timeout=timeout,
-            max_failures=max_failures,
-            record=record,
-            labels=dict(labels or {}),
-            connection=connection,
-            log_to_run=log_to_run,
-            placement={"executor": executor} if executor else None,
-            **members,
-        )
+        key, format = options.pop("idempotency_key", None), options.pop("format", None)
+        if executor := options.pop("executor", None):
+            options["placement"] = {**(options.get("placement") or {}), "executor": executor}
+        body = submissions.document(dataset, scenarios_=options.pop("scenarios", None), **options)
         if model is not None:
             body |= await self._model(model, format, progress)
-        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return read(Simulation, await self._transport.json("POST", path("simulations"), json=body, headers=headers))
 
     async def run(

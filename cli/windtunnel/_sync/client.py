@@ -88,7 +88,7 @@ class Client:
         progress: Progress | None = None,
         **options: Unpack[Options],
     ) -> Simulation:
-        """Submit a simulation and return it at once: ``simulations.submit``, which takes more members."""
+        """Submit a simulation and return it at once, as ``simulations.submit``."""
         return self.simulations.submit(model, dataset, progress=progress, **options)
 
     def runtimes(self) -> list[Runtime]:

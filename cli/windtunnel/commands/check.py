@@ -7,7 +7,8 @@ import click
 
 from windtunnel import figures
 from windtunnel import output as outputs
-from windtunnel.commands.options import dataset_names, models_and_files, runtime_names
+from windtunnel.commands.options import dataset_names, models_and_files
+from windtunnel.commands.submission_options import submission_options
 from windtunnel.submissions import parameters
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ COLUMNS: Sequence[outputs.Column] = (
 @click.command()
 @click.argument("model", shell_complete=models_and_files)
 @click.argument("dataset", shell_complete=dataset_names)
-@click.option("--runtime", shell_complete=runtime_names, help="Runtime; by the model's format if left out.")
-@click.option("--format", help="Format of a model file; detected from its bytes if left out.")
-@click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Parameter of the dataset.")
+@submission_options("runtime", "format", "params")
 @click.option("--remote", is_flag=True, help="Check on the platform, which gets the model, not on this machine.")
 @click.option(
     "--server", metavar="URL", help="Platform that the dataset is registered on, for a check on this machine."

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from windtunnel import tables
-from windtunnel.commands.options import (
-    SaveOption,
-    Seconds,
-    dataset_names,
-    executor_names,
-    models_and_files,
-    runtime_names,
-    with_client,
-)
+from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
+from windtunnel.commands.submission_options import field_values, submission_options
 from windtunnel.errors import WindtunnelError
 from windtunnel.output import serialised
-from windtunnel.submissions import pairs, parameters, swept
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
@@ -38,23 +30,7 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.command()
 @click.argument("model", shell_complete=models_and_files)
 @click.argument("dataset", shell_complete=dataset_names)
-@click.option("--runtime", shell_complete=runtime_names, help="Runtime; by the model's format if left out.")
-@click.option("--format", help="Format of a model file; detected from its bytes if left out.")
-@click.option("--scenarios", metavar="0-99,120", help="Only these, the last number included; all if left out.")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N scenarios, drawn at random.")
-@click.option("--sample-seed", type=click.IntRange(0), metavar="N", help="Seed of the sample; 0 if left out.")
-@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Each scenario N times, with different seeds.")
-@click.option("--seed", type=click.IntRange(0), help="Seed from which every task's seed is derived.")
-@click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Parameter of the dataset.")
-@click.option("--sweep", "sweeps", metavar="NAME=A,B,C", multiple=True, help="Every combination of these values.")
-@click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, to find the simulation by.")
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers; by the platform if left out.")
-@click.option("--executor", shell_complete=executor_names, help="Executor; by the platform if left out.")
-@click.option("--connection", metavar="NAME", help="Connection that reads a referenced model, where several could.")
-@click.option("--log-to-run", is_flag=True, default=None, help="Log the results to the MLflow run of the model.")
-@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Time limit, from the first task on.")
-@click.option("--max-failures", type=click.IntRange(0), metavar="N", help="Stop when more than N tasks have failed.")
-@click.option("--record", type=click.Choice(["none", "failures", "all"]), help="Tasks whose traces are stored.")
+@submission_options()
 @click.option(
     "--save", "outputs", cls=SaveOption, metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson."
 )
@@ -120,15 +96,10 @@ def command(
 
 def _submission(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `simulations.submit` for the options."""
-    params, sweep = parameters(options["params"]), swept(options["sweeps"])
-    if both := sorted(params.keys() & sweep.keys()):
+    submission = field_values(options)
+    if both := sorted(submission["params"].keys() & submission["sweep"].keys()):
         raise click.UsageError(f"{both[0]} is in --param and in --sweep; leave one of them out.")
-    return {
-        **{name: value for name, value in options.items() if name not in {"params", "sweeps", "labels"}},
-        "params": params,
-        "sweep": sweep,
-        "labels": pairs(options["labels"], "--label"),
-    }
+    return submission
 
 
 def _changed(path: Path) -> int | None:

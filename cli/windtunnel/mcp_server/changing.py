@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from windtunnel import AsyncClient, WindtunnelError
-from windtunnel.mcp_server.documents import Id, Tool, brief, named
+from windtunnel.mcp_server.documents import Id, Tool, brief, named, with_submission_fields
 from windtunnel.records import FINAL
 from windtunnel.visible_text import visible
 
@@ -40,7 +40,7 @@ class Changing:
         return [
             (self.upload_model, False),
             (self.check_model, False),
-            (self.run_simulation, False),
+            (with_submission_fields(self.run_simulation), False),
             (self.compare_models, False),
             (self.retry_simulation, False),
             (self.cancel_simulation, True),
@@ -66,25 +66,10 @@ class Changing:
         model: Annotated[str, Field(description="A file on this machine, or a stored model.")],
         dataset: str,
         scenarios: Annotated[str | None, Field(description="Only these, such as 0-49,60; all if left out.")] = None,
-        params: Annotated[dict[str, Any] | None, Field(description="Parameters of the dataset.")] = None,
-        sweep: Annotated[
-            dict[str, list[Any]] | None, Field(description="Every combination of these values is simulated.")
-        ] = None,
-        repeat: int | None = None,
-        seed: int | None = None,
-        labels: dict[str, str] | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
         """Simulate a model on a dataset; returns at once. Follow it with wait_for_simulation."""
-        simulation = await self._client.submit(
-            self._model(model),
-            named(dataset),
-            scenarios=scenarios,
-            params=params,
-            sweep=sweep,
-            repeat=repeat,
-            seed=seed,
-            labels=labels,
-        )
+        simulation = await self._client.submit(self._model(model), named(dataset), scenarios=scenarios, **options)
         return {**brief(simulation), "page": f"{self._client.server.url}/simulations/{simulation.id}"}
 
     async def compare_models(

@@ -1,13 +1,16 @@
 """Arguments and documents of the tools: simulations shortened to what an agent can use."""
 
+import functools
+import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from windtunnel import WindtunnelError
 from windtunnel.records import Simulation
+from windtunnel.submission_fields import FIELDS, DescribedField
 from windtunnel.visible_text import visible
 
 #: Most items that a tool returns.
@@ -25,6 +28,29 @@ def named(dataset: str) -> str:
     if not DATASET.fullmatch(dataset):
         raise WindtunnelError(f"There is no dataset {visible(repr(dataset))[:200]}. list_datasets lists them.")
     return dataset
+
+
+def with_submission_fields(tool: Tool) -> Tool:
+    """Return a tool with an argument for each field of a submission that agents set, in place of its `**options`."""
+    signature = inspect.signature(tool)
+    arguments = [argument for argument in signature.parameters.values() if argument.kind is not argument.VAR_KEYWORD]
+    arguments += [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(field))
+        for field in FIELDS
+        if field.agents
+    ]
+
+    @functools.wraps(tool)
+    async def answer(**options: object) -> object:
+        return await tool(**options)
+
+    answer.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
+    return answer
+
+
+def _annotation(field: DescribedField) -> object:
+    kind = Literal[field.choices] if field.choices else field.type
+    return Annotated[kind | None, Field(description=field.description, ge=field.low, le=field.high)]
 
 
 def brief(simulation: Simulation) -> dict[str, Any]:
