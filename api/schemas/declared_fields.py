@@ -1,27 +1,19 @@
 """Fields of schemas for the members that a class declares (core/domain/submissions/declared_members.py), by type."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack, get_args, get_origin
+from typing import Any, Unpack, get_args, get_origin
 
 from marshmallow import fields
 
-from api.schemas.fields import Choice, Flag, ListField, ObjectField, Real, Text, Whole
+from api.schemas.fields import Choice, FieldOptions, Flag, ListField, ObjectField, Real, Text, Whole
 from core.domain.submissions.declared_members import DeclaredMember, ValueLimits, declared_type
 
 SchemaField = fields.Field[Any]
 
 
-class FieldOptions(TypedDict, total=False):
-    """Options of a field that do not depend on its type."""
-
-    metadata: Mapping[str, str]
-    required: bool
-    allow_none: bool
-
-
 def field_options(member: DeclaredMember) -> FieldOptions:
     """Return the options of the field of a member that do not depend on its type."""
-    options: FieldOptions = {"metadata": {"description": member.facts.description}}
+    options: FieldOptions = {"description": member.facts.description}
     if member.required:
         options["required"] = True
     if member.nullable:

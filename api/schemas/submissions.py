@@ -20,6 +20,7 @@ from api.schemas.fields import (
     Strict,
     Text,
     Whole,
+    field_keywords,
 )
 from common.errors import Invalid
 from core.domain.submissions import scenario_text
@@ -172,10 +173,13 @@ ORDER = ("dataset", "runtime", "model", "upload", "model_reference", "connection
 def _declared_fields() -> dict[str, SchemaField]:
     """Return the fields of the members that a submission declares, and of an upload."""
     upload = "Id or address of a finished upload whose bytes are the model; excludes `model`."
-    declared: dict[str, SchemaField] = {"upload": Text(longest=2000, metadata={"description": upload})}
+    declared: dict[str, SchemaField] = {"upload": Text(longest=2000, description=upload)}
     for member in MEMBERS:
-        field = NESTED_FIELDS.get(member.name) or partial(field_of, member.type, member.facts)
-        declared[member.name] = field(**field_options(member))
+        options = field_options(member)
+        if (nested := NESTED_FIELDS.get(member.name)) is not None:
+            declared[member.name] = nested(**field_keywords(options))
+        else:
+            declared[member.name] = field_of(member.type, member.facts, **options)
     names = [name for name in declared if name not in ORDER]
     return {name: declared[name] for name in (*ORDER, *names)}
 
