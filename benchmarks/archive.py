@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.figures import spread
 from benchmarks.platform_process import free_port, running_platform
 from benchmarks.processes import memory
@@ -57,7 +59,7 @@ def add_artifacts(home: Path, id: str, size: int) -> None:
     results = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
     summary = json.loads(row.summary)
     archive = summary["archive"]
-    summary["archive"] = results.describe_archive(row, summary, archive["bytes"], archive["crc32"])
+    summary["archive"] = msgspec.to_builtins(results.describe_archive(row, summary, archive["bytes"], archive["crc32"]))
     database.write(lambda c: simulations.set_summary(c, id, summary))
     notifier.close()
     database.close()

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from core.domain.scheduling.launches import Launch
-from core.domain.scheduling.preparation import Missing, Preparation, doing
+from core.domain.scheduling.preparation import Missing, Preparation, PreparationStep, doing
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Model, Simulation
 from core.domain.submissions.submission import Submission
@@ -181,7 +183,7 @@ class LocalSimulation:
                 continue
             if event.type == "progress":
                 messages.send("progress", {"done": event.body["done"], "total": event.body["total"]})
-            elif (text := doing(event.body)) is not None:
+            elif (text := doing(msgspec.convert(event.body, PreparationStep))) is not None:
                 messages.send("progress", {"message": text})
 
     def _send_results(self, id: str) -> None:

@@ -112,7 +112,7 @@ class Admissions:
 
     def _missing(self, simulation: ActiveSimulation, executor: str) -> Missing | None:
         """Return what has to be prepared before a simulation can be launched; None: nothing."""
-        missing = self._staging.missing(simulation.id, simulation.provenance, simulation.bundle, executor)
+        missing = self._staging.missing(simulation.id, simulation.provenance, simulation.files, executor)
         if not simulation.staging_failures:
             return missing
         job = Preparation.QUICK if missing is None else missing.job

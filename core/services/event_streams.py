@@ -1,13 +1,13 @@
 """Events as they are inserted, of a simulation or a comparison, with heartbeats."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from common.errors import NotFound
 from core.domain.submissions.records import Event
+from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
+from core.store.simulations import EventRow
 
 
 def follow(
@@ -43,12 +43,12 @@ def follow(
                     yield None
 
 
-def event_of(row: Any) -> Event:
+def event_of(row: EventRow) -> Event:
     """Return the event of a row."""
     return Event(
         simulation_id=row.simulation_id,
         seq=row.seq,
         type=row.type,
-        body=json.loads(row.body),
+        body=load_document(row.body),
         at=datetime.fromtimestamp(row.at, UTC),
     )

@@ -7,12 +7,13 @@ are narrow, the rows are not, and a search for a substring has no better order o
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, select, text
+from sqlalchemy import Connection, bindparam, select, text
 
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import CUT, NO_COMPARISON, Listing, label_line
+from core.store.rows import read_rows
+from core.store.simulations import SimulationRow, listed_columns
 from core.store.tables import FILTERED, LISTED, LISTED_ROWS, simulations
 
 #: Member of a listing by column.
@@ -29,24 +30,21 @@ _EQUAL: Mapping[str, str] = {
 ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
 #: Characters with a meaning in a pattern of GLOB, and how each stands for itself.
 _GLOB, _ESCAPED = re.compile(r"([*?[])"), r"[\1]"
-#: A summary is read only where the row has no headline: it may be a hundred times larger.
-_ROWS: Select[Any] = select(
-    *(column for column in simulations.c if column.name != "summary"),
-    case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary"),
-).where(simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None))
+_ROWS = select(*listed_columns(SimulationRow)).where(
+    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None)
+)
 
 
-def page(c: Connection, listing: Listing, *, after: str | None, limit: int) -> Sequence[Row[Any]]:
+def page(c: Connection, listing: Listing, *, after: str | None, limit: int) -> list[SimulationRow]:
     """Return up to ``limit`` simulations of a listing, newest first, older than ``after``."""
     return rows_of(c, page_ids(c, listing, after=after, limit=limit))
 
 
-def rows_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+def rows_of(c: Connection, ids: Sequence[str]) -> list[SimulationRow]:
     """Return the rows of these simulations that exist, newest first."""
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
-    rows: Sequence[Row[Any]] = c.execute(_ROWS, {"ids": ids}).all()
-    return sorted(rows, key=lambda row: str(row.id), reverse=True)
+    return sorted(read_rows(c.execute(_ROWS, {"ids": ids}), SimulationRow), key=lambda row: row.id, reverse=True)
 
 
 def page_ids(c: Connection, listing: Listing, *, after: str | None, limit: int) -> list[str]:
@@ -95,10 +93,10 @@ def _has_own_index(listing: Listing) -> bool:
     return compared <= set(FILTERED) if compared else not listing.states and listing.comparison is None
 
 
-def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
+def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, object]]:
     """Return the conditions of a listing besides its states, and their values."""
     conditions: list[str] = []
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for column, member in _EQUAL.items():
         if (value := getattr(listing, member)) is not None:
             values[column] = value

@@ -1,7 +1,6 @@
 """Models in SQL: immutable, named and versioned rows that refer to content by digest."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select
 
@@ -38,14 +37,16 @@ _WITH_DIGEST = (
 )
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> ModelRow:
+def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
     """Insert the next version of a name, unless its newest version has the same content already."""
     versions = _SELECT.where(models.c.project == values["project"], models.c.name == values["name"])
     newest = read_row(c.execute(versions.order_by(models.c.version.desc()).limit(1)).first(), ModelRow)
     if newest is not None and newest.digest == values["digest"] and newest.format == values["format"]:
         return newest
     version = newest.version + 1 if newest is not None else 1
-    return ModelRow(*c.execute(insert(models).values(**values, version=version).returning(*_COLUMNS)).one())
+    adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
+    [added] = read_rows(c.execute(adding), ModelRow)
+    return added
 
 
 def find(c: Connection, project: str, ref: str) -> ModelRow | None:

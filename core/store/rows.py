@@ -5,10 +5,14 @@ reads none. The types are those of the table, as `tests/unit/test_stored_rows.py
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, FromClause
+from sqlalchemy import Column, ColumnElement, Table
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
+
+#: A table; columns of which a statement reads the types from a record.
+StoredTable = Table[ReadOnlyColumnCollection[str, Column[object]]]
 
 
 class StoredRow(msgspec.Struct, frozen=True, gc=False):
@@ -18,16 +22,16 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
 R = TypeVar("R", bound=StoredRow)
 
 
-def columns_of(table: FromClause, record: type[StoredRow]) -> Sequence[ColumnElement[Any]]:
+def columns_of(table: StoredTable, record: type[StoredRow]) -> Sequence[ColumnElement[object]]:
     """Return the columns of a table that a record has, for `select` and `returning`."""
     return [table.c[name] for name in record.__struct_fields__]
 
 
-def read_rows(rows: Iterable[Sequence[Any]], record: type[R]) -> list[R]:
+def read_rows(rows: Iterable[Sequence[object]], record: type[R]) -> list[R]:
     """Return the records of rows with the columns of `columns_of`."""
     return [record(*row) for row in rows]
 
 
-def read_row(row: Sequence[Any] | None, record: type[R]) -> R | None:
+def read_row(row: Sequence[object] | None, record: type[R]) -> R | None:
     """Return the record of a row with the columns of `columns_of`; None for none."""
     return None if row is None else record(*row)

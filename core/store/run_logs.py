@@ -1,11 +1,10 @@
 """Results to log to MLflow runs in SQL: one row per simulation that asked for it, due once its summary is written."""
 
-from typing import Any
-
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, insert, select
 
 from core.domain.scheduling.states import FINAL
 from core.store.claims import Claims
+from core.store.rows import StoredRow, columns_of, read_row
 from core.store.tables import run_logs as table
 
 _ENDED = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
@@ -18,11 +17,19 @@ CLAIMS = Claims(
 )
 
 
+class RunLogRow(StoredRow, frozen=True, gc=False):
+    """The MLflow server to which a simulation's results are logged, and how often that failed."""
+
+    connection: str
+    failures: int
+
+
 def add(c: Connection, simulation: str, connection: str) -> None:
     """Insert what is to be logged at the end of a simulation."""
     c.execute(insert(table).values(simulation_id=simulation, connection=connection, state="waiting"))
 
 
-def find(c: Connection, simulation: str) -> Row[Any] | None:
+def find(c: Connection, simulation: str) -> RunLogRow | None:
     """Return a simulation's row, or None."""
-    return c.execute(select(table).where(table.c.simulation_id == simulation)).first()
+    query = select(*columns_of(table, RunLogRow)).where(table.c.simulation_id == simulation)
+    return read_row(c.execute(query).first(), RunLogRow)

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Connection,
-    Row,
-    Select,
     Update,
     and_,
     bindparam,
@@ -23,12 +23,104 @@ from sqlalchemy import (
 )
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
-from core.domain.scheduling.preparation import Preparation
+from core.domain.scheduling.preparation import Preparation, PreparationStep
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.domain.submissions.listing import search_text
+from core.domain.submissions.stored_documents import decode_document
 from core.store import scheduling_changes
 from core.store.claims import Claims
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import events, idempotency, simulations, stages
+
+
+class SimulationRow(StoredRow, frozen=True, gc=False):
+    """A simulation, with the columns that services read."""
+
+    id: str
+    project: str
+    state: str
+    attempt: int
+    event_seq: int
+    spec: str
+    provenance: str
+    dataset: str
+    runtime: str
+    model: str
+    digest: str
+    labels: str
+    summary: str | None
+    headline: str | None
+    progress: str | None
+    reason: str | None
+    outcome: str | None
+    retry_of: str | None
+    dry_run: int
+    claim: str | None
+    claim_until: float
+    not_before: float
+    staging_failures: int
+    preparation: str | None
+    awaits_model: int
+    executor: str | None
+    bundle: str | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    submitted_by: str
+
+
+class QueuedRow(StoredRow, frozen=True, gc=False):
+    """A queued simulation, with the columns that decide its admission."""
+
+    id: str
+    spec: str
+    dry_run: int
+    created_at: float
+    not_before: float
+    preparation: str | None
+
+
+class HeadlineRow(StoredRow, frozen=True, gc=False):
+    """A simulation, with the columns that a leaderboard reads."""
+
+    id: str
+    model: str
+    digest: str
+    provenance: str
+    headline: str | None
+    summary: str | None
+    ended_at: float | None
+
+
+class EndRow(StoredRow, frozen=True, gc=False):
+    """When a simulation ended, and when it was deleted."""
+
+    ended_at: float | None
+    deleted_at: float | None
+
+
+class EventRow(StoredRow, frozen=True, gc=False):
+    """An event of a simulation or a comparison; ``body`` is a document."""
+
+    simulation_id: str
+    seq: int
+    type: str
+    body: str
+    at: float
+
+
+class IdempotencyRow(StoredRow, frozen=True, gc=False):
+    """A request with an idempotency key, by its digest, and the simulation or comparison that it created."""
+
+    digest: str
+    simulation_id: str | None
+
+
+def listed_columns(record: type[StoredRow]) -> list[ColumnElement[object]]:
+    """Return the columns of a record for lists: a summary, which may be large, is read if a row has no headline."""
+    unread = case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary")
+    return [unread if column.name == "summary" else column for column in columns_of(simulations, record)]
+
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
 _NEXT_EVENT_WHILE = text(
@@ -79,31 +171,18 @@ _UNSUMMED = (
 _INSERT = insert(simulations)
 _INSERT_STAGE = insert(stages)
 _INSERT_EVENT = insert(events)
-_FIND = select(simulations).where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
-_FOUND = select(simulations).where(
-    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None)
-)
+_SELECT = select(*columns_of(simulations, SimulationRow))
+_FIND = _SELECT.where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
+_AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
+_FOUND = _SELECT.where(_AMONG, simulations.c.deleted_at.is_(None))
 #: Most characters of a provenance that a leaderboard reads.
 LONGEST_PROVENANCE = 1 << 17
-#: A summary is read only where the row has no headline, as in `core/store/listing.py`.
-_HEADLINES: Select[Any] = select(
-    simulations.c.id,
-    simulations.c.model,
-    simulations.c.digest,
-    simulations.c.provenance,
-    simulations.c.headline,
-    simulations.c.ended_at,
-    case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary"),
-).where(
-    simulations.c.id.in_(bindparam("ids", expanding=True)),
-    simulations.c.deleted_at.is_(None),
-    func.length(simulations.c.provenance) <= LONGEST_PROVENANCE,
+_HEADLINES = select(*listed_columns(HeadlineRow)).where(
+    _AMONG, simulations.c.deleted_at.is_(None), func.length(simulations.c.provenance) <= LONGEST_PROVENANCE
 )
-_SUMMARIES = select(simulations.c.id, simulations.c.summary).where(
-    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.summary.is_not(None)
-)
+_SUMMARIES = select(simulations.c.id, simulations.c.summary).where(_AMONG, simulations.c.summary.is_not(None))
 _EVENTS_AFTER = (
-    select(events)
+    select(*columns_of(events, EventRow))
     .where(events.c.simulation_id == bindparam("i"), events.c.seq > bindparam("after"))
     .order_by(events.c.seq)
     .limit(bindparam("most"))
@@ -115,18 +194,14 @@ _LAST_EVENT = (
     .limit(1)
 )
 _EVENTS_OF_TYPES = _EVENTS_AFTER.where(events.c.type.in_(bindparam("types", expanding=True)))
+_END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
+_IDEMPOTENCY_KEY = select(*columns_of(idempotency, IdempotencyRow)).where(
+    idempotency.c.principal == bindparam("p"), idempotency.c.key == bindparam("k")
+)
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
-_AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
-_QUEUED = select(
-    simulations.c.id,
-    simulations.c.spec,
-    simulations.c.dry_run,
-    simulations.c.created_at,
-    simulations.c.not_before,
-    simulations.c.preparation,
-).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
-_ACTIVE = select(simulations).where(
+_QUEUED = select(*columns_of(simulations, QueuedRow)).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
+_ACTIVE = _SELECT.where(
     _AMONG,
     or_(
         simulations.c.state.in_(_ADMITTED),
@@ -135,27 +210,39 @@ _ACTIVE = select(simulations).where(
 )
 
 
-def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
+class _FirstColumns(msgspec.Struct):
+    """The columns of a new simulation from which its search text and its first event follow."""
+
+    id: str
+    state: str
+    model: str
+    dataset: str
+    runtime: str
+    created_at: float
+    labels: str = "{}"
+
+
+def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]) -> None:
     """Insert a queued simulation with its stage and its first event."""
-    labels = json.loads(values.get("labels", "{}"))
-    searched = search_text(values["model"], values["dataset"], values["runtime"], labels)
+    new = msgspec.convert(values, _FirstColumns)
+    searched = search_text(new.model, new.dataset, new.runtime, json.loads(new.labels))
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
-    scheduling_changes.add(c, values["id"])
-    say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
+    scheduling_changes.add(c, new.id)
+    say(c, new.id, "state", {"state": new.state}, new.created_at)
 
 
-def find(c: Connection, id: str) -> Row[Any]:
+def find(c: Connection, id: str) -> SimulationRow:
     """Return a simulation's row, or raise UnknownSimulation."""
-    row = c.execute(_FIND, {"i": id}).first()
+    row = read_row(c.execute(_FIND, {"i": id}).first(), SimulationRow)
     if row is None:
         raise unknown(id)
     return row
 
 
-def found(c: Connection, ids: Sequence[str]) -> dict[str, Row[Any]]:
+def found(c: Connection, ids: Sequence[str]) -> dict[str, SimulationRow]:
     """Return the rows of those of these simulations that there are, by id."""
-    return {row.id: row for row in c.execute(_FOUND, {"ids": list(ids)})}
+    return {row.id: row for row in read_rows(c.execute(_FOUND, {"ids": list(ids)}), SimulationRow)}
 
 
 def unknown(id: str) -> UnknownSimulation:
@@ -163,14 +250,14 @@ def unknown(id: str) -> UnknownSimulation:
     return UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
 
 
-def headline_rows(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return id, model, provenance, headline and end of these simulations, without the summaries of most.
+def headline_rows(c: Connection, ids: Sequence[str]) -> list[HeadlineRow]:
+    """Return the rows of these simulations that a leaderboard reads, without the summaries of most.
 
     Left out is a provenance of more than LONGEST_PROVENANCE characters, which lists scenarios one by one.
     """
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
-    return c.execute(_HEADLINES, {"ids": ids}).all()
+    return read_rows(c.execute(_HEADLINES, {"ids": ids}), HeadlineRow)
 
 
 def summaries(c: Connection, ids: Sequence[str]) -> dict[str, str]:
@@ -194,14 +281,14 @@ def unended_dry_runs(c: Connection, after: str, since: float) -> tuple[int, floa
     return row[0], row[1] or 0.0
 
 
-def queued(c: Connection, ids: Sequence[str]) -> Sequence[Any]:
+def queued(c: Connection, ids: Sequence[str]) -> list[QueuedRow]:
     """Return the rows of queued simulations among these that have a model, with the columns that decide admission."""
-    return c.execute(_QUEUED, {"ids": ids}).all()
+    return read_rows(c.execute(_QUEUED, {"ids": ids}), QueuedRow)
 
 
-def active(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+def active(c: Connection, ids: Sequence[str]) -> list[SimulationRow]:
     """Return the rows of simulations among these that are admitted, or whose end is decided, and have not ended."""
-    return c.execute(_ACTIVE, {"ids": ids}).all()
+    return read_rows(c.execute(_ACTIVE, {"ids": ids}), SimulationRow)
 
 
 def unended_states(c: Connection) -> dict[str, str]:
@@ -240,15 +327,16 @@ def by_state(c: Connection) -> dict[str, int]:
     return {state: number for state, number in rows}
 
 
-def move(c: Connection, id: str, current: State, following: State, now: float, **changes: Any) -> int:
+def move(c: Connection, id: str, current: State, following: State, now: float, **changes: object) -> int:
     """Change a simulation's state and insert the event, in one transaction; return the event's number.
 
     Raise IllegalTransition if the transition is not allowed, Conflict if the state is no longer ``current`` or another
     end has been decided (``conclude``).
     """
     _check(current, following)
+    body = {"state": following.value}
     if isinstance(reason := changes.get("reason"), str):
-        changes["reason"] = _storable(reason)
+        changes["reason"] = body["reason"] = _storable(reason)
     if following in FINAL:
         changes = {"ended_at": now} | changes
     changes["changed_at"] = now
@@ -257,9 +345,6 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     seq = c.scalar(moving, values | {"simulation": id, "current": current.value})
     if seq is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
-    body: dict[str, str] = {"state": following.value}
-    if isinstance(changes.get("reason"), str):
-        body["reason"] = changes["reason"]
     _insert_event(c, id, int(seq), "state", body, now)
     scheduling_changes.add(c, id)
     return int(seq)
@@ -270,7 +355,7 @@ def _moving(changed: frozenset[str], *, again: bool) -> Update:
     """Return the statement that changes a state and these columns; ``again``: its next attempt begins."""
     s = simulations.c
     # SQLAlchemy refuses a parameter with the name of a column here.
-    named: dict[str, BindParameter[Any]] = {name: bindparam(f"new_{name}") for name in ("state", *changed)}
+    named: dict[str, BindParameter[object]] = {name: bindparam(f"new_{name}") for name in ("state", *changed)}
     attempt = {"attempt": s.attempt + 1} if again and "attempt" not in changed else {}
     return (
         update(simulations)
@@ -281,7 +366,7 @@ def _moving(changed: frozenset[str], *, again: bool) -> Update:
     )
 
 
-def _insert_event(c: Connection, id: str, seq: int, type: str, body: Mapping[str, Any], now: float) -> None:
+def _insert_event(c: Connection, id: str, seq: int, type: str, body: Mapping[str, object], now: float) -> None:
     c.execute(_INSERT_EVENT, {"simulation_id": id, "seq": seq, "type": type, "body": json.dumps(body), "at": now})
 
 
@@ -304,7 +389,7 @@ def awaits_model(c: Connection, id: str) -> bool:
     return c.execute(query.where(simulations.c.deleted_at.is_(None))).first() is not None
 
 
-def supply_model(c: Connection, id: str, **values: Any) -> None:
+def supply_model(c: Connection, id: str, **values: object) -> None:
     """Store the model of a simulation that waits for it, so that it may be admitted; raise Conflict if it does not."""
     waiting = update(simulations).where(simulations.c.id == id, *_WAITING, simulations.c.awaits_model == 1)
     supplying = waiting.values(awaits_model=0, reason=None, **values).returning(simulations.c.id)
@@ -335,7 +420,7 @@ def _storable(reason: str) -> str:
     return reason.replace("\0", "\ufffd")
 
 
-def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
+def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> int:
     """Insert an event; the simulation's row numbers it in the same transaction, so that events appear in order."""
     seq = c.scalar(_NEXT_EVENT, {"i": id, "now": now})
     if seq is None:
@@ -344,7 +429,7 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) 
     return int(seq)
 
 
-def say_while(c: Connection, id: str, state: State, type: str, body: Mapping[str, Any], now: float) -> bool:
+def say_while(c: Connection, id: str, state: State, type: str, body: Mapping[str, object], now: float) -> bool:
     """Insert an event as ``say`` does, if the simulation is in a state; return whether it was."""
     seq = c.scalar(_NEXT_EVENT_WHILE, {"i": id, "now": now, "state": state.value})
     if seq is None:
@@ -353,27 +438,30 @@ def say_while(c: Connection, id: str, state: State, type: str, body: Mapping[str
     return True
 
 
-def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Sequence[str] = ()) -> Sequence[Row[Any]]:
+def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Sequence[str] = ()) -> list[EventRow]:
     """Return the events after number ``after``; ``types``: only of these, of all if empty."""
     values = {"i": id, "after": after, "most": limit}
     if types:
-        return c.execute(_EVENTS_OF_TYPES, values | {"types": list(types)}).all()
-    return c.execute(_EVENTS_AFTER, values).all()
+        return read_rows(c.execute(_EVENTS_OF_TYPES, values | {"types": list(types)}), EventRow)
+    return read_rows(c.execute(_EVENTS_AFTER, values), EventRow)
 
 
-def last_event(c: Connection, id: str, types: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+def last_event(c: Connection, id: str, types: Sequence[str]) -> tuple[str, Mapping[str, object]] | None:
     """Return type and body of a simulation's newest event of these types, or None."""
     row = c.execute(_LAST_EVENT, {"i": id, "types": list(types)}).first()
-    return (row.type, json.loads(row.body)) if row else None
+    if row is None:
+        return None
+    type, body = row
+    return type, json.loads(body)
 
 
-def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
+def event_bodies(c: Connection, id: str, type: str) -> list[Mapping[str, object]]:
     """Return the bodies of a simulation's events of one type."""
     query = select(events.c.body).where(events.c.simulation_id == id, events.c.type == type)
     return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]
 
 
-def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, tuple[str, PreparationStep]]:
     """Return type and body of the last event of each of these simulations that says how it is staged or launched."""
     if not ids:
         return {}
@@ -383,10 +471,10 @@ def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, tuple[str
     query = select(events.c.simulation_id, events.c.type, events.c.body).join(
         latest, (events.c.simulation_id == latest.c.simulation_id) & (events.c.seq == latest.c.seq)
     )
-    return {row.simulation_id: (row.type, json.loads(row.body)) for row in c.execute(query)}
+    return {id: (type, decode_document(body, PreparationStep)) for id, type, body in c.execute(query)}
 
 
-def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:
+def set_bundle(c: Connection, id: str, bundle: Mapping[str, object]) -> None:
     """Store the keys of the bundles that were packed for a simulation's evaluators."""
     c.execute(update(simulations).where(simulations.c.id == id).values(bundle=json.dumps(bundle)))
 
@@ -436,26 +524,24 @@ def await_preparation(c: Connection, ids: Sequence[str]) -> None:
     c.execute(update(simulations).where(_AMONG, *_WAITING).values(preparation=Preparation.WAITING.value), {"ids": ids})
 
 
-def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:
+def set_progress(c: Connection, id: str, progress: Mapping[str, object]) -> None:
     """Store the progress that the dispatcher computed."""
     c.execute(_SET_PROGRESS, {"i": id, "progress": json.dumps(progress)})
 
 
 def remember_key(
     c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
-) -> Row[Any] | None:
+) -> IdempotencyRow | None:
     """Insert an idempotency key; return the existing row instead if there is one that has not expired."""
     c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
-    existing = c.execute(
-        select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
-    ).first()
+    existing = read_row(c.execute(_IDEMPOTENCY_KEY, {"p": principal, "k": key}).first(), IdempotencyRow)
     if existing is None:
         row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
         c.execute(insert(idempotency).values(**row))
     return existing
 
 
-def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
+def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:
     """Replace a simulation's specification; raise Conflict if it has ended."""
     running = simulations.c.state.not_in([state.value for state in FINAL])
     change = update(simulations).where(simulations.c.id == id, running).values(spec=json.dumps(spec))
@@ -469,10 +555,10 @@ def set_summary(c: Connection, id: str, columns: Mapping[str, str | None]) -> No
     c.execute(update(simulations).where(simulations.c.id == id).values(**columns))
 
 
-def replayed(c: Connection, principal: str, key: str, now: float) -> Row[Any] | None:
+def replayed(c: Connection, principal: str, key: str, now: float) -> IdempotencyRow | None:
     """Return the row of an idempotency key, or None if it does not exist or has expired."""
-    query = select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
-    return c.execute(query.where(idempotency.c.expires_at > now)).first()
+    unexpired = _IDEMPOTENCY_KEY.where(idempotency.c.expires_at > now)
+    return read_row(c.execute(unexpired, {"p": principal, "k": key}).first(), IdempotencyRow)
 
 
 def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
@@ -499,10 +585,9 @@ def retries_of(c: Connection, ids: Sequence[str]) -> dict[str, str]:
     return {row.retry_of: row.newest for row in rows}
 
 
-def any_row(c: Connection, id: str) -> Any | None:
+def any_row(c: Connection, id: str) -> EndRow | None:
     """Return when a simulation ended and when it was deleted; None if it has no row."""
-    query = select(simulations.c.ended_at, simulations.c.deleted_at)
-    return c.execute(query.where(simulations.c.id == id)).first()
+    return read_row(c.execute(_END, {"i": id}).first(), EndRow)
 
 
 def unsummed(c: Connection) -> list[str]:

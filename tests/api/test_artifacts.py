@@ -19,6 +19,7 @@ from api.downloads import attachment, inert
 from api.escaping import escaped
 from core.domain.scheduling.states import State
 from core.services.platform import Platform
+from core.services.simulations.archive_extras import ArchiveDescription
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from core.services.uploads.models import key_of
@@ -215,7 +216,7 @@ def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile
 
         resized = False
 
-        def describe_archive(self, *arguments: Any) -> dict[str, Any]:
+        def describe_archive(self, *arguments: Any) -> ArchiveDescription:
             measurement = super().describe_archive(*arguments)
             if not self.resized:
                 self.resized = True

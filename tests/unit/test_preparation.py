@@ -1,8 +1,9 @@
 """What a simulation says it is doing before it runs."""
 
+import msgspec
 import pytest
 
-from core.domain.scheduling.preparation import doing, following
+from core.domain.scheduling.preparation import PreparationStep, doing, following
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from core.domain.scheduling.preparation import doing, following
     ],
 )
 def test_the_last_event_says_what_is_going_on(body: dict[str, object], sentence: str | None) -> None:
-    assert doing(body) == sentence
+    assert doing(msgspec.convert(body, PreparationStep)) == sentence
 
 
 def test_after_a_step_of_an_installation_it_says_the_next_step_too() -> None:

@@ -1,9 +1,9 @@
 """Preparation of a simulation: what it lacks before it can be launched, the job for it, sentences on its progress."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+import msgspec
 
 
 class Preparation(StrEnum):
@@ -35,13 +35,21 @@ class Missing:
 FOLLOWS = {"Prepared": "installing them", "Installed": "compiling them to bytecode"}
 
 
-def doing(body: Mapping[str, Any]) -> str | None:
-    """Return what is going on, from a `staging` or `launch` event; None if the event does not say."""
-    message, name = body.get("message"), body.get("name")
-    if message:
-        return f"{name}: {message}" if name else str(message)
-    if body.get("fraction") is not None:
-        return f"downloading the {body.get('what', 'files')}: {body['fraction']:.0%}"
+class PreparationStep(msgspec.Struct, frozen=True):
+    """The body of a `staging` or `launch` event; ``fraction``: of a download."""
+
+    message: str | None = None
+    name: str | None = None
+    what: str = "files"
+    fraction: float | None = None
+
+
+def doing(step: PreparationStep) -> str | None:
+    """Return what is going on, as a clause; None if an event does not say."""
+    if step.message:
+        return f"{step.name}: {step.message}" if step.name else step.message
+    if step.fraction is not None:
+        return f"downloading the {step.what}: {step.fraction:.0%}"
     return None
 
 

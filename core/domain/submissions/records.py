@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.provenance import Provenance
@@ -24,9 +23,9 @@ class Model:
     created_at: datetime
     baseline: bool = False
     #: What it declares to need: file, requirements and Python version; None: nothing.
-    dependencies: Mapping[str, Any] | None = None
+    dependencies: Mapping[str, object] | None = None
     #: The reference that it was imported by and what that resolved to; None: its bytes were sent.
-    source: Mapping[str, Any] | None = None
+    source: Mapping[str, object] | None = None
     #: Tags that refer to this version at the moment.
     tags: Sequence[str] = ()
 
@@ -86,15 +85,15 @@ class Simulation:
     started_at: datetime | None
     ended_at: datetime | None
     labels: Mapping[str, str]
-    spec: Mapping[str, Any]
+    spec: Mapping[str, object]
     provenance: Provenance
-    provenance_document: Mapping[str, Any]  # as it is stored, with what a later version may have added
+    provenance_document: Mapping[str, object]  # as it is stored, with what a later version may have added
     workers: int
     executor: str | None = None
     retry_of: str | None = None
     submitted_by: str | None = None
-    score: Mapping[str, Any] | None = None
-    answer: Mapping[str, Any] | None = None  # results/simulation_answer.py; None without a result
+    score: Mapping[str, object] | None = None
+    answer: Mapping[str, object] | None = None  # results/simulation_answer.py; None without a result
     results_digest: str | None = None
     dry_run: bool = False
 
@@ -111,5 +110,5 @@ class Event:
     simulation_id: str
     seq: int
     type: str
-    body: Mapping[str, Any]
+    body: Mapping[str, object]
     at: datetime

@@ -5,7 +5,7 @@ record is written by `update_document`, and what is passed on whole is the docum
 """
 
 import json
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,13 +29,19 @@ def decode_document(text: str, record: type[T]) -> T:
         ) from None
 
 
+def load_document(text: str) -> dict[str, object]:
+    """Return a stored document as it is, for the API, archives and runners."""
+    document: dict[str, object] = json.loads(text)
+    return document
+
+
 def update_document(text: str, record: msgspec.Struct) -> str:
     """Return a stored document with the members of a record; members that its type does not know stay as they are."""
     return json.dumps(_merge(json.loads(text), record))
 
 
-def _merge(document: dict[str, Any], record: msgspec.Struct) -> dict[str, Any]:
-    merged: dict[str, Any] = msgspec.to_builtins(record)
+def _merge(document: dict[str, object], record: msgspec.Struct) -> dict[str, object]:
+    merged: dict[str, object] = msgspec.to_builtins(record)
     for name, value in document.items():
         if name not in record.__struct_fields__:
             merged[name] = value

@@ -40,7 +40,7 @@ class Sweeps:
         if not parameters:
             return [], iter([{"params": {}} | {name: summary[name] for name in _MEMBERS}])
         sweep = summary.get("sweep")
-        if sweep is not None and sweep["complete"]:
+        if isinstance(sweep, dict) and sweep["complete"]:
             return parameters, iter(sweep["rows"])
         definition = played(provenance.dataset).definition
         per_combination, units = TaskPlan(plan).per_combination, units_of_plan(plan)

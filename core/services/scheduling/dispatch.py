@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -136,7 +136,7 @@ class Dispatch:
             return True
         return False
 
-    def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
+    def move(self, id: str, current: State, following: State, **changes: object) -> bool:
         """Change a simulation's state; False if it has left the state ``current``."""
 
         def steps(c: Connection) -> None:
@@ -209,8 +209,9 @@ class Dispatch:
         launch = self._describe(simulation)
         offered = offer(launch)
         model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}
+        play = simulation.files.play
         # Bundles that a runner without a shared folder downloads through the runner API.
-        files = {"model": model} | ({"play": simulation.bundle["play"]} if simulation.bundle else {})
+        files = {"model": model} | ({"play": msgspec.to_builtins(play)} if play is not None else {})
 
         def add(c: Connection) -> tuple[str, bool] | None:
             if simulations.find(c, simulation.id).state != State.LAUNCHING or launches.at_work(c, simulation.id):
@@ -249,7 +250,7 @@ class Dispatch:
         return replace(launch, id=id, token="")
 
     def _describe(self, simulation: ActiveSimulation) -> Launch:
-        provenance, bundle = simulation.provenance, simulation.bundle
+        provenance, files = simulation.provenance, simulation.files
         model, dataset = provenance.played_model, provenance.dataset
         return Launch(
             id="",
@@ -265,12 +266,12 @@ class Dispatch:
             play=scenario_folder.folder_name(dataset.digest, dataset.base.digest),
             model_digest=model.digest,
             model_key=key_of(model.digest),
-            model_size=bundle.get("model_size", 0),
+            model_size=files.model_size or 0,
             token=new_token(),
             project=simulation.project,
-            play_key=bundle["play"]["key"] if bundle else "",
-            play_digest=bundle["play"]["digest"] if bundle else "",
-            play_size=bundle["play"]["size"] if bundle else 0,
+            play_key=files.play.key if files.play else "",
+            play_digest=files.play.digest if files.play else "",
+            play_size=files.play.size if files.play else 0,
             gang=msgspec.convert(simulation.spec.gang, Gang) if simulation.spec.gang else None,
             placement=msgspec.convert(simulation.spec.placement or {}, Placement),
             timeout=simulation.spec.timeout,
@@ -306,7 +307,7 @@ class Dispatch:
         if noted is None:  # the previous dispatcher may have written some
             with self._database.read() as c:
                 bodies = simulations.event_bodies(c, launch.simulation, "launch")
-            noted = self._noted[launch.id] = {body["key"] for body in bodies if body["launch"] == launch.id}
+            noted = self._noted[launch.id] = {str(body["key"]) for body in bodies if body["launch"] == launch.id}
         fresh = [note for note in notes if note.key not in noted]
 
         def write(c: Connection) -> None:
@@ -331,7 +332,7 @@ class Dispatch:
         """Record a launch's new number of workers."""
         self._write(lambda c: launches.resize(c, launch.id, workers))
 
-    def report_health(self, health: Mapping[str, Mapping[str, Any]]) -> None:
+    def report_health(self, health: Mapping[str, Mapping[str, object]]) -> None:
         """Store each executor's health, for the API."""
 
         def write(c: Connection) -> None:
@@ -377,7 +378,7 @@ class Dispatch:
                 simulations.conclude(c, launch.simulation, state, State.ERRORED, message)
             else:
                 later = now + max(pause, BARREN.pause(barren) if barren else 0.0)
-                values: dict[str, Any] = {"preparation": None}
+                values: dict[str, object] = {"preparation": None}
                 if staged:
                     values["staging_failures"] = max(1, row.staging_failures)
                 simulations.move(

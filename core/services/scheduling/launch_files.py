@@ -1,11 +1,10 @@
 """Files of launches: the model, its environment and the bundle of scenarios, for runners without a shared folder."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from common.errors import NotFound
+from core.domain.submissions.packed_files import packed_files_of
 from core.services.uploads import shipped_models
 from core.services.uploads.models import PROJECT, key_of
 from core.store import models, simulations
@@ -41,7 +40,7 @@ class LaunchFiles:
             raise NotFound("This launch has no such file: its executor shares the platform's folders.")
         return file
 
-    def describe(self, row: Any) -> dict[str, dict[str, Any]]:
+    def describe(self, row: simulations.SimulationRow) -> dict[str, dict[str, object]]:
         """Return digest and size (bytes) of each file of a simulation, whose row is given, by name."""
         return {
             name: {"digest": file.digest, "size": file.size}
@@ -57,18 +56,18 @@ class LaunchFiles:
         """Return a presigned URL of the object store, valid for ``seconds``; None if runners cannot reach the store."""
         return self._store.link(file.key, seconds=seconds)
 
-    def _model(self, row: Any) -> LaunchFile | None:
-        size = json.loads(row.bundle or "{}").get("model_size")
+    def _model(self, row: simulations.SimulationRow) -> LaunchFile | None:
+        size = packed_files_of(row.bundle).model_size
         if size is None:
             size = self._model_size(row.digest)
-        return LaunchFile(key_of(row.digest), row.digest, int(size)) if size is not None else None
+        return LaunchFile(key_of(row.digest), row.digest, size) if size is not None else None
 
     def _model_size(self, digest: str) -> int | None:
         """Return a model's size; the object store, which may be away, is asked only for a model that was deleted."""
         with self._database.read() as c:
             row = models.find(c, PROJECT, digest)
         if row is not None:
-            return int(row.size)
+            return row.size
         if (shipped := shipped_models.find(digest)) is not None:
             return shipped.size
         try:
@@ -77,6 +76,7 @@ class LaunchFiles:
             return None  # not uploaded to this store: the executor finds the model elsewhere
 
 
-def _bundle(row: Any, name: str) -> LaunchFile | None:
-    bundle = json.loads(row.bundle or "{}").get(name)
-    return LaunchFile(bundle["key"], bundle["digest"], int(bundle["size"])) if bundle else None
+def _bundle(row: simulations.SimulationRow, name: str) -> LaunchFile | None:
+    files = packed_files_of(row.bundle)
+    bundle = {"play": files.play, "environment": files.environment}.get(name)
+    return LaunchFile(bundle.key, bundle.digest, bundle.size) if bundle is not None else None

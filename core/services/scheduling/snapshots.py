@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.services.scheduling.eligibility import Eligibility
@@ -28,7 +28,7 @@ PAGE = 500
 
 @dataclass(frozen=True)
 class ActiveSimulation:
-    """A simulation that has not ended, as the dispatcher sees it. Its provenance is decoded when it is first read."""
+    """A simulation that has not ended, as the dispatcher sees it. Its documents are decoded once they are read."""
 
     id: str
     state: State
@@ -42,7 +42,7 @@ class ActiveSimulation:
     stored_provenance: str
     spec: SubmissionSpec
     project: str
-    bundle: Mapping[str, Any]
+    stored_files: str | None
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
     preparation: Preparation | None = None
@@ -51,6 +51,11 @@ class ActiveSimulation:
     def provenance(self) -> Provenance:
         """Its provenance, read once it is needed."""
         return provenance_of(self.stored_provenance)
+
+    @cached_property
+    def files(self) -> PackedFiles:
+        """Its files that were packed for executors that share no folder, read once they are needed."""
+        return packed_files_of(self.stored_files)
 
     @property
     def ending(self) -> bool:
@@ -224,13 +229,13 @@ class SnapshotReader:
             for id in page:
                 self._queue.discard(id)
                 self._active.pop(id, None)
-            for row in simulations.queued(c, page):
-                self._queue.put(self._queued_simulation(row))
+            for queued in simulations.queued(c, page):
+                self._queue.put(self._queued_simulation(queued))
             for row in simulations.active(c, page):  # it may have left the queue since the query before
                 self._queue.discard(row.id)
                 self._active[row.id] = self._active_simulation(row)
 
-    def _queued_simulation(self, row: Any) -> QueuedSimulation:
+    def _queued_simulation(self, row: simulations.QueuedRow) -> QueuedSimulation:
         spec = spec_of(row.spec)
         placement = spec.placement or {}
         requested = spec.requested_workers(dry_run=bool(row.dry_run))
@@ -245,7 +250,7 @@ class SnapshotReader:
             prepared=row.preparation == Preparation.DONE,
         )
 
-    def _active_simulation(self, row: Any) -> ActiveSimulation:
+    def _active_simulation(self, row: simulations.SimulationRow) -> ActiveSimulation:
         spec = spec_of(row.spec)
         requested = spec.requested_workers(dry_run=bool(row.dry_run))
         executor = row.executor or ""
@@ -264,7 +269,7 @@ class SnapshotReader:
             stored_provenance=row.provenance,
             spec=spec,
             project=row.project,
-            bundle=json.loads(row.bundle) if row.bundle else {},
+            stored_files=row.bundle,
             outcome=State(row.outcome) if row.outcome else None,
             staging_failures=row.staging_failures,
             preparation=Preparation(row.preparation) if row.preparation else None,

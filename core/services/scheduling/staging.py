@@ -1,12 +1,10 @@
 """Staging: prepare a simulation's environments, files and model, with progress in its events; no worker is held."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from common.backoff import RetryPolicy
 from common.errors import (
@@ -25,6 +23,7 @@ from common.errors import (
 )
 from core.domain.scheduling.preparation import Missing, Preparation, following
 from core.domain.scheduling.states import State
+from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, ResolvedDataset, provenance_of
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
@@ -114,14 +113,14 @@ class Staging:
         self._store_health = store_health
         self._orphan_search = OrphanSearch()
 
-    def missing(self, id: str, provenance: Provenance, bundle: Mapping[str, Any], executor: str) -> Missing | None:
+    def missing(self, id: str, provenance: Provenance, packed: PackedFiles, executor: str) -> Missing | None:
         """Return what has to be prepared first; None: nothing, so that the dispatcher can launch at once.
 
         The launch itself fetches a model that is not on this node, unless the store is away: staging says so.
-        ``bundle``: what was packed for executors that share no folder.
+        ``packed``: what was packed for executors that share no folder.
         """
         apart = executor in self._own_environments
-        if apart and bundle:
+        if apart and packed.play is not None:
             return None
         if not apart:
             specs = [spec for spec in _specs(provenance) if environments.ready(spec, self._environments) is None]
@@ -202,10 +201,10 @@ class Staging:
             logger.warning("the prefetch of %s has failed and is %s: %s", claim.id, state, failure.reason)
         self._database.write(lambda c: store.tell_prefetch(c, claim.id, state, progress))
 
-    def _fetch(self, id: str) -> dict[str, Any]:
+    def _fetch(self, id: str) -> dict[str, object]:
         """Download a version's files and record the progress; return the last progress."""
         digest = self._datasets.get(id)["digest"]
-        last: dict[str, Any] = {}
+        last: dict[str, object] = {}
 
         def say(progress: DownloadProgress) -> None:
             nonlocal last
@@ -280,34 +279,43 @@ class Staging:
             failure = STAGE.failure_of(error, failures=row.staging_failures, exhausted=exhausted, home=home)
             self._settle(row, failure)
         else:
-            done = {"preparation": Preparation.DONE.value, "attempt": row.attempt, "staging_failures": 0}
-            self._queue(id, None, **done)
+            self._queue(id, None, preparation=Preparation.DONE.value, attempt=row.attempt, staging_failures=0)
 
-    def _hand_over(self, row: Any, provenance: Provenance) -> bool:
+    def _hand_over(self, row: simulations.SimulationRow, provenance: Provenance) -> bool:
         """Leave what takes long to the kind of job for it; return whether that was done."""
-        missing = self.missing(row.id, provenance, json.loads(row.bundle) if row.bundle else {}, row.executor)
+        missing = self.missing(row.id, provenance, packed_files_of(row.bundle), row.executor or "")
         if missing is None or missing.job is not Preparation.LONG:
             return False
         if self._database.write(lambda c: simulations.hand_over(c, row.id, Preparation.LONG)):
             self._notifier.enqueue(Preparation.LONG, row.id)
         return True
 
-    def _settle(self, row: Any, failure: FailedAttempt) -> None:
+    def _settle(self, row: simulations.SimulationRow, failure: FailedAttempt) -> None:
         """Queue a simulation again or end it; waiting for the end of an outage is not an attempt."""
         if failure.action is Action.WAIT:
-            failures = row.staging_failures + 1
             logger.warning(
                 "staging of simulation %s is tried again in %.0f s: %s", row.id, failure.pause, failure.reason
             )
-            changes = {"preparation": None, "attempt": row.attempt, "staging_failures": failures}
-            self._queue(row.id, failure.reason, pause=failure.pause, **changes)
+            self._queue(
+                row.id,
+                failure.reason,
+                pause=failure.pause,
+                preparation=None,
+                attempt=row.attempt,
+                staging_failures=row.staging_failures + 1,
+            )
         elif failure.action is Action.RETRY:
             self._queue(row.id, failure.reason, pause=STAGE.retry.pause(row.attempt), preparation=None)
         else:
             self._give_up(row.id, failure.reason)
 
     def _stage_model(
-        self, row: Any, provenance: Provenance, report: Callable[[DownloadProgress], None], *, apart: bool
+        self,
+        row: simulations.SimulationRow,
+        provenance: Provenance,
+        report: Callable[[DownloadProgress], None],
+        *,
+        apart: bool,
     ) -> Path | None:
         """Fetch and unpack a model for runners of this machine; return the folder of its own environment, if any.
 
@@ -362,7 +370,7 @@ class Staging:
             packed["environment"] = self._bundles.of_tree(environment.name, environment)
         self._database.write(lambda c: simulations.set_bundle(c, id, packed))
 
-    def _prepare(self, id: str, spec: Any) -> None:
+    def _prepare(self, id: str, spec: environments.Environment) -> None:
         if environments.ready(spec, self._environments) is None:
             environments.prepare(spec, self._environments, self._environment_reporter(id, spec.name))
 
@@ -381,7 +389,7 @@ class Staging:
 
         return progress
 
-    def _add_event(self, id: str, body: Mapping[str, Any]) -> None:
+    def _add_event(self, id: str, body: Mapping[str, object]) -> None:
         self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
         self._notifier.publish(id)
 
@@ -399,7 +407,7 @@ class Staging:
 
         return throttled
 
-    def _queue(self, id: str, reason: str | None, *, pause: float = 0.0, **changes: Any) -> None:
+    def _queue(self, id: str, reason: str | None, *, pause: float = 0.0, **changes: object) -> None:
         """Queue a simulation that is staged, for an attempt ``pause`` seconds from now."""
 
         def write(c: Connection) -> None:
@@ -414,7 +422,7 @@ class Staging:
         self._notifier.publish(id)
 
 
-def progress_event(progress: DownloadProgress) -> dict[str, Any]:
+def progress_event(progress: DownloadProgress) -> dict[str, object]:
     """Return a download's progress as an event body; rate in bytes per second."""
     whole = progress.total_bytes
     fraction = min(1.0, progress.bytes / whole) if whole else 1.0
@@ -431,7 +439,7 @@ def _folder_name(dataset: ResolvedDataset) -> str:
     return scenario_folder.folder_name(dataset.digest, dataset.base.digest)
 
 
-def _specs(provenance: Provenance) -> Iterator[Any]:
+def _specs(provenance: Provenance) -> Iterator[environments.Environment]:
     model = provenance.played_model
     if not has_dependencies(provenance):
         yield catalogue.runtime(model.runtime).formats[model.format].environment

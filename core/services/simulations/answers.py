@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -26,15 +25,10 @@ class _Failures(msgspec.Struct):
     failures: dict[str, int] | None = None
 
 
-class _Progress(msgspec.Struct):
-    answer: dict[str, Any] | None = None
-
-
 _outcomes_decoder, _failures_decoder = msgspec.json.Decoder(_Outcomes), msgspec.json.Decoder(_Failures)
-_progress_decoder = msgspec.json.Decoder(_Progress)
 
 
-def outcomes_of_older(c: Connection, rows: Sequence[Any]) -> dict[str, Outcomes]:
+def outcomes_of_older(c: Connection, rows: Sequence[store.SimulationRow]) -> dict[str, Outcomes]:
     """Return the outcomes of the simulations that an earlier version has ended, whose headlines have no failures.
 
     Their summaries are read, which may be a hundred times larger than a headline.
@@ -52,19 +46,21 @@ def _decoded(text: str) -> Outcomes:
         return outcomes
 
 
-def answer(simulation: Simulation, row: Any, older: Outcomes | None) -> dict[str, Any] | None:
+def answer(simulation: Simulation, row: store.SimulationRow, older: Outcomes | None) -> Mapping[str, object] | None:
     """Return the answer of a simulation; None without a result, and if its dataset is not installed any more.
 
     ``row``: of the simulation. ``older``: see `outcomes_of_older`.
     """
     if simulation.approximate:
-        return _progress_decoder.decode(row.progress or "{}").answer
+        return simulation.answer
     try:
         definition = played(simulation.provenance.dataset).definition
     except PlatformError:
         return None
     failures = (
-        failures_of_older(definition, older) if older is not None else _failures_decoder.decode(row.headline).failures
+        failures_of_older(definition, older)
+        if older is not None
+        else _failures_decoder.decode(row.headline or "{}").failures
     )
     return answer_of(
         definition,

@@ -7,11 +7,12 @@ advance. Archives of simulations that an earlier version finalized have the READ
 import re
 import secrets
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
+
+import msgspec
 
 from common.errors import NotFound
 from common.ids import digest_of
@@ -60,6 +61,24 @@ same architecture, and for models whose actions follow from their observations a
 """
 
 
+class ArchiveExtra(msgspec.Struct, frozen=True):
+    """An extra but the README: its name in the archive, and its object."""
+
+    name: str
+    key: str
+    bytes: int
+    crc32: int
+
+
+class ArchiveDescription(msgspec.Struct, frozen=True):
+    """An archive as a summary describes it: bytes and CRC of all result lines, and the size without the extras."""
+
+    bytes: int
+    crc32: int
+    size: int
+    extras: Sequence[ArchiveExtra] = ()
+
+
 class ArchiveExtras:
     """Measures and reads the extras of archives. Logs are copied: pieces that come after the end do not change them."""
 
@@ -68,26 +87,26 @@ class ArchiveExtras:
         self._objects = objects
         self._models: dict[str, tuple[int, int]] = {}  # size and CRC by key
 
-    def measure(self, id: str, provenance: Provenance) -> list[dict[str, Any]]:
+    def measure(self, id: str, provenance: Provenance) -> list[ArchiveExtra]:
         """Return name, key, size and CRC of each extra but the README, for the summary; both are read once."""
         logs = self._log_lines(id)
-        extras = []
+        extras: list[ArchiveExtra] = []
         if (first := next(logs, None)) is not None:
             key = f"logs/{id}/archive-{secrets.token_hex(6)}"
             measured = _Measured(chain((first,), logs))
             self._objects.put(key, measured)
-            extras.append({"name": "logs.txt", "key": key, "bytes": measured.size, "crc32": measured.crc32})
+            extras.append(ArchiveExtra("logs.txt", key, measured.size, measured.crc32))
         if (lock := self._lock(provenance)) is not None:
             key = f"logs/{id}/lock-{secrets.token_hex(6)}"
             self._objects.put(key, (lock,))
-            extras.append({"name": "lock.txt", "key": key, "bytes": len(lock), "crc32": zlib.crc32(lock)})
+            extras.append(ArchiveExtra("lock.txt", key, len(lock), zlib.crc32(lock)))
         model = provenance.model
         if model.digest is None:  # its import failed
             return extras
         key = key_of(model.digest)
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
             size, crc32 = self._measured_model(key)
-            extras.append({"name": f"model/{self._file_of(model)}", "key": key, "bytes": size, "crc32": crc32})
+            extras.append(ArchiveExtra(f"model/{self._file_of(model)}", key, size, crc32))
         return extras
 
     def _lock(self, provenance: Provenance) -> bytes | None:
@@ -118,15 +137,15 @@ class ArchiveExtras:
         name = (row.filename if row is not None else path and path.name) or model.name
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "model"
 
-    def members(self, extras: Iterable[Mapping[str, Any]], *, model: bool) -> tuple[ArchiveMember, list[ArchiveMember]]:
+    def members(self, extras: Iterable[ArchiveExtra], *, model: bool) -> tuple[ArchiveMember, list[ArchiveMember]]:
         """Return the README, and what follows the results, without objects that were lost."""
         raw = README.encode()
         readme = ArchiveMember("README.txt", len(raw), zlib.crc32(raw), lambda start, stop: iter((raw[start:stop],)))
-        requested = [extra for extra in extras if model or not extra["name"].startswith("model/")]
+        requested = [extra for extra in extras if model or not extra.name.startswith("model/")]
         following = [
-            ArchiveMember(extra["name"], extra["bytes"], extra["crc32"], partial(self._read, extra["key"]))
+            ArchiveMember(extra.name, extra.bytes, extra.crc32, partial(self._read, extra.key))
             for extra in requested
-            if self._exists(extra["key"], extra["bytes"])
+            if self._exists(extra.key, extra.bytes)
         ]
         return readme, following
 

@@ -1,15 +1,13 @@
 """Cancellations: of one simulation or of many, a page in one transaction."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from common.errors import IllegalTransition, PlatformError, UnknownSimulation
 from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
-from core.services.simulations.headlines import summary_columns
 from core.services.simulations.page_commits import commit_page
 from core.services.simulations.results import Results
-from core.services.simulations.summaries import summary_of_nothing
+from core.services.simulations.summaries import SimulationSummary, summary_of_nothing
 from core.store import leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -53,7 +51,9 @@ class Cancellations:
         return errors
 
 
-def _move(c: Connection, before: Any, summary: dict[str, Any] | None, now: float) -> PlatformError | None:
+def _move(
+    c: Connection, before: store.SimulationRow, summary: SimulationSummary | None, now: float
+) -> PlatformError | None:
     """Move a simulation if it can be cancelled; return the error if not. ``before``: its row when it was looked at."""
     try:
         row = store.find(c, before.id)
@@ -67,7 +67,7 @@ def _move(c: Connection, before: Any, summary: dict[str, Any] | None, now: float
     leases.close_early(c, row.id)
     unchanged = (row.attempt, row.spec) == (before.attempt, before.spec)
     if state is State.QUEUED and summary is not None and unchanged:
-        store.move(c, row.id, state, State.CANCELLED, now, reason=REASON, **summary_columns(summary))
+        store.move(c, row.id, state, State.CANCELLED, now, reason=REASON, **summary.columns())
     else:
         store.move(c, row.id, state, State.CANCELLING, now, reason=REASON)
     return None

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any
 
 from common.errors import StoreUnavailable
 from core.services.claims import Action, ClaimedJob, OnError
@@ -91,7 +90,7 @@ class Deletion:
         return self._remove_objects(key for key in keys if key not in named and (row is None or not _is_derived(key)))
 
 
-def _ended_before(row: Any, moment: float) -> bool:
+def _ended_before(row: simulations.EndRow, moment: float) -> bool:
     """Return whether a simulation that is not deleted ended before a moment; a deletion removes its objects itself."""
     return row.deleted_at is None and row.ended_at is not None and row.ended_at < moment
 

@@ -3,17 +3,16 @@
 import logging
 import secrets
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 from common.errors import Conflict, UnknownSimulation
-from core.domain.results.outcomes import ErrorTally, outcome_of
+from core.domain.results.outcomes import outcome_of
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.submission_spec import spec_of
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
-from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import SEGMENTS, Results
-from core.services.simulations.summaries import summarize
+from core.services.simulations.summaries import SimulationSummary, summarize
 from core.store import comparisons, leases, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -54,7 +53,7 @@ class Finalization:
         state = State(row.state)
         if state in FINAL:
             if row.summary is None:  # ended by an earlier version
-                columns = summary_columns(self._summary_of(row)[0])
+                columns = self._summary_of(row).columns()
                 self._database.write(lambda c: simulations.set_summary(c, id, columns))
                 self._notifier.publish(id)
         else:
@@ -77,19 +76,20 @@ class Finalization:
         decided = State.CANCELLED if state is State.CANCELLING else State(row.outcome) if row.outcome else None
         if decided is None and state is not State.RUNNING:
             return
-        summary, errors = self._summary_of(row)
+        summary = self._summary_of(row)
         if decided is None:
-            tasks = summary["tasks"]
-            if tasks["done"] != tasks["total"]:
-                raise Conflict(f"Simulation {id} has {tasks['done']} results for {tasks['total']} tasks.")
-            final_state, reason = outcome_of(spec_of(row.spec).max_failures, tasks["done"], tasks["failed"], errors)
+            tasks = summary.tasks
+            if tasks.done != tasks.total:
+                raise Conflict(f"Simulation {id} has {tasks.done} results for {tasks.total} tasks.")
+            limit = spec_of(row.spec).max_failures
+            final_state, reason = outcome_of(limit, tasks.done, tasks.failed, summary.errors)
             self.compact(stage)
         else:
             final_state, reason = decided, row.reason
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, id, state, final_state, now, reason=reason, **summary_columns(summary))
+            simulations.move(c, id, state, final_state, now, reason=reason, **summary.columns())
             if simulations.find(c, id).spec != row.spec:
                 raise _SpecChanged
 
@@ -100,10 +100,9 @@ class Finalization:
             except _SpecChanged:  # the specification is part of the archive, whose size was computed
                 with self._database.read() as c:
                     row = simulations.find(c, id)
-                archive = summary["archive"]
-                summary["archive"] = self._read.describe_archive(
-                    row, summary, archive["bytes"], archive["crc32"], archive["extras"]
-                )
+                was = summary.archive
+                archive = self._read.describe_archive(row, summary.statistics, was.bytes, was.crc32, was.extras)
+                summary = replace(summary, archive=archive)
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
         with self._database.read() as c:
@@ -111,7 +110,7 @@ class Finalization:
         if comparison is not None:
             self._notifier.enqueue("compare", comparison)
 
-    def _summary_of(self, row: Any) -> tuple[dict[str, Any], ErrorTally]:
+    def _summary_of(self, row: simulations.SimulationRow) -> SimulationSummary:
         """Summarize a simulation's present results."""
         with self._database.read() as c:
             total, _, _ = simulations.counts(c, row.id)

@@ -5,9 +5,14 @@ A summary also has groups and a sweep: it may be a hundred times larger, and a p
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+
+from core.domain.submissions.stored_documents import decode_document
+from core.store.simulations import SimulationRow
+
+#: Statistics by metric.
+Statistics = dict[str, dict[str, float | int | None]]
 
 
 class Headline(msgspec.Struct):
@@ -18,10 +23,19 @@ class Headline(msgspec.Struct):
     """
 
     tasks: dict[str, int]
-    metrics: dict[str, Any]
-    score_series: dict[str, Any] | None = None
+    metrics: Statistics
+    score_series: dict[str, object] | None = None
     failures: dict[str, int] | None = None
     results_digest: str | None = None
+
+
+class ProgressSoFar(msgspec.Struct):
+    """Live metrics of a simulation, in place of a headline, from its results in order of arrival."""
+
+    metrics: Statistics = {}
+    score: dict[str, object] | None = None
+    eta: float | None = None
+    answer: dict[str, object] | None = None
 
 
 class _ResultsDigest(msgspec.Struct):
@@ -32,13 +46,13 @@ _decoder = msgspec.json.Decoder(Headline)
 _digest_decoder = msgspec.json.Decoder(_ResultsDigest)
 
 
-def summary_columns(summary: Mapping[str, Any]) -> dict[str, str]:
+def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
     """Return the columns that hold a summary."""
     headline = {name: summary.get(name) for name in Headline.__struct_fields__}
     return {"summary": json.dumps(summary), "headline": json.dumps(headline)}
 
 
-def headline_of(row: Any) -> Headline | None:
+def headline_of(row: SimulationRow) -> Headline | None:
     """Return the headline of a simulation's row; None if it has no summary.
 
     A digest that it lacks is read from the summary, where the row has that too.
@@ -54,3 +68,8 @@ def headline_of(row: Any) -> Headline | None:
     except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
         document = json.loads(source)
         return Headline(document["tasks"], document["metrics"], results_digest=document.get("results_digest"))
+
+
+def progress_of(row: SimulationRow) -> ProgressSoFar:
+    """Return the progress that the dispatcher computed last."""
+    return decode_document(row.progress or "{}", ProgressSoFar)

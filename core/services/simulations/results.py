@@ -4,9 +4,10 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from common.downloads import Download
 from common.errors import Gone, NotFinished, NotFound, UnknownArtifact
@@ -16,9 +17,10 @@ from core.domain.results.result_selection import ALL, Selection
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Event
+from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
 from core.services.event_streams import event_of, follow
-from core.services.simulations.archive_extras import ArchiveExtras
+from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra, ArchiveExtras
 from core.services.simulations.inheritance import Inheritance, inherit
 from core.store import results as store
 from core.store import simulations
@@ -204,7 +206,7 @@ class Results:
 
     # -- artifacts
 
-    def artifacts(self, id: str, *, after: tuple[int, str] = (-2, ""), limit: int = 100) -> list[dict[str, Any]]:
+    def artifacts(self, id: str, *, after: tuple[int, str] = (-2, ""), limit: int = 100) -> list[dict[str, object]]:
         """Return a page of artifacts after (task, name)."""
         with self._database.read() as c:
             simulations.find(c, id)
@@ -296,13 +298,14 @@ class Results:
             row = simulations.find(c, id)
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
-        summary = json.loads(row.summary)
-        documents = self._documents(row)
-        readme, following = self._extras.members(summary["archive"].get("extras", ()), model=model)
+        summary = load_document(row.summary)
+        archive = msgspec.convert(summary["archive"], ArchiveDescription)
+        documents = self._documents(row, summary)
+        readme, following = self._extras.members(archive.extras, model=model)
         extras = [readme, *following]
 
         def members() -> Iterator[zip.ArchiveMember]:
-            return chain((readme,), self._members(row, summary, documents), following)
+            return chain((readme,), self._members(id, archive, documents), following)
 
         described = json.dumps(
             [
@@ -312,36 +315,36 @@ class Results:
             sort_keys=True,
         )
         etag = f'"{hashlib.sha256(described.encode()).hexdigest()[:32]}"'
-        size = summary["archive"]["size"] + sum(zip.size_within(extra) for extra in extras)
+        size = archive.size + sum(zip.size_within(extra) for extra in extras)
         return Download(size, "application/zip", etag, lambda start, stop: zip.read(members, start, stop))
 
     @staticmethod
-    def _documents(row: Any) -> dict[str, str]:
-        document = {"id": row.id, "spec": json.loads(row.spec), "provenance": json.loads(row.provenance)}
+    def _documents(row: simulations.SimulationRow, summary: Mapping[str, object]) -> dict[str, str]:
+        document = {"id": row.id, "spec": load_document(row.spec), "provenance": load_document(row.provenance)}
         return {
             "simulation.json": indented(document) + "\n",
-            "summary.json": indented({key: value for key, value in json.loads(row.summary).items() if key != "archive"})
-            + "\n",
+            "summary.json": indented({key: value for key, value in summary.items() if key != "archive"}) + "\n",
         }
 
-    def _members(self, row: Any, summary: dict[str, Any], documents: dict[str, str]) -> Iterator[zip.ArchiveMember]:
+    def _members(
+        self, id: str, archive: ArchiveDescription, documents: Mapping[str, str]
+    ) -> Iterator[zip.ArchiveMember]:
         for name, text in documents.items():
             raw = text.encode()
             yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
-        archive = summary["archive"]
         yield zip.ArchiveMember(
-            "results.ndjson", archive["bytes"], archive["crc32"], lambda a, b: self._slice(self._stage(row.id), a, b)
+            "results.ndjson", archive.bytes, archive.crc32, lambda a, b: self._slice(self._stage(id), a, b)
         )
         after = (-2, "")
         while True:
             with self._database.read() as c:
-                page = store.artifact_page(c, row.id, after, ARTIFACTS)
+                page = store.artifact_page(c, id, after, ARTIFACTS)
             for item in page:
                 after = (item.task, item.name)
                 if item.task < 0:
                     continue  # made on demand after the end, so not part of the archive's computed size
                 yield zip.ArchiveMember(
-                    f"artifacts/{item.task}/{item.name}", item.bytes, item.crc32, self._download(row.id, item).read
+                    f"artifacts/{item.task}/{item.name}", item.bytes, item.crc32, self._download(id, item).read
                 )
             if len(page) < ARTIFACTS:
                 return
@@ -365,12 +368,12 @@ class Results:
 
     def describe_archive(
         self,
-        row: Any,
-        summary: dict[str, Any],
+        row: simulations.SimulationRow,
+        summary: Mapping[str, object],
         size: int,
         crc32: int,
-        extras: Sequence[Mapping[str, Any]] | None = None,
-    ) -> dict[str, Any]:
+        extras: Sequence[ArchiveExtra] | None = None,
+    ) -> ArchiveDescription:
         """Return sizes and CRC of the archive of a simulation that is being finalized, for its summary.
 
         ``size`` and ``crc32``: of all result lines. ``extras``: None to measure them, which reads model and logs. The
@@ -378,21 +381,10 @@ class Results:
         """
         if extras is None:
             extras = self._extras.measure(row.id, provenance_of(row.provenance))
-        archive = {"bytes": size, "crc32": crc32, "size": 0, "extras": extras}
-        complete = summary | {"archive": archive}
-        fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}
-        documents = self._documents(_Row(**fields, summary=json.dumps(complete)))
-        archive["size"] = zip.measure(self._members(_Row(**fields, summary=""), complete, documents))
-        return archive
+        archive = ArchiveDescription(bytes=size, crc32=crc32, size=0, extras=extras)
+        documents = self._documents(row, load_document(json.dumps(summary)))
+        return replace(archive, size=zip.measure(self._members(row.id, archive, documents)))
 
 
 def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:
     return lambda start, stop: iter((raw[start:stop],))
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    id: str
-    spec: str
-    provenance: str
-    summary: str

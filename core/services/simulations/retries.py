@@ -1,12 +1,11 @@
 """Retries: new simulations that repeat what did not succeed of others; a page of them is one transaction."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from common.errors import Conflict, NotFinished, PlatformError, StoreUnavailable
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.stored_documents import load_document
 from core.services.simulations.inheritance import Inheritance
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations, resubmission
 from core.services.simulations.page_commits import commit_page
@@ -64,10 +63,10 @@ class Retries:
             row = store.find(c, id)
         return self._retry(row, only_failed, submitted_by)
 
-    def _retry(self, row: Any, only_failed: bool, submitted_by: str) -> Retry:
+    def _retry(self, row: store.SimulationRow, only_failed: bool, submitted_by: str) -> Retry:
         if State(row.state) not in FINAL:
             raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
-        submission = resubmission({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
+        submission = resubmission({"spec": load_document(row.spec), "provenance": load_document(row.provenance)})
         new = self._new_simulations.resolve(submission, retry_of=row.id, submitted_by=submitted_by)
         return Retry(new, self._results.inheritable(row.id) if only_failed else None)
 

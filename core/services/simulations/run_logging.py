@@ -4,14 +4,13 @@ It repeats the same request until the server has accepted it, which changes noth
 event of the simulation and never changes its state.
 """
 
-import json
 import logging
-from typing import Any
 
 from common.backoff import RetryPolicy
 from common.errors import Invalid, OriginFailed, OriginRefused
 from core.domain.results.run_metrics import metrics_of, tags_of
 from core.domain.submissions.provenance import provenance_of
+from core.domain.submissions.stored_documents import load_document
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
@@ -49,7 +48,7 @@ class RunLogging:
         with self._database.read() as c:
             waiting, row = store.find(c, claim.id), simulations.found(c, [claim.id]).get(claim.id)
             now = self._database.now(c)
-        if waiting is None or row is None or row.summary is None:
+        if waiting is None or row is None or row.summary is None or row.ended_at is None:
             return
         run = (provenance_of(row.provenance).model.source or {}).get("run_id")
         try:
@@ -58,7 +57,7 @@ class RunLogging:
             server = self._origins.server(waiting.connection)
             if not server.log_results:
                 raise OriginRefused("the operator does not allow it any more (`log_results`)")
-            metrics = metrics_of(row.dataset, json.loads(row.summary))
+            metrics = metrics_of(row.dataset, load_document(row.summary))
             tags = tags_of(claim.id, row.state, server.platform_url.rstrip("/"))
             self._origins.mlflow(waiting.connection).log_batch(run, metrics, tags, row.ended_at)
         except Exception as error:
@@ -71,7 +70,9 @@ class RunLogging:
         else:
             self._end(claim, run, None)
 
-    def _wait(self, claim: HeldClaim, row: Any, run: str | None, now: float, failure: FailedAttempt) -> None:
+    def _wait(
+        self, claim: HeldClaim, row: store.RunLogRow, run: str | None, now: float, failure: FailedAttempt
+    ) -> None:
         seconds, reason = failure.pause, failure.reason
         logger.warning("results of simulation %s are logged again in %.0f s: %s", claim.id, seconds, reason)
         changes = {"failures": row.failures + 1, "not_before": now + seconds}

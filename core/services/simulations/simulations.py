@@ -1,12 +1,10 @@
 """Simulations: submit, get, list, cancel, resize, retry, delete. A submission is resolved to digests once."""
 
 import builtins
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from common.errors import (
     Conflict,
@@ -20,12 +18,13 @@ from common.errors import (
 )
 from core.domain.scheduling.admission import why_waiting
 from core.domain.scheduling.permissions import permitting
-from core.domain.scheduling.preparation import Preparation, doing, staging
+from core.domain.scheduling.preparation import Preparation, PreparationStep, doing, staging
 from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Tasks
+from core.domain.submissions.stored_documents import decode_document, load_document
 from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.notifications.change_notifier import Waiters
@@ -33,7 +32,7 @@ from core.notifications.notifier import Notifier
 from core.services.simulations import dry_runs
 from core.services.simulations.answers import answer, outcomes_of_older
 from core.services.simulations.cancellations import Cancellations
-from core.services.simulations.headlines import headline_of
+from core.services.simulations.headlines import ProgressSoFar, headline_of, progress_of
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations
 from core.services.simulations.results import Results
 from core.services.simulations.retries import ATTEMPTS, Retries
@@ -181,13 +180,13 @@ class Simulations:
     def get(self, id: str) -> Simulation:
         """Return a simulation with its progress."""
         with self._database.read() as c:
-            [simulation] = self._views(c, [store.find(c, id)])
+            [simulation] = self._simulations(c, [store.find(c, id)])
             return simulation
 
     def several(self, ids: Sequence[str]) -> dict[str, Simulation]:
         """Return those of these simulations that exist, by id."""
         with self._database.read() as c:
-            return {view.id: view for view in self._views(c, listing_store.rows_of(c, ids))}
+            return {each.id: each for each in self._simulations(c, listing_store.rows_of(c, ids))}
 
     def list(
         self, listing: Listing = _EVERY, *, after: str | None = None, limit: int = 50
@@ -195,7 +194,7 @@ class Simulations:
         """Return a page of a listing, newest first, and the cursor of the next."""
         with self._database.read() as c:
             rows = listing_store.page(c, listing, after=after, limit=limit + 1)
-            page = self._views(c, rows[:limit])
+            page = self._simulations(c, rows[:limit])
         return page, page[-1].id if len(rows) > limit else None
 
     def count(self, listing: Listing = _EVERY) -> dict[State, int]:
@@ -215,16 +214,15 @@ class Simulations:
                     return simulation
                 self._changes.wait(id, version, min(remaining, 1.0))
 
-    def summary(self, id: str) -> dict[str, Any]:
+    def summary(self, id: str) -> dict[str, object]:
         """Return the summary. Raise NotFinished until the simulation has ended."""
         with self._database.read() as c:
             row = store.find(c, id)
         if row.summary is None:
             raise NotFinished()
-        summary: dict[str, Any] = json.loads(row.summary)
-        return summary
+        return load_document(row.summary)
 
-    def _views(self, c: Connection, rows: Sequence[Any]) -> builtins.list[Simulation]:
+    def _simulations(self, c: Connection, rows: Sequence[store.SimulationRow]) -> builtins.list[Simulation]:
         """Return the simulations of rows, with a number of queries that does not grow with the rows."""
         counts = store.counts_of(c, [row.id for row in rows if not (row.headline or row.summary)])
         waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
@@ -234,24 +232,25 @@ class Simulations:
         events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings: dict[str, str | None] = {}
         for row in rows:
-            type, body = events.get(row.id, ("", {}))
+            type, step = events.get(row.id, ("", PreparationStep()))
             if row.state == State.STAGING:
-                doings[row.id] = staging(doing(body), claimed=bool(row.claim) and row.claim_until > now)
+                doings[row.id] = staging(doing(step), claimed=bool(row.claim) and row.claim_until > now)
             elif type == "launch":  # what was staged is over
-                doings[row.id] = doing(body)
+                doings[row.id] = doing(step)
         older = outcomes_of_older(c, rows)
-        views = [
-            self._view(row, counts.get(row.id), positions.get(row.id), closed, now, doings.get(row.id)) for row in rows
+        page = [
+            self._simulation(row, counts.get(row.id), positions.get(row.id), closed, now, doings.get(row.id))
+            for row in rows
         ]
-        if any(view.state not in FINAL for view in views) and (standstill := self._standstill.problem(c)) is not None:
-            views = [replace(view, reason=with_standstill(view.state, view.reason, standstill)) for view in views]
+        if any(each.state not in FINAL for each in page) and (standstill := self._standstill.problem(c)) is not None:
+            page = [replace(each, reason=with_standstill(each.state, each.reason, standstill)) for each in page]
         return [
-            replace(view, answer=answer(view, row, older.get(row.id))) for view, row in zip(views, rows, strict=True)
+            replace(each, answer=answer(each, row, older.get(row.id))) for each, row in zip(page, rows, strict=True)
         ]
 
-    def _view(
+    def _simulation(
         self,
-        row: Any,
+        row: store.SimulationRow,
         counts: tuple[int, int, int] | None,
         position: int | None,
         closed: Mapping[str, str],
@@ -265,7 +264,7 @@ class Simulations:
         state = State(row.state)
         provenance = provenance_of(row.provenance)
         summary = headline_of(row)
-        progress = json.loads(row.progress) if row.progress else {}
+        progress = progress_of(row) if summary is None else ProgressSoFar()
         if summary is not None:
             tasks = Tasks(**summary.tasks)
         else:
@@ -294,21 +293,22 @@ class Simulations:
             runtime=RuntimeRef(name=row.runtime or None),
             dataset=DatasetRef(name=dataset.name, version=dataset.version, digest=dataset.digest),
             tasks=tasks,
-            metrics=summary.metrics if summary is not None else progress.get("metrics", {}),
+            metrics=summary.metrics if summary is not None else progress.metrics,
             approximate=summary is None,
-            score=summary.score_series if summary is not None else progress.get("score"),
+            answer=progress.answer,
+            score=summary.score_series if summary is not None else progress.score,
             results_digest=summary.results_digest if summary is not None else None,
             reason=reason,
             position=position,
             next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,
-            eta=progress.get("eta") if state is State.RUNNING else None,
+            eta=progress.eta if state is State.RUNNING else None,
             created_at=_moment(row.created_at),
-            started_at=row.started_at and _moment(row.started_at),
-            ended_at=row.ended_at and _moment(row.ended_at),
-            labels=json.loads(row.labels),
-            spec=json.loads(row.spec),
+            started_at=_moment(row.started_at) if row.started_at else None,
+            ended_at=_moment(row.ended_at) if row.ended_at else None,
+            labels=decode_document(row.labels, dict[str, str]),
+            spec=load_document(row.spec),
             provenance=provenance,
-            provenance_document=json.loads(row.provenance),
+            provenance_document=load_document(row.provenance),
             workers=workers,
             executor=row.executor,
             retry_of=row.retry_of,
@@ -346,7 +346,7 @@ class Simulations:
                 )
             if spec_of(row.spec).gang:
                 raise Unsupported("A gang keeps its size. Cancel it and submit it again.")
-            store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
+            store.respecify(c, id, load_document(row.spec) | {"workers": workers})
             store.say(c, id, "workers", {"workers": workers}, self._database.now(c))
 
         self._database.write(write)

@@ -3,10 +3,10 @@
 import gc
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import msgspec
 
@@ -18,17 +18,35 @@ from core.domain.results.score_series import TaskSeries
 from core.domain.results.simulation_answer import FailureTally
 from core.domain.results.worst_tasks import WorstTasks
 from core.domain.submissions.provenance import Provenance, provenance_of
+from core.domain.submissions.records import Tasks
 from core.services.datasets.catalogue import played
+from core.services.simulations.archive_extras import ArchiveDescription
+from core.services.simulations.headlines import summary_columns
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
+from core.store.simulations import SimulationRow
 from datasets.catalogue.never_values import never_values
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 _result_decoder = msgspec.json.Decoder(TaskResult)
 
 
-def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -> tuple[dict[str, Any], ErrorTally]:
-    """Summarize result lines; return the summary, with the archive's description, and the errors of tasks.
+@dataclass(frozen=True, slots=True)
+class SimulationSummary:
+    """A summary: ``statistics`` has all its members but the archive. ``errors``: of its tasks."""
+
+    statistics: Mapping[str, object]
+    tasks: Tasks
+    archive: ArchiveDescription
+    errors: ErrorTally
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns of a row that hold the summary."""
+        return summary_columns({**self.statistics, "archive": msgspec.to_builtins(self.archive)})
+
+
+def summarize(results: Results, row: SimulationRow, bodies: Iterable[bytes], total: int) -> SimulationSummary:
+    """Summarize result lines.
 
     ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of its tasks.
     """
@@ -61,7 +79,8 @@ def summarize(results: Results, row: Any, bodies: Iterable[bytes], total: int) -
     summary["score_series"] = scores.described()
     summary["failures"] = failures.described()
     summary["tasks"]["total"] = total
-    return summary | {"archive": results.describe_archive(row, summary, size, crc)}, errors
+    archive = results.describe_archive(row, summary, size, crc)
+    return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, errors)
 
 
 @contextmanager
@@ -99,7 +118,7 @@ def blocks_of(body: bytes) -> Iterator[list[bytes]]:
         yield block
 
 
-def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]:
+def summary_of_nothing(results: Results, row: SimulationRow, total: int) -> SimulationSummary:
     """Return the summary of a simulation that ends before it was started: its archive has no model and no logs.
 
     It reads no object, so a simulation can be cancelled while the object store is away.
@@ -114,4 +133,5 @@ def summary_of_nothing(results: Results, row: Any, total: int) -> dict[str, Any]
         "failures": FailureTally(definition).described(),
     }
     summary["tasks"]["total"] = total
-    return summary | {"archive": results.describe_archive(row, summary, 0, 0, ())}
+    archive = results.describe_archive(row, summary, 0, 0, ())
+    return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, ErrorTally())

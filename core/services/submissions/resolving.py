@@ -250,7 +250,7 @@ class Resolver:
         format = runtime.formats[model.format]
         dependencies = None
         if model.dependencies is not None and not gang:  # a gang's program has the image's packages
-            dependencies = ModelDependencies(file=model.dependencies["file"], lock=None)
+            dependencies = ModelDependencies(file=str(model.dependencies["file"]), lock=None)
         described = replace(
             provenance,
             model=ResolvedModel(

@@ -1,0 +1,26 @@
+"""Packed files: the bundles that a simulation's runners download where its executor shares no folder."""
+
+import msgspec
+
+from core.domain.submissions.stored_documents import decode_document
+
+
+class PackedBundle(msgspec.Struct, frozen=True):
+    """A bundle in the object store; ``size`` in bytes."""
+
+    key: str
+    digest: str
+    size: int
+
+
+class PackedFiles(msgspec.Struct, frozen=True):
+    """Packed files of a simulation: an evaluator's inputs, the model's own packages, and the model's size in bytes."""
+
+    play: PackedBundle | None = None
+    environment: PackedBundle | None = None
+    model_size: int | None = None
+
+
+def packed_files_of(text: str | None) -> PackedFiles:
+    """Return the packed files that a simulation's row stores; None: nothing is packed. Raise Corrupt."""
+    return decode_document(text, PackedFiles) if text else PackedFiles()
