@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from common.errors import UnknownDataset
+from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Simulation
 from core.domain.submissions.submission import Submission
@@ -198,3 +199,18 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
     staging.prefetch(drives)
     assert deleted == [204] and deleted_event.is_set()
     assert cache.ready(digest) is None
+
+
+@pytest.mark.parametrize(("column", "name"), [("provenance", "Provenance"), ("bundle", "PackedFiles")])
+def test_a_stored_document_that_cannot_be_read_ends_a_simulation_with_the_reason(
+    platform: Platform, model: str, column: str, name: str
+) -> None:
+    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    move = {"executor": "local", "preparation": Preparation.QUICK.value}
+    platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0, **move))
+    damage = text(f"UPDATE simulations SET {column}='[]'")
+    platform.database.write(lambda c: c.execute(damage) and None)
+    platform.scheduling.staging.stage(simulation.id)
+    with platform.database.read() as c:
+        row = simulations.find(c, simulation.id)
+    assert row.outcome == "errored" and row.reason and f"a {name} that cannot be read" in row.reason

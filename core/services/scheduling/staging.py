@@ -251,12 +251,12 @@ class Staging:
         id = claim.id
         with self._database.read() as c:
             row = simulations.find(c, id)
-        provenance = provenance_of(row.provenance)
-        model = provenance.played_model.digest
-        apart = row.executor in self._own_environments
-        if row.preparation != Preparation.LONG and self._hand_over(row, provenance):
-            return
         try:
+            provenance = provenance_of(row.provenance)
+            model = provenance.played_model.digest
+            apart = row.executor in self._own_environments
+            if row.preparation != Preparation.LONG and self._hand_over(row, provenance):
+                return
             if row.staging_failures:  # it may have been accepted when its model could not be stored
                 store_shipped(self._objects, model)
             for spec in () if apart else _specs(provenance):
