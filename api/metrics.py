@@ -74,17 +74,17 @@ class PlatformCollector(Collector):
         counts = self._operations.queue.states()
         for state in State:
             families["windtunnel_simulations"].add_metric([state.value], counts.get(state.value, 0))
-        if waiting := self._operations.queue.describe()["waiting"]:
-            families["windtunnel_waiting_simulations"].add_metric([], waiting["simulations"])
-            families["windtunnel_waiting_tasks"].add_metric([], waiting["tasks"])
-            oldest = waiting["oldest_at"]
+        if waiting := self._operations.queue.counts().waiting:
+            families["windtunnel_waiting_simulations"].add_metric([], waiting.simulations)
+            families["windtunnel_waiting_tasks"].add_metric([], waiting.tasks)
+            oldest = waiting.oldest_at
             seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
             families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
         for executor in self._operations.executors.list():
-            families["windtunnel_executor_workers"].add_metric([executor["name"]], executor["workers"])
-            families["windtunnel_executor_in_use"].add_metric([executor["name"]], executor["in_use"])
-            if executor["healthy"] is not None:
-                families["windtunnel_executor_healthy"].add_metric([executor["name"]], float(executor["healthy"]))
+            families["windtunnel_executor_workers"].add_metric([executor.name], executor.workers)
+            families["windtunnel_executor_in_use"].add_metric([executor.name], executor.in_use)
+            if executor.healthy is not None:
+                families["windtunnel_executor_healthy"].add_metric([executor.name], float(executor.healthy))
 
 
 class RequestMetrics:

@@ -10,6 +10,7 @@ from api.context import caller
 from api.context import operation_services as services
 from api.schemas.catalogue import DrainSchema, ExecutorListSchema, ExecutorSchema
 from common.errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
+from core.services.scheduling.executors import ExecutorState
 
 blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Places that simulations run on.")
 
@@ -43,7 +44,7 @@ class DrainView(MethodView):
         body_required=False,
         errors=[Invalid, TooLarge, UnknownExecutor, UnsupportedMedia],
     )
-    def post(self, name: str) -> dict[str, Any]:
+    def post(self, name: str) -> ExecutorState:
         """Drain an executor
 
         It is given no simulations, also after a restart, until `undrain`; what it runs goes on to its end. Queued
@@ -58,7 +59,7 @@ class UndrainView(MethodView):
     """End of a drain."""
 
     @blueprint.operation("undrain_executor", EXECUTOR, errors=[UnknownExecutor])
-    def post(self, name: str) -> dict[str, Any]:
+    def post(self, name: str) -> ExecutorState:
         """Give a drained executor simulations again
 
         Of an executor that is not drained, it changes nothing.

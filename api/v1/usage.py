@@ -7,6 +7,7 @@ from flask.views import MethodView
 from api.blueprint import Blueprint, Success
 from api.context import operation_services as services
 from api.schemas.usage import CacheListSchema, QueueSchema, StorageSchema
+from core.services.operations.queue import QueueLoad
 
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
 
@@ -48,10 +49,10 @@ class QueueView(MethodView):
     """The queue."""
 
     @blueprint.operation("get_queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
-    def get(self) -> dict[str, Any]:
+    def get(self) -> QueueLoad:
         """Get the queue: what waits, by reason, and what runs, by executor
 
         Simulations that do not run yet, by what they wait for, and the launches, leases and tasks on each executor.
         `measured_at` has the time of the counts.
         """
-        return services().queue.describe()
+        return services().queue.counts()

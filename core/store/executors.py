@@ -1,13 +1,35 @@
 """Executors in SQL: health and load as the dispatcher last recorded them, and which are drained."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, select, text
+from sqlalchemy import Connection, bindparam, delete, exists, select, text
 
 from core.domain.scheduling.queue_reasons import why_closed
+from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import executor_drains, executors
 
+
+class ExecutorRow(StoredRow, frozen=True, gc=False):
+    """An executor's health; ``since``: of the present value of ``healthy``."""
+
+    name: str
+    in_use: int
+    healthy: int
+    last_error: str | None
+    since: float
+
+
+class DrainRow(StoredRow, frozen=True, gc=False):
+    """Why and since when an executor is given no simulations."""
+
+    name: str
+    reason: str
+    drained_by: str
+    since: float
+
+
+_EXECUTORS = select(*columns_of(executors, ExecutorRow)).order_by(executors.c.name)
+_DRAINS = select(*columns_of(executor_drains, DrainRow))
 _KEEP = text(
     "INSERT INTO executors(name, kind, workers, in_use, healthy, last_error, since)"
     " VALUES(:name, :kind, :workers, :in_use, :healthy, :last_error, :now) ON CONFLICT(name) DO UPDATE"
@@ -24,7 +46,7 @@ _IS_DRAINED = select(exists().where(executor_drains.c.name == bindparam("executo
 _FORGET_OTHERS = delete(executors).where(executors.c.name.not_in(bindparam("names", expanding=True)))
 
 
-def keep(c: Connection, name: str, values: Mapping[str, Any], now: float) -> None:
+def keep(c: Connection, name: str, values: Mapping[str, object], now: float) -> None:
     """Store an executor's health; ``since`` changes when ``healthy`` does."""
     c.execute(_KEEP, {"name": name, "now": now, **values})
 
@@ -34,9 +56,9 @@ def forget_others(c: Connection, names: Sequence[str]) -> None:
     c.execute(_FORGET_OTHERS, {"names": names})
 
 
-def all(c: Connection) -> Sequence[Row[Any]]:
+def all(c: Connection) -> list[ExecutorRow]:
     """Return all executors, by name."""
-    return c.execute(select(executors).order_by(executors.c.name)).all()
+    return read_rows(c.execute(_EXECUTORS), ExecutorRow)
 
 
 def drain(c: Connection, name: str, *, reason: str, by: str, now: float) -> None:
@@ -49,9 +71,9 @@ def undrain(c: Connection, name: str) -> None:
     c.execute(_UNDRAIN, {"executor": name})
 
 
-def drains(c: Connection) -> dict[str, Row[Any]]:
+def drains(c: Connection) -> dict[str, DrainRow]:
     """Return the drains, by the executor's name."""
-    return {row.name: row for row in c.execute(select(executor_drains))}
+    return {row.name: row for row in read_rows(c.execute(_DRAINS), DrainRow)}
 
 
 def is_drained(c: Connection, name: str) -> bool:

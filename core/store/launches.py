@@ -1,21 +1,65 @@
 """Launches in SQL: one row per launch, with its token's hash, its simulation, attempt and executor."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
+import msgspec
+from sqlalchemy import Connection, bindparam, insert, select, text, update
 
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.submissions.stored_documents import decode_document, load_document
+from core.store.rows import StoredRow, read_row, read_rows
 from core.store.tables import launches, simulations
+
+
+class LaunchRow(StoredRow, frozen=True, gc=False):
+    """A launch, with the state of its simulation; ``outcome`` and ``submitted_at`` are the simulation's too."""
+
+    id: str
+    simulation_id: str
+    attempt: int
+    executor: str
+    token_hash: str
+    resources: str
+    state: str
+    reservation: str
+    created_at: float
+    simulation_state: str
+    outcome: str | None
+    submitted_at: float
+
+    @property
+    def workers(self) -> int:
+        """Its number of workers."""
+        return decode_document(self.resources, _LaunchedWorkers).cpu
+
+    @property
+    def accepts_results(self) -> bool:
+        """Whether its runners may lease and report."""
+        return self.state == "live" and State(self.simulation_state) in LIVE and self.outcome is None
+
+
+class _LaunchedWorkers(msgspec.Struct, frozen=True):
+    """The resources of a launch, without the members that no list reads."""
+
+    cpu: int = 1
+
 
 #: Value of ``done`` in a launch that no executor took.
 UNTAKEN = -1
 _INSERT = insert(launches)
 _KNOWN = select(launches.c.id).where(launches.c.id.in_(bindparam("ids", expanding=True)))
 _WITH_SIMULATION = select(
-    launches,
+    launches.c.id,
+    launches.c.simulation_id,
+    launches.c.attempt,
+    launches.c.executor,
+    launches.c.token_hash,
+    launches.c.resources,
+    launches.c.state,
+    launches.c.reservation,
+    launches.c.created_at,
     simulations.c.state.label("simulation_state"),
     simulations.c.outcome,
     simulations.c.created_at.label("submitted_at"),
@@ -34,7 +78,7 @@ _BEGIN = text(
 _TRIES = text("SELECT count(*) FROM launches WHERE simulation_id=:i")
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> None:
+def add(c: Connection, values: Mapping[str, object]) -> None:
     """Insert a launch; its row commits before the executor is called."""
     c.execute(_INSERT, values)
 
@@ -44,19 +88,14 @@ def known(c: Connection, ids: Collection[str]) -> set[str]:
     return set(c.scalars(_KNOWN, {"ids": list(ids)}))
 
 
-def find(c: Connection, id: str) -> Row[Any] | None:
+def find(c: Connection, id: str) -> LaunchRow | None:
     """Return a launch with the state and the outcome of its simulation."""
-    return c.execute(_FIND, {"i": id}).first()
+    return read_row(c.execute(_FIND, {"i": id}).first(), LaunchRow)
 
 
-def live(c: Connection) -> Sequence[Row[Any]]:
+def live(c: Connection) -> list[LaunchRow]:
     """Return every launch that is not over, with the state and the outcome of its simulation."""
-    return c.execute(_LIVE).all()
-
-
-def accepts_results(launch: Row[Any]) -> bool:
-    """Return whether the runners of a launch, read with its simulation, may lease and report."""
-    return launch.state == "live" and State(launch.simulation_state) in LIVE and launch.outcome is None
+    return read_rows(c.execute(_LIVE), LaunchRow)
 
 
 def end(c: Connection, id: str) -> bool:
@@ -76,10 +115,7 @@ def begin(c: Connection, id: str) -> bool:
 
 def resize(c: Connection, id: str, workers: int) -> None:
     """Store a launch's new number of workers."""
-    row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
-    if row is not None:
-        resources = json.dumps(json.loads(row.resources) | {"cpu": workers})
-        c.execute(update(launches).where(launches.c.id == id).values(resources=resources))
+    _change_resources(c, id, {"cpu": workers})
 
 
 def at_work(c: Connection, simulation: str) -> bool:
@@ -100,10 +136,14 @@ def tries(c: Connection, simulation: str) -> int:
 
 def discount(c: Connection, id: str) -> None:
     """Record that no executor took a launch, so that it does not count as a barren attempt."""
-    row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
-    if row is not None:
-        resources = json.dumps(json.loads(row.resources) | {"done": UNTAKEN})
-        c.execute(update(launches).where(launches.c.id == id).values(resources=resources))
+    _change_resources(c, id, {"done": UNTAKEN})
+
+
+def _change_resources(c: Connection, id: str, changes: dict[str, int]) -> None:
+    resources = c.scalar(select(launches.c.resources).where(launches.c.id == id))
+    if resources is not None:
+        changed = json.dumps(load_document(resources) | changes)
+        c.execute(update(launches).where(launches.c.id == id).values(resources=changed))
 
 
 def barren(c: Connection, simulation: str, done: int) -> int:

@@ -1,12 +1,33 @@
 """Counts of simulations that wait, and of what runs, by executor; they read every row that waits."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, bindparam, text
 
 from core.domain.scheduling.states import State
+from core.store.rows import StoredRow, read_rows
 from core.store.tables import LISTED_ROWS
+
+
+class WaitingGroup(StoredRow, frozen=True, gc=False):
+    """Simulations before they run that wait for the same; ``tasks``: without a result; ``since``: of the oldest."""
+
+    state: str
+    executor: str | None
+    awaits_model: int
+    paused: int
+    unprepared: int
+    simulations: int
+    tasks: int | None
+    since: float
+
+
+class LeaseSums(StoredRow, frozen=True, gc=False):
+    """Leases that an executor's workers hold: their number, tasks without a result, and tasks per second."""
+
+    executor: str
+    leases: int
+    tasks: int | None
+    rate: float | None
+
 
 #: States before a simulation runs.
 WAITING = (State.QUEUED, State.STAGING, State.LAUNCHING)
@@ -36,15 +57,15 @@ _LEASES = text(
 _LAUNCHES = text("SELECT executor, count(*) AS launches FROM launches WHERE state='live' GROUP BY executor")
 
 
-def waiting(c: Connection, now: float) -> Sequence[Row[Any]]:
+def waiting(c: Connection, now: float) -> list[WaitingGroup]:
     """Return groups of simulations before they run: by state, executor, and what holds them."""
     query = text(_WAITING.format(named=_NAMED[c.dialect.name])).bindparams(bindparam("states", expanding=True))
-    return c.execute(query, {"states": [state.value for state in WAITING], "now": now}).all()
+    return read_rows(c.execute(query, {"states": [state.value for state in WAITING], "now": now}), WaitingGroup)
 
 
-def leases(c: Connection) -> dict[str, Row[Any]]:
+def leases(c: Connection) -> dict[str, LeaseSums]:
     """Return the leases that are held, by executor: their number, tasks without a result, and tasks per second."""
-    return {row.executor: row for row in c.execute(_LEASES)}
+    return {row.executor: row for row in read_rows(c.execute(_LEASES), LeaseSums)}
 
 
 def launches(c: Connection) -> dict[str, int]:

@@ -1,15 +1,23 @@
 """Segments, artifacts and logs in SQL: the byte ranges of objects that hold results, by task and by arrival."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, or_, select, text
+from sqlalchemy import Connection, bindparam, func, or_, select, text
 
 from core.domain.scheduling.states import State
 from core.store.database import lock
 from core.store.leases import Segment
+from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import artifacts, logs, segments
+
+
+class LogRow(StoredRow, frozen=True, gc=False):
+    """A piece of a process's output, in an object of its own."""
+
+    seq: int
+    name: str
+    object: str
+
 
 _COLUMNS = (
     segments.c.start,
@@ -73,7 +81,7 @@ _ARTIFACTS = (
     .limit(bindparam("most"))
 )
 _LOG_PIECES = (
-    select(logs)
+    select(*columns_of(logs, LogRow))
     .where(logs.c.simulation_id == bindparam("i"), logs.c.seq > bindparam("after"))
     .order_by(logs.c.seq)
     .limit(bindparam("most"))
@@ -187,9 +195,9 @@ def add_log(c: Connection, simulation: str, name: str, object: str, size: int) -
     c.execute(logs.insert().values(simulation_id=simulation, seq=seq, name=name, object=object, bytes=size))
 
 
-def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> Sequence[Row[Any]]:
+def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> list[LogRow]:
     """Return log pieces after number ``after``."""
-    return c.execute(_LOG_PIECES, {"i": simulation, "after": after, "most": limit}).all()
+    return read_rows(c.execute(_LOG_PIECES, {"i": simulation, "after": after, "most": limit}), LogRow)
 
 
 def hold_objects(c: Connection) -> None:

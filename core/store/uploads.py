@@ -5,35 +5,63 @@ row, and learns it from the result.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select, update
 
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_versions as versions
 from core.store.tables import upload_parts as parts
 from core.store.tables import uploads
+
+
+class UploadRow(StoredRow, frozen=True, gc=False):
+    """An upload; ``length`` is None while it is not known."""
+
+    id: str
+    kind: str
+    length: int | None
+    offset: int
+    metadata: str
+    sources: str | None
+    writer: str | None
+    created_at: float
+    expires_at: float
+    held_until: float
+
+
+class PartRow(StoredRow, frozen=True, gc=False):
+    """A part of an upload: the object with its bytes from ``start`` on."""
+
+    start: int
+    bytes: int
+    object: str
+
+
+_COLUMNS = columns_of(uploads, UploadRow)
+_SELECT = select(*_COLUMNS)
 
 
 def _unfinished() -> ColumnElement[bool]:
     return or_(uploads.c.length.is_(None), uploads.c.offset < uploads.c.length)
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
+def add(c: Connection, values: Mapping[str, object]) -> UploadRow:
     """Insert an upload."""
-    return c.execute(insert(uploads).values(**values).returning(uploads)).one()
+    [added] = read_rows(c.execute(insert(uploads).values(**values).returning(*_COLUMNS)), UploadRow)
+    return added
 
 
-def find(c: Connection, id: str) -> Row[Any] | None:
+def find(c: Connection, id: str) -> UploadRow | None:
     """Return an upload."""
-    return c.execute(select(uploads).where(uploads.c.id == id)).first()
+    return read_row(c.execute(_SELECT.where(uploads.c.id == id)).first(), UploadRow)
 
 
-def page(c: Connection, project: str, *, after: str | None, limit: int) -> Sequence[Row[Any]]:
+def page(c: Connection, project: str, *, after: str | None, limit: int) -> list[UploadRow]:
     """Return up to ``limit`` uploads, newest first, older than ``after``."""
-    query = select(uploads).where(uploads.c.project == project)
+    query = _SELECT.where(uploads.c.project == project)
     if after is not None:
         query = query.where(uploads.c.id < after)
-    return c.execute(query.order_by(uploads.c.id.desc()).limit(limit)).all()
+    return read_rows(c.execute(query.order_by(uploads.c.id.desc()).limit(limit)), UploadRow)
 
 
 def unfinished(c: Connection, project: str, now: float) -> int:
@@ -54,17 +82,17 @@ def unfinished_of(c: Connection, project: str, caller: str, now: float) -> tuple
 # -- writing
 
 
-def take(c: Connection, id: str, offset: int, writer: str, length: int | None) -> Row[Any] | None:
+def take(c: Connection, id: str, offset: int, writer: str, length: int | None) -> UploadRow | None:
     """Make ``writer`` the only writer of an upload, replacing another; None unless its offset is ``offset``.
 
     ``length`` is stored if it was unknown; otherwise it must be equal. It is never below the offset.
     """
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == offset, uploads.c.kind != "final")
-    changes: dict[str, Any] = {"writer": writer}
+    changes: dict[str, object] = {"writer": writer}
     if length is not None:
         query = query.where(or_(uploads.c.length.is_(None), uploads.c.length == length), uploads.c.offset <= length)
         changes["length"] = length
-    return c.execute(query.values(**changes).returning(uploads)).first()
+    return read_row(c.execute(query.values(**changes).returning(*_COLUMNS)).first(), UploadRow)
 
 
 def advance(
@@ -76,12 +104,13 @@ def advance(
     since: int,
     expires_at: float,
     over: bool,
-) -> Row[Any] | None:
+) -> UploadRow | None:
     """Advance the offset from ``since`` past durable parts (start, bytes, object); None if another request writes."""
     to = since + sum(size for _, size, _ in stored)
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == since, uploads.c.writer == writer)
     following = None if over else writer
-    row = c.execute(query.values(offset=to, expires_at=expires_at, writer=following).returning(uploads)).first()
+    advancing = query.values(offset=to, expires_at=expires_at, writer=following).returning(*_COLUMNS)
+    row = read_row(c.execute(advancing).first(), UploadRow)
     if row is not None and stored:
         rows = [{"upload_id": id, "start": start, "bytes": size, "object": key} for start, size, key in stored]
         c.execute(insert(parts), rows)
@@ -96,10 +125,10 @@ def release(c: Connection, id: str, writer: str, offset: int | None = None) -> b
     return c.execute(query.values(writer=None).returning(uploads.c.id)).first() is not None
 
 
-def lock(c: Connection, ids: Collection[str]) -> dict[str, Row[Any]]:
+def lock(c: Connection, ids: Collection[str]) -> dict[str, UploadRow]:
     """Return uploads by id, locked until the transaction ends."""
     touched = update(uploads).where(uploads.c.id.in_(ids)).values(held_until=uploads.c.held_until)
-    return {row.id: row for row in c.execute(touched.returning(uploads))}
+    return {row.id: row for row in read_rows(c.execute(touched.returning(*_COLUMNS)), UploadRow)}
 
 
 def refer(c: Connection, id: str, source: str, start: int) -> None:
@@ -126,11 +155,11 @@ def let_go(c: Connection, id: str) -> None:
 # -- reading
 
 
-def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> Sequence[Row[Any]]:
+def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> list[PartRow]:
     """Return parts in order, from the part with the byte at ``position`` on."""
     first = select(func.max(parts.c.start)).where(parts.c.upload_id == id, parts.c.start <= position)
-    query = select(parts).where(parts.c.upload_id == id, parts.c.start >= first.scalar_subquery())
-    return c.execute(query.order_by(parts.c.start).limit(limit)).all()
+    query = select(*columns_of(parts, PartRow)).where(parts.c.upload_id == id, parts.c.start >= first.scalar_subquery())
+    return read_rows(c.execute(query.order_by(parts.c.start).limit(limit)), PartRow)
 
 
 # -- the end

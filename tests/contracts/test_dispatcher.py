@@ -365,7 +365,7 @@ def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: Dispat
     timed.close()
     assert 2 <= rig.east.calls <= 12
     (east, west) = rig.platform.operations.executors.list()
-    assert (east["healthy"], east["reason"], west["healthy"]) == (False, "east is away", True)
+    assert (east.healthy, east.reason, west.healthy) == (False, "east is away", True)
 
 
 def test_a_slow_executor_does_not_delay_another(rig: DispatcherRig) -> None:

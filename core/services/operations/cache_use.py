@@ -4,7 +4,6 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
 
 from core.services.operations.measurement import Measurement
 from datasets.nodecache.node_cache import NodeCache
@@ -27,18 +26,18 @@ class CacheUse:
         self._cache, self._nodes = cache, nodes
         self._items = Measurement(self._measure, interval=INTERVAL)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return every cache; one that cannot be read has a reason in place of figures."""
         items = self._items.latest()
         return {"measured_at": items.at, "items": items.value}
 
-    def _measure(self) -> list[dict[str, Any]]:
+    def _measure(self) -> list[dict[str, object]]:
         nodes = list(self._nodes())
         with ThreadPoolExecutor(ASKED) as threads:
             of_nodes = list(threads.map(_of_service, nodes))
         return [self._of_this_machine(), *(item for items in of_nodes for item in items)]
 
-    def _of_this_machine(self) -> dict[str, Any]:
+    def _of_this_machine(self) -> dict[str, object]:
         name = socket.gethostname()
         try:
             use = self._cache.use()
@@ -49,7 +48,7 @@ class CacheUse:
         return _item("node", name, **asdict(use))
 
 
-def _of_service(node: CacheNode) -> list[dict[str, Any]]:
+def _of_service(node: CacheNode) -> list[dict[str, object]]:
     try:
         buckets = node_metrics.read(node.url)
     except TransportError as error:
@@ -57,7 +56,9 @@ def _of_service(node: CacheNode) -> list[dict[str, Any]]:
     return [_item("service", node.url, **asdict(bucket)) for bucket in buckets]
 
 
-def _item(kind: str, name: str, *, bucket: str | None = None, reason: str | None = None, **use: int) -> dict[str, Any]:
+def _item(
+    kind: str, name: str, *, bucket: str | None = None, reason: str | None = None, **use: int
+) -> dict[str, object]:
     requests = use.get("hits", 0) + use.get("misses", 0)
     return {
         "kind": kind,

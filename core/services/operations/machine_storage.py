@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from core.services.operations.measurement import Measurement
 from datasets.nodecache.node_cache import NodeCache
@@ -20,12 +19,12 @@ class MachineStorage:
         self._environments, self._cache = environments, cache
         self._sizes = Measurement(self._measure, interval=INTERVAL)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the sizes with the time at which they were measured."""
         sizes = self._sizes.latest()
         return {"name": socket.gethostname(), "measured_at": sizes.at, "kinds": sizes.value}
 
-    def _measure(self) -> list[Mapping[str, Any]]:
+    def _measure(self) -> list[Mapping[str, object]]:
         cached = {f"cached_{kind}": size for kind, size in self._cache.sizes().items()}
         kinds = {"environments": environments_in(self._environments)} | cached
         return [{"name": name, "objects": objects, "bytes": total} for name, (objects, total) in kinds.items()]

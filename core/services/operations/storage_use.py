@@ -1,8 +1,7 @@
 """Storage in use: bytes by kind of object, the size of the database, and the free space of the disks."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from core.services.operations.machine_storage import MachineStorage
 from core.services.operations.measurement import Measurement
@@ -14,6 +13,14 @@ from core.store.database import Database
 INTERVAL = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class StorageSums:
+    """Documents of the kinds of objects, and the bytes of the database."""
+
+    kinds: Sequence[dict[str, object]]
+    database: int
+
+
 class StorageUse:
     """Sums what the rows of the database name, without listing the object store."""
 
@@ -21,25 +28,24 @@ class StorageUse:
         self._database, self._floor, self._machine = database, floor, machine
         self._sums = Measurement(self._measure, interval=INTERVAL)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the sums with the time at which they were computed, and the disks as they are now."""
         sums = self._sums.latest()
         return {
             "measured_at": sums.at,
-            "kinds": sums.value and sums.value["kinds"],
+            "kinds": sums.value.kinds if sums.value is not None else None,
             "database": {
                 "kind": "sqlite" if self._database.embedded else "postgresql",
-                "bytes": sums.value and sums.value["database"],
+                "bytes": sums.value.database if sums.value is not None else None,
             },
             "machine": self._machine.describe(),
             "disks": [asdict(disk) | {"below_floor": disk.free < disk.floor} for disk in self._floor.disks()],
         }
 
-    def _measure(self) -> Mapping[str, Any]:
+    def _measure(self) -> StorageSums:
         with self._database.read() as c:
             kinds = storage_sums.by_kind(c)
             size = self._database.size(c)
-        return {
-            "kinds": [{"name": name, "objects": objects, "bytes": total} for name, (objects, total) in kinds.items()],
-            "database": size,
-        }
+        return StorageSums(
+            [{"name": name, "objects": objects, "bytes": total} for name, (objects, total) in kinds.items()], size
+        )

@@ -1,14 +1,38 @@
 """Executors for the API: the configured ones with their health and load, and which of them are drained."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from common.errors import UnknownExecutor
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.notifier import Notifier
 from core.store import executors
 from core.store.database import Connection, Database
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Since when, why and by whom an executor is given no simulations."""
+
+    since: datetime
+    reason: str | None
+    by: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutorState:
+    """A configured executor with its health; ``healthy`` is None until the dispatcher has checked it."""
+
+    name: str
+    kind: str
+    workers: int
+    allowed: Mapping[str, Sequence[str]]
+    in_use: int
+    healthy: bool | None
+    reason: str | None
+    since: datetime | None
+    drain: Drain | None
 
 
 class Executors:
@@ -19,14 +43,14 @@ class Executors:
         self._notifier = notifier
         self._executor_configs = {config.name: config for config in executor_configs}
 
-    def list(self) -> list[dict[str, Any]]:
-        """Return every executor; ``healthy`` is None until the dispatcher has checked it."""
+    def list(self) -> list[ExecutorState]:
+        """Return every executor."""
         with self._database.read() as c:
             rows = {row.name: row for row in executors.all(c)}
             drains = executors.drains(c)
-        return [_view(config, rows.get(name), drains.get(name)) for name, config in self._executor_configs.items()]
+        return [_state_of(config, rows.get(name), drains.get(name)) for name, config in self._executor_configs.items()]
 
-    def drain(self, name: str, *, reason: str = "", by: str = "") -> dict[str, Any]:
+    def drain(self, name: str, *, reason: str = "", by: str = "") -> ExecutorState:
         """Give an executor no simulations from now on; what it runs goes on. Of a drained one, replace the reason."""
 
         def write(c: Connection) -> None:
@@ -36,7 +60,7 @@ class Executors:
         self._database.write(write)
         return self._changed(name)
 
-    def undrain(self, name: str) -> dict[str, Any]:
+    def undrain(self, name: str) -> ExecutorState:
         """Give an executor simulations again. Idempotent."""
         self._known(name)
         self._database.write(lambda c: executors.undrain(c, name))
@@ -47,25 +71,25 @@ class Executors:
             known = ", ".join(self._executor_configs)
             raise UnknownExecutor(f"There is no executor {name[:64]!r}; there are {known}.")
 
-    def _changed(self, name: str) -> dict[str, Any]:
+    def _changed(self, name: str) -> ExecutorState:
         self._notifier.wake("dispatch")
-        return next(view for view in self.list() if view["name"] == name)
+        return next(state for state in self.list() if state.name == name)
 
 
-def _view(config: ExecutorConfig, row: Any, drain: Any) -> dict[str, Any]:
-    return {
-        "name": config.name,
-        "kind": config.kind,
-        "workers": config.workers,
-        "allowed": {name: list(patterns) for name, patterns in config.allowed.items()},
-        "in_use": row.in_use if row else 0,
-        "healthy": bool(row.healthy) if row else None,
-        "reason": row.last_error if row else None,
-        "since": _moment(row.since) if row else None,
-        "drain": {"since": _moment(drain.since), "reason": drain.reason or None, "by": drain.drained_by or None}
-        if drain
-        else None,
-    }
+def _state_of(
+    config: ExecutorConfig, row: executors.ExecutorRow | None, drain: executors.DrainRow | None
+) -> ExecutorState:
+    return ExecutorState(
+        name=config.name,
+        kind=config.kind,
+        workers=config.workers,
+        allowed=config.allowed,
+        in_use=row.in_use if row else 0,
+        healthy=bool(row.healthy) if row else None,
+        reason=row.last_error if row else None,
+        since=_moment(row.since) if row else None,
+        drain=Drain(_moment(drain.since), drain.reason or None, drain.drained_by or None) if drain else None,
+    )
 
 
 def _moment(seconds: float) -> datetime:

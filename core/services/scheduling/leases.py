@@ -7,14 +7,13 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from common.errors import Gone, StoreUnavailable, Unauthorized
 from common.ids import hashed
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
-from core.domain.submissions.provenance import play_document, provenance_of
+from core.domain.submissions.provenance import Provenance, play_document, provenance_of
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
 from core.notifications.notifier import Notifier
@@ -122,7 +121,7 @@ class Leases:
                 row = launches.find(c, launch_id)
             if row is None:
                 raise Unauthorized()
-            if not launches.accepts_results(row):
+            if not row.accepts_results:
                 with self._lock:
                     self._known.pop(launch_id, None)
                 if not secrets.compare_digest(row.token_hash, hashed(token)):
@@ -139,9 +138,14 @@ class Leases:
         """Return a launch without runners, for ``Programs`` (which reports in their position); None once it is over."""
         with self._database.read() as c:
             row = launches.find(c, launch_id)
-        return _known(row) if row is not None and launches.accepts_results(row) else None
+        return _known(row) if row is not None and row.accepts_results else None
 
-    def describe(self, launch: CachedLaunch) -> dict[str, Any]:
+    def provenance(self, launch: CachedLaunch) -> Provenance:
+        """Return the provenance of a launch's simulation."""
+        with self._database.read() as c:
+            return provenance_of(simulations.find(c, launch.simulation).provenance)
+
+    def describe(self, launch: CachedLaunch) -> dict[str, object]:
         """Return the description from which a runner sets up its evaluators."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
@@ -157,7 +161,7 @@ class Leases:
             "files": self.files.describe(row),
         }
 
-    def describe_model(self, digest: str, format: str) -> dict[str, Any]:
+    def describe_model(self, digest: str, format: str) -> dict[str, object]:
         """Return what a runner has to know of a model; ``largest_unpacked``: bytes, if an archive is to be unpacked.
 
         ``placed``: the name that a model of one file gets in the folder of its own, if its format places it.
@@ -206,7 +210,7 @@ class Leases:
     def _run(self, c: Connection, launch: CachedLaunch, now: float) -> bool:
         """Move the simulation to RUNNING; False if the launch has lent its workers and has to wait for them."""
         row = launches.find(c, launch.id)
-        if row is None or not launches.accepts_results(row):
+        if row is None or not row.accepts_results:
             raise Gone("This launch is over. Drop everything and exit.")
         if not launches.begin(c, launch.id):
             if launches.reserve(c, launch.id, Reservation.LENT, Reservation.READY):
@@ -396,14 +400,13 @@ def stored_artifacts(report: TaskReport, key: str) -> Iterator[results.Artifact]
         offset += size
 
 
-def _known(row: Any) -> CachedLaunch:
-    workers = int(json.loads(row.resources).get("cpu", 1))
+def _known(row: launches.LaunchRow) -> CachedLaunch:
     running = State(row.simulation_state) is State.RUNNING
     return CachedLaunch(
         id=row.id,
         simulation=row.simulation_id,
         token_hash=row.token_hash,
-        workers=workers,
+        workers=row.workers,
         running=running,
         cached_at=time.monotonic(),
     )

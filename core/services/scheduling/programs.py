@@ -2,6 +2,7 @@
 
 from common.errors import Gone
 from core.domain.scheduling.ranges import Ended, Later
+from core.services.datasets.catalogue import played
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.dataset_definition import definition_of
@@ -36,8 +37,9 @@ class Programs:
             return
         if isinstance(lease, Ended | Later):
             return  # reported already, or leased by a dispatcher that died: then the lease expires
-        play = self._leases.describe(launch)["play"]
-        plan, batch = TaskPlan(play["tasks"]), ResultBatch(definition_of(play["definition"]), "none", None)
+        provenance = self._leases.provenance(launch)
+        definition = definition_of(played(provenance.dataset).definition)
+        plan, batch = TaskPlan(provenance.play.tasks), ResultBatch(definition, "none", None)
         batch.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):

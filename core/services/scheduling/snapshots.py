@@ -1,6 +1,5 @@
 """Snapshots for the dispatcher: queue, active simulations and live launches, kept up to date from a log of changes."""
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -207,10 +206,10 @@ class SnapshotReader:
                 simulation=row.simulation_id,
                 attempt=row.attempt,
                 executor=row.executor,
-                workers=json.loads(row.resources)["cpu"],
+                workers=row.workers,
                 state=State(row.simulation_state),
                 age=now - row.created_at,
-                ending=not launches.accepts_results(row),
+                ending=not row.accepts_results,
                 reservation=Reservation(row.reservation),
                 submitted_at=row.submitted_at,
             )

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from common.errors import (
     ChecksumMismatch,
@@ -101,7 +101,7 @@ class Uploads:
         self._fits(length)
         self._floor.check(length or 0)
         kind = "partial" if partial else "whole"
-        return self._add({"kind": kind, "length": length, "metadata": metadata, "caller": caller}, [])
+        return self._add(kind, length, [], metadata=metadata, caller=caller)
 
     def concatenate(self, ids: Sequence[str], metadata: str, sources: str, *, caller: str = "") -> Upload:
         """Create a finished upload from partial uploads, in order; it refers to their bytes and outlives them."""
@@ -111,27 +111,36 @@ class Uploads:
             # A few sent bytes would become as many as an upload may have, in every model and dataset made from it.
             raise Invalid(f"Upload {repeated} is named more than once. Name each partial upload once.")
         self._floor.check()
-        return self._add({"kind": "final", "metadata": metadata, "sources": sources, "caller": caller}, ids)
+        return self._add("final", None, ids, metadata=metadata, sources=sources, caller=caller)
 
-    def _add(self, values: dict[str, Any], ids: Sequence[str]) -> Upload:
+    def _add(
+        self,
+        kind: str,
+        length: int | None,
+        ids: Sequence[str],
+        *,
+        metadata: str,
+        sources: str | None = None,
+        caller: str,
+    ) -> Upload:
+        """Create an upload; ``ids``: of the partial uploads that a final one consists of."""
         moment = datetime.now(UTC)
-        values |= {"id": new_id(moment), "project": PROJECT}
+        id = new_id(moment)
+        final = kind == "final"
 
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> store.UploadRow:
             now = self._database.now(c)
-            length = values.get("length")
-            if values["kind"] == "final":
-                length = self._refer(c, values["id"], ids, now)
-            elif length != 0:
-                self._admit(c, values["caller"], now)
-            offset = length if values["kind"] == "final" else 0
-            ttl = self._ttl if length == offset else min(self._ttl, self._limits.empty_ttl)
-            row = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + ttl}
-            return store.add(c, row)
+            known = self._refer(c, id, ids, now) if final else length
+            if not final and length != 0:
+                self._admit(c, caller, now)
+            offset = known if final else 0
+            ttl = self._ttl if known == offset else min(self._ttl, self._limits.empty_ttl)
+            row = {"id": id, "project": PROJECT, "kind": kind, "length": known, "offset": offset}
+            row |= {"metadata": metadata, "sources": sources, "caller": caller}
+            return store.add(c, row | {"created_at": now, "expires_at": now + ttl})
 
         # An empty upload may be lost in a power failure; the write of the first bytes makes it durable.
-        durable = values["kind"] == "final" or values.get("length") == 0
-        return _record(self._database.write(write, durable=durable))
+        return _record(self._database.write(write, durable=final or length == 0))
 
     def _admit(self, c: Connection, caller: str, now: float) -> None:
         """Raise TooManyUploads if a caller may not create another upload that lacks bytes."""
@@ -174,7 +183,7 @@ class Uploads:
         """Return an upload. Raise UnknownUpload, or Gone if it has expired."""
         return _record(self._find(id))
 
-    def _find(self, id: str) -> Any:
+    def _find(self, id: str) -> store.UploadRow:
         with self._database.read() as c:
             row = store.find(c, id)
             now = self._database.now(c)
@@ -188,11 +197,11 @@ class Uploads:
         """Seconds by which a writer extends an upload's life; a process that was killed stays its writer for ever."""
         return max(0.0, self._ttl)
 
-    def _is_alive(self, row: Any, now: float) -> bool:
+    def _is_alive(self, row: store.UploadRow, now: float) -> bool:
         grace = self._grace if row.writer is not None else 0.0
-        return bool(row.expires_at + grace > now or row.held_until > now)
+        return row.expires_at + grace > now or row.held_until > now
 
-    def _alive(self, row: Any, now: float) -> None:
+    def _alive(self, row: store.UploadRow, now: float) -> None:
         if not self._is_alive(row, now):
             raise Gone("This upload has expired and is being deleted. Create a new one.")
 
@@ -272,7 +281,7 @@ class Uploads:
                     del self._busy[id]
 
     def _take(self, id: str, offset: int, writer: str, announced: int | None, length: int | None) -> Upload:
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> store.UploadRow | None:
             before = store.find(c, id)
             if before is not None:
                 self._alive(before, self._database.now(c))  # before it has this writer, which extends its life
@@ -298,7 +307,7 @@ class Uploads:
             offset=row.offset,
         )
 
-    def _has_room(self, row: Any, offset: int, announced: int | None, length: int | None) -> None:
+    def _has_room(self, row: store.UploadRow, offset: int, announced: int | None, length: int | None) -> None:
         total = row.length if row.length is not None else length
         self._fits(total)
         if length is not None and (total != length or length < offset):
@@ -334,7 +343,7 @@ class Uploads:
     def _advance(self, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool) -> Upload:
         over = over or upload.offset + sum(size for _, size, _ in stored) == upload.length
 
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> store.UploadRow | None:
             until = self._database.now(c) + self._ttl
             return store.advance(c, upload.id, writer, stored, since=upload.offset, expires_at=until, over=over)
 
@@ -371,7 +380,7 @@ class Uploads:
         row = self._find(id)
         if row.length != row.offset:
             raise UploadUnfinished(f"Upload {id} has {row.offset} of its bytes; finish it first.", offset=row.offset)
-        return int(row.offset)
+        return row.offset
 
     def _pieces(self, id: str, position: int, stop: int) -> Iterator[bytes]:
         while position < stop:
@@ -463,7 +472,7 @@ class Uploads:
             self._objects.delete(key)
 
 
-def _record(row: Any) -> Upload:
+def _record(row: store.UploadRow) -> Upload:
     return Upload(
         id=row.id,
         kind=row.kind,
