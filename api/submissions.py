@@ -26,7 +26,7 @@ from common.errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Model, Simulation, Tasks
 from core.domain.submissions.submission import Submission
-from core.services.simulations.dry_runs import LONGEST_DRY_RUN, check_of, checked
+from core.services.simulations.dry_runs import LONGEST_DRY_RUN, DryRunTiming, check_document, check_of
 from core.services.simulations.new_simulations import resubmission
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
@@ -237,8 +237,8 @@ def _end_of(id: str) -> tuple[dict[str, Any], bool]:
     simulation = simulations.wait(id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
-        why = simulation.reason or simulation.state
-        return checked(simulation, {}, f"The dry run did not end within {LONGEST_DRY_RUN} s: {why}."), False
+        reason = f"The dry run did not end within {LONGEST_DRY_RUN} s: {simulation.reason or simulation.state}."
+        return check_document(simulation, DryRunTiming(), reason), False
     line = b"".join(analysis_services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
     return check_of(simulation, line), simulation.state == State.FAILED and not line

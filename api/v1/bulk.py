@@ -41,13 +41,13 @@ def requested(schema: BulkSchema, states: tuple[State, ...]) -> tuple[list[str],
 
 def described(outcomes: Sequence[Outcome], next: str | None) -> dict[str, Any]:
     """Return the document of outcomes."""
-    views = services().bulk.views(outcomes)
+    simulations = services().bulk.simulations(outcomes)
     items = [
         {
             "id": outcome.id,
             "status": outcome.status,
             "reason": outcome.reason,
-            "simulation": views.get(outcome.result or ""),
+            "simulation": simulations.get(outcome.result or ""),
             "problem": describe(outcome.error) if outcome.error is not None else None,
         }
         for outcome in outcomes

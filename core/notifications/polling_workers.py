@@ -7,9 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Protocol
 
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 
@@ -26,6 +26,12 @@ POLL, FORKED_POLL = 1.0, 5.0
 REDIS_RETRY = 2.0
 #: Seconds after a job's timeout at which its process is killed, if the timeout's exception did not end it.
 GRACE = 30.0
+
+
+class _Penalty(Protocol):
+    """RQ's timeout of a job, which has no types of its own."""
+
+    def __call__(self, timeout: float, error: type[Exception], /, *, job_id: str) -> AbstractContextManager[object]: ...
 
 
 class PollingWorker:
@@ -103,7 +109,7 @@ class PollingWorker:
         if (id := self._next()) is None:
             return None, False
         try:
-            penalty: Any = UnixSignalDeathPenalty  # RQ's; it has no types
+            penalty: _Penalty = UnixSignalDeathPenalty
             with penalty(self._kind.timeout, JobTimeoutException, job_id=self._kind.job_id(id)):
                 self._functions[self._kind.name](id)
         except JobTimeoutException:
@@ -131,7 +137,7 @@ class PollingWorker:
             process.join()
         return id, process.exitcode != 0
 
-    def _run_in_fork(self, parent: int, writer: Connection) -> None:
+    def _run_in_fork(self, parent: int, writer: "Connection[str | None, None]") -> None:
         code = 1
         try:
             for number in (signal.SIGINT, signal.SIGTERM):

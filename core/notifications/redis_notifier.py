@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import redis
 from redis import RedisError
@@ -28,6 +28,12 @@ BLOCK = 2.0
 RETRY = 0.5
 #: Seconds without a message after which a subscription is pinged: a connection whose packets are dropped is silent.
 SILENCE = 5.0
+
+
+class _Listen(Protocol):
+    """The method of Redis clients that subscribes, which has no types of its own."""
+
+    def __call__(self, *, ignore_subscribe_messages: bool) -> PubSub: ...
 
 
 class RedisNotifier:
@@ -153,7 +159,7 @@ class RedisNotifier:
 
     def _receive(self, ids: dict[str, None], until: float) -> None:
         if self._news is None:
-            listen: Callable[..., PubSub] = self._blocking.pubsub
+            listen: _Listen = self._blocking.pubsub
             self._news = listen(ignore_subscribe_messages=True)
             self._news.subscribe(NEWS)
             self._heard_at = time.monotonic()

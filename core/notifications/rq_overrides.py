@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from redis import Redis
 from redis.client import Pipeline
@@ -60,7 +60,7 @@ class BoundJob(Job):
     functions: ClassVar[Callable[[], Functions]] = staticmethod(dict)
     success_callback = failure_callback = stopped_callback = None
 
-    def restore(self, raw_data: Any) -> None:
+    def restore(self, raw_data: object) -> None:
         """Read the record from Redis, except what its kind decides."""
         super().restore(raw_data)
         self.webhooks = []
@@ -87,7 +87,7 @@ class BoundJob(Job):
             raise ValueError("not a job of this platform")
         type(self).functions()[self.kind.name](arguments[0])
 
-    def send_webhooks(self, *arguments: Any, **named: Any) -> None:
+    def send_webhooks(self, *arguments: object, **named: object) -> None:
         return None
 
 
@@ -103,7 +103,7 @@ class BoundQueue(Queue):
         """Enqueue a job, without listing the queue each time as RQ's `enqueue` does."""
         self._enqueue_job(job, unique=unique, pipeline=pipeline)
 
-    def move_dependents_to_ready(self, *arguments: Any, **named: Any) -> dict[str, list[str]]:
+    def move_dependents_to_ready(self, *arguments: object, **named: object) -> dict[str, list[str]]:
         return {}
 
     enqueue_dependents = move_dependents_to_ready
@@ -201,18 +201,25 @@ class KindWorker(BaseWorker):
             pipeline.execute()
         self.statistics.add_attempt(failed=False, seconds=_seconds(job))
 
-    def handle_job_failure(self, job: Job, queue: Queue, *arguments: Any, **named: Any) -> None:
+    def handle_job_failure(
+        self,
+        job: Job,
+        queue: Queue,
+        started_job_registry: object = None,
+        exc_string: str = "",
+        execution: Execution | None = None,
+    ) -> None:
         self.statistics.add_attempt(failed=True, seconds=_seconds(job))
-        super().handle_job_failure(job, queue, *arguments, **named)
+        super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
 
 
 class ResidentWorker(KindWorker, SimpleWorker):
     """Runs jobs in its own process. Its parent kills it at `WorkerStatistics.deadline`."""
 
-    def handle_exception(self, job: Job, *exc_info: Any) -> None:
+    def handle_exception(self, job: Job, *exc_info: object) -> None:
         """Replace this process after a timeout: the job was interrupted anywhere, so its locks may be held for ever."""
         super().handle_exception(job, *exc_info)
-        if issubclass(exc_info[0], BaseTimeoutException):
+        if isinstance(exc_info[0], type) and issubclass(exc_info[0], BaseTimeoutException):
             self._stop_requested = True
 
     def execute_job(self, job: Job, queue: Queue) -> None:

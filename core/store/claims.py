@@ -6,9 +6,11 @@ writes repeat that the claim holds. All versions of the platform write their cla
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, TextClause, and_, select, text, update
+from sqlalchemy import Column, ColumnElement, Connection, TextClause, and_, select, text, update
+
+from core.store.rows import StoredTable
 
 
 class HeldClaim(NamedTuple):
@@ -26,7 +28,7 @@ class Claims:
     which of them it can work on now. ``counted``: the column `attempts` counts the claims.
     """
 
-    table: Table
+    table: StoredTable
     needed: str
     ready: str = "not_before<=:now"
     counted: bool = False
@@ -45,12 +47,12 @@ class Claims:
         values = {"i": claim.id, "who": claim.who, "until": now + seconds, "now": now}
         return c.execute(self.taking, values).first() is not None
 
-    def change(self, c: Connection, claim: HeldClaim, /, **values: Any) -> bool:
+    def change(self, c: Connection, claim: HeldClaim, /, **values: object) -> bool:
         """Change columns of a claimed row; return False if the claim is lost."""
         changing = update(self.table).where(self._held(claim)).values(**values).returning(self._key)
         return c.execute(changing).first() is not None
 
-    def release(self, c: Connection, claim: HeldClaim, /, **values: Any) -> bool:
+    def release(self, c: Connection, claim: HeldClaim, /, **values: object) -> bool:
         """End a claim and change columns of its row; return False if the claim is lost."""
         return self.change(c, claim, claim=None, claim_until=0.0, **values)
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
@@ -122,7 +123,7 @@ class Database:
         self._reader.dispose()
         self._writer.dispose()
 
-    def _on_return(self, connection: Any, record: Any) -> None:
+    def _on_return(self, connection: DBAPIConnection | None, record: object) -> None:
         """Close a connection that is returned after the end: a pool that was disposed of would keep it open."""
         if self._closed and connection is not None:
             connection.close()

@@ -1,6 +1,6 @@
 """SQL schema. Times are seconds since the epoch (UTC): arithmetic is the same on SQLite and PostgreSQL."""
 
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import (
     BigInteger,
@@ -12,6 +12,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TextClause,
     UniqueConstraint,
     text,
 )
@@ -19,7 +20,14 @@ from sqlalchemy import (
 metadata = MetaData()
 
 
-def _where(condition: str) -> dict[str, Any]:
+class _Where(TypedDict):
+    """The condition of a partial index, as SQLAlchemy takes it."""
+
+    sqlite_where: TextClause
+    postgresql_where: TextClause
+
+
+def _where(condition: str) -> _Where:
     """Return the arguments of a partial index."""
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 

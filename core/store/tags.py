@@ -2,14 +2,23 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Select, Table, and_, delete, insert, select, update
+from sqlalchemy import Column, Connection, Select, TypedColumns, and_, delete, insert, select, update
+
+from core.store.rows import StoredTable
+
+
+class _TagColumns(TypedColumns):
+    project: Column[str]
+    name: Column[str]
+    tag: Column[str]
+    version_id: Column[str]
 
 
 class Tags:
     """The tags in one table, which has the columns `project`, `name`, `tag` and `version_id`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: StoredTable) -> None:
+        self._table = table.with_cols(_TagColumns)
 
     def put(self, c: Connection, project: str, name: str, tag: str, version: str) -> None:
         """Let a tag refer to a version; the caller holds the version's row against deletion."""
@@ -42,7 +51,7 @@ class Tags:
         query = select(t.c.tag).where(t.c.project == project, t.c.name == name)
         return list(c.scalars(query.order_by(t.c.tag).limit(limit)))
 
-    def tagged(self, project: str, name: str, tag: str) -> Select[tuple[str]]:
+    def tagged(self, project: str, name: str, tag: str) -> Select[str]:
         """Return the query for the id of the version that has a tag, to be part of another query."""
         t = self._table
         return select(t.c.version_id).where(t.c.project == project, t.c.name == name, t.c.tag == tag)

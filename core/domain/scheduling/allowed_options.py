@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any
 
 #: Longest pattern: the longest annotation (a key of 253 characters, a value of 1,000) fits.
 LONGEST_PATTERN = 1300
@@ -70,7 +69,7 @@ class NamedValue:
         return self.name if self.value is None else f"{self.name}={self.value}"
 
 
-def named_values(placement: Mapping[str, Any], gang: Mapping[str, Any] | None) -> Iterator[NamedValue]:
+def named_values(placement: Mapping[str, object], gang: Mapping[str, object] | None) -> Iterator[NamedValue]:
     """Yield all that a submission's `placement` and `gang` name; empty values name nothing."""
     sections = {"placement": placement, "gang": gang or {}}
     for option in OPTIONS.values():
@@ -78,13 +77,13 @@ def named_values(placement: Mapping[str, Any], gang: Mapping[str, Any] | None) -
         if not content:
             continue
         if option.form is Form.NAME:
-            yield NamedValue(option, content)
-        elif option.form is Form.NAMES:
-            yield from (NamedValue(option, name) for name in content)
-        elif option.form is Form.VALUES:
+            yield NamedValue(option, str(content))
+        elif isinstance(content, Mapping) and option.form is Form.VALUES:
             yield from (NamedValue(option, name) for name in content.values())
-        else:
+        elif isinstance(content, Mapping):
             yield from (NamedValue(option, name, value) for name, value in content.items())
+        elif isinstance(content, Sequence):
+            yield from (NamedValue(option, name) for name in content)
 
 
 def matches(pattern: str, named: NamedValue) -> bool:
@@ -106,7 +105,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile("".join({"*": "[^/]*", "**": ".*"}.get(part, re.escape(part)) for part in parts), re.DOTALL)
 
 
-def parsed_allowed(document: Any, where: str) -> Mapping[str, tuple[str, ...]]:
+def parsed_allowed(document: object, where: str) -> Mapping[str, tuple[str, ...]]:
     """Read an executor's `allowed`: lists of patterns by option. Raise ValueError with the option and the reason."""
     if not isinstance(document, Mapping):
         raise ValueError(f"{where}: `allowed` is an object of lists of patterns, by option")

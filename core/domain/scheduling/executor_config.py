@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from common.former_names import refuse_former_names
 from core.domain.scheduling.allowed_options import parsed_allowed
@@ -30,7 +29,7 @@ class ExecutorConfig:
     max_workers: int = 0  # 0: all of them
     grace: float = GRACE
     allowed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
     equivalents: Mapping[str, str] = field(default_factory=dict)
     lends: bool = False
@@ -41,7 +40,7 @@ class ExecutorConfig:
         return min(requested or most, most)
 
 
-def parsed(document: Any) -> tuple[ExecutorConfig, ...]:
+def parsed(document: object) -> tuple[ExecutorConfig, ...]:
     """Read ``{"executors": [...]}``. Raise ValueError that names the entry, the key and what would be valid."""
     if not isinstance(document, Mapping) or set(document) != {"executors"}:
         raise ValueError('it holds one object: {"executors": [...]}')
@@ -55,7 +54,7 @@ def parsed(document: Any) -> tuple[ExecutorConfig, ...]:
     return configs
 
 
-def _config(entry: Any, where: str) -> ExecutorConfig:
+def _config(entry: object, where: str) -> ExecutorConfig:
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where} is an object")
     refuse_former_names(entry, RENAMED, where=f"{where}: ", quote="`")

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,9 +33,17 @@ class Gang:
         return not self.image and not self.operator
 
 
-def replicas(gang: Mapping[str, Any]) -> int:
+class _Dimensions(msgspec.Struct):
+    """The members of a gang that its number of replicas follows from."""
+
+    size: int
+    slices: int = 1
+
+
+def replicas(gang: Mapping[str, object]) -> int:
     """Return the total number of replicas of a gang in JSON form."""
-    return int(gang["size"]) * int(gang.get("slices", 1))
+    dimensions = msgspec.convert(gang, _Dimensions, strict=False)
+    return dimensions.size * dimensions.slices
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

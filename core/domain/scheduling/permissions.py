@@ -1,7 +1,6 @@
 """Permissions: which executors allow what a submission names, and why others do not. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from common.errors import NotAllowed
 from core.domain.scheduling.allowed_options import NamedValue, matches, named_values
@@ -27,7 +26,7 @@ def refusals(config: ExecutorConfig, values: Iterable[NamedValue]) -> Iterator[s
 
 
 def permitting(
-    configs: Iterable[ExecutorConfig], placement: Mapping[str, Any], gang: Mapping[str, Any] | None
+    configs: Iterable[ExecutorConfig], placement: Mapping[str, object], gang: Mapping[str, object] | None
 ) -> list[ExecutorConfig]:
     """Return the executors that allow all that a submission names."""
     values = list(named_values(placement, gang))
@@ -35,7 +34,7 @@ def permitting(
 
 
 def require_allowed(
-    configs: Sequence[ExecutorConfig], placement: Mapping[str, Any], gang: Mapping[str, Any] | None
+    configs: Sequence[ExecutorConfig], placement: Mapping[str, object], gang: Mapping[str, object] | None
 ) -> None:
     """Raise NotAllowed, with a sentence for each value and executor, if none of the executors allows a submission."""
     if permitting(configs, placement, gang):

@@ -1,7 +1,6 @@
 """Scenarios as people write them: numbers and ranges with their last number, as `0-99` or `3,5,20-29`."""
 
 import re
-from typing import Any
 
 from common.errors import Invalid
 from common.printable import printable
@@ -13,7 +12,7 @@ PATTERN = f"^{_SPAN}(,{_SPAN})*$"
 LONGEST, MOST_LISTED = 10_000, 100_000
 
 
-def selection_of(text: str) -> dict[str, Any]:
+def selection_of(text: str) -> dict[str, object]:
     """Return the selection of a text: a `range`, or `tasks`. Raise Invalid with what to write."""
     if len(text) > LONGEST or not re.fullmatch(PATTERN.strip("^$"), text):
         raise Invalid(

@@ -1,7 +1,6 @@
 """Submission spec: where, how wide and how long a simulation runs, as its row has it; the rest of it was resolved."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -18,8 +17,13 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     timeout: float | None = None
     max_failures: int | None = None
-    gang: Mapping[str, Any] | None = None
-    placement: Mapping[str, Any] | None = None
+    gang: Mapping[str, object] | None = None
+    placement: Mapping[str, object] | None = None
+
+    @property
+    def executor(self) -> str:
+        """The executor that it names; empty: any."""
+        return str((self.placement or {}).get("executor") or "")
 
     def requested_workers(self, *, dry_run: bool = False) -> int | None:
         """Return the workers that it asks for; None: as many as its executor has."""

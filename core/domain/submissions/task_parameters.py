@@ -6,7 +6,6 @@ short table of values and a stride give the value of any task.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,6 +15,9 @@ from common.errors import Invalid
 from common.near_names import near_names, suggestion
 
 Floats = NDArray[np.float64]
+#: Values of a parameter: numbers, or positions of categories.
+Values = Floats | NDArray[np.int32]
+TaskNumbers = NDArray[np.int32] | NDArray[np.int64]
 
 #: Most fields of scenarios that are parameters.
 FIELDS = 100
@@ -38,23 +40,23 @@ class Parameter:
     name: str
     source: str
     kind: str
-    table: NDArray[Any]
+    table: Values
     stride: int
-    values: Sequence[Any]
+    values: Sequence[object]
 
-    def of(self, tasks: NDArray[Any]) -> NDArray[Any]:
+    def of(self, tasks: TaskNumbers) -> Values:
         """Return the values of tasks."""
-        values: NDArray[Any] = self.table[tasks // self.stride % len(self.table)]
+        values: Values = self.table[tasks // self.stride % len(self.table)]
         return values
 
-    def value(self, task: int) -> Any:
+    def value(self, task: int) -> object:
         """Return the value of a task: a number or a category; None for none."""
         value = self.table[task // self.stride % len(self.table)].item()
         if self.kind == "category":
             return self.values[value] if value >= 0 else None
         return plain(value) if value == value else None
 
-    def having(self, tasks: NDArray[Any], text: str) -> NDArray[np.bool_]:
+    def having(self, tasks: TaskNumbers, text: str) -> NDArray[np.bool_]:
         """Return which tasks have a value, as a client writes it. Raise Invalid for a value that no task has."""
         known = [value if isinstance(value, str) else label_of(value) for value in self.values]
         position = known.index(text) if text in known else self._position(text)
@@ -74,9 +76,9 @@ class Parameter:
         except ValueError:
             return None
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Return the parameter with its range or values, for clients."""
-        document: dict[str, Any] = {"name": self.name, "source": self.source, "kind": self.kind}
+        document: dict[str, object] = {"name": self.name, "source": self.source, "kind": self.kind}
         document["distinct"] = len(self.values)
         if len(self.values) <= LISTED:
             document["values"] = list(self.values)
@@ -85,13 +87,13 @@ class Parameter:
         return document
 
 
-def parameter_of(name: str, source: str, values: Sequence[Any], stride: int) -> Parameter | None:
+def parameter_of(name: str, source: str, values: Sequence[object], stride: int) -> Parameter | None:
     """Return the parameter with these values, None for no value; None if it has no value at all."""
     present = [value for value in values if value is not None]
     if not present:
         return None
     if all(type(value) in (int, float) for value in present):
-        table = np.array([np.nan if value is None else _float(value) for value in values])
+        table = np.array([_float(value) for value in values])
         finite = np.unique(table[np.isfinite(table)])
         if len(finite):
             return Parameter(name, source, "number", table, stride, [plain(number) for number in finite.tolist()])
@@ -101,7 +103,7 @@ def parameter_of(name: str, source: str, values: Sequence[Any], stride: int) -> 
     return Parameter(name, source, "category", table, stride, list(codes))
 
 
-def label_of(value: Any) -> str:
+def label_of(value: object) -> str:
     """Return the name of a category, as the groups of a summary have it."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
@@ -111,19 +113,20 @@ def plain(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _float(value: int | float) -> float:
+def _float(value: object) -> float:
+    """Return a number; NaN for None, and for a number that is too large."""
     try:
-        return float(value)
+        return float(value) if isinstance(value, int | float) else float("nan")
     except OverflowError:
         return float("nan")
 
 
-def scenario_parameters(scenarios: Iterable[Mapping[str, Any]], positions: Sequence[int]) -> Iterator[Parameter]:
+def scenario_parameters(scenarios: Iterable[Mapping[str, object]], positions: Sequence[int]) -> Iterator[Parameter]:
     """Yield the parameters of scenarios; members of objects have dotted names, and lists are left out.
 
     ``scenarios``: those of the dataset, from index 0 on. ``positions``: the indices of a plan's scenarios, in order.
     """
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[object]] = {}
     count = 0
     for count, scenario in enumerate(scenarios, 1):
         for name, value in _leaves(scenario, ""):
@@ -141,7 +144,7 @@ def scenario_parameters(scenarios: Iterable[Mapping[str, Any]], positions: Seque
             yield parameter
 
 
-def _leaves(members: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(members: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for name, value in members.items():
         if not prefix and name in _NAMING:
             continue
@@ -151,7 +154,7 @@ def _leaves(members: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]
             yield prefix + name, value
 
 
-def swept_parameters(sweep: Mapping[str, Sequence[Any]], per_combination: int) -> Iterator[Parameter]:
+def swept_parameters(sweep: Mapping[str, Sequence[object]], per_combination: int) -> Iterator[Parameter]:
     """Yield the parameters of a sweep as `params.NAME`; ``per_combination``: tasks with equal values of all of them."""
     stride = per_combination
     strides = {}

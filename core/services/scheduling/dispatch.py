@@ -484,7 +484,7 @@ class Dispatch:
         if not self._write(write, durable=False):
             return
         self._notifier.publish(simulation.id)
-        if (reason := too_many(simulation.spec.max_failures, body["failed"])) is not None:
+        if (reason := too_many(simulation.spec.max_failures, progress.failed)) is not None:
             self.give_up(simulation, State.FAILED, reason)
 
 

@@ -1,7 +1,6 @@
 """Eligibility: the executors that could run a simulation, by their support of gangs and their allow-lists."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from core.domain.scheduling.allowed_options import named_values
 from core.domain.scheduling.executor_config import ExecutorConfig
@@ -16,7 +15,7 @@ class Eligibility:
         self._gangs = frozenset(gangs)
 
     def executors(
-        self, placement: Mapping[str, Any], gang: Mapping[str, Any] | None, requested: int | None
+        self, placement: Mapping[str, object], gang: Mapping[str, object] | None, requested: int | None
     ) -> frozenset[str] | None:
         """Return the names of the executors that could run a submission; None: all.
 

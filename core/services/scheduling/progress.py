@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from core.domain.results.score_series import ArrivalSeries
 from core.domain.results.simulation_answer import answer_of, one_task_each
@@ -27,7 +26,7 @@ class Progress:
         self._own = "" if simulation is None else f"results/{simulation}/"
         self._done = 0
         self._played = 0
-        self._failed = 0
+        self.failed = 0
         self._sums: dict[str, list[float]] = {}
         self._scores = ArrivalSeries(metric)
         self._failures: dict[str, int] = {}
@@ -39,7 +38,7 @@ class Progress:
             self._done += segment.stop - segment.start
             if segment.object.startswith(self._own):
                 self._played += segment.stop - segment.start
-            self._failed += segment.failed
+            self.failed += segment.failed
         sketches = [json.loads(segment.sketch) for _, segment in page if segment.sketch]
         for sketch in sketches:
             for name in [name for name in sketch if name.startswith(FAILURE)]:
@@ -48,37 +47,37 @@ class Progress:
             self._scores.add(sketch)
         merged(sketches, self._sums)
 
-    def describe(self, total: int, seconds: float) -> dict[str, Any]:
+    def describe(self, total: int, seconds: float) -> dict[str, object]:
         """Return the event's body; rate in tasks a second, ETA in seconds."""
         rate = self._played / seconds if seconds > 0 else None
         return {
             "total": total,
             "done": self._done,
-            "failed": self._failed,
+            "failed": self.failed,
             "rate": rate,
             "eta": (total - self._done) / rate if rate else None,
             "metrics": self._metrics(),
         }
 
-    def _metrics(self) -> dict[str, Any]:
-        metrics: dict[str, Any] = sketched(self._sums)
+    def _metrics(self) -> dict[str, dict[str, float | int | None]]:
+        metrics = sketched(self._sums)
         for name, value in self._never.items():
             figures = metrics.get(name, {})
             if extremes := [end for end in ("min", "max") if figures.get(end) == value]:
                 figures |= dict.fromkeys(("mean", "std", *extremes))
         return metrics
 
-    def answer(self, definition: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    def answer(self, definition: Mapping[str, object], plan: Mapping[str, object]) -> dict[str, object] | None:
         """Return the answer so far (core/domain/results/simulation_answer.py). ``plan``: of the simulation's tasks."""
         return answer_of(
             definition,
             done=self._done,
-            failed=self._failed,
+            failed=self.failed,
             metrics=self._metrics(),
             failures=self._failures or None,  # runners of earlier versions do not count them
             alone=one_task_each(plan),
         )
 
-    def score(self) -> dict[str, Any] | None:
+    def score(self) -> dict[str, object] | None:
         """Return the series of the score, in order of arrival; None without a score."""
         return self._scores.described()

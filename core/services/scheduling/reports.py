@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -61,12 +60,12 @@ def first_lines(lines: bytes, count: int) -> bytes:
     return lines[:end]
 
 
-def crashed_line(located: Located, task: int, reason: str, labels: Mapping[str, Any]) -> bytes:
+def crashed_line(located: Located, task: int, reason: str, labels: Mapping[str, object]) -> bytes:
     """Return the result line of a task whose worker died on it STRIKES times.
 
     ``labels``: name and groups of its scenario, with which an evaluator would have labelled the result.
     """
-    scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed, **labels}
+    scenario: dict[str, object] = {"index": located.index, "repeat": located.repeat, "seed": located.seed, **labels}
     if located.swept:
         scenario["params"] = located.swept
     result = {

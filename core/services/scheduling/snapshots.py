@@ -236,7 +236,6 @@ class SnapshotReader:
 
     def _queued_simulation(self, row: simulations.QueuedRow) -> QueuedSimulation:
         spec = spec_of(row.spec)
-        placement = spec.placement or {}
         requested = spec.requested_workers(dry_run=bool(row.dry_run))
         return QueuedSimulation(
             id=row.id,
@@ -244,8 +243,8 @@ class SnapshotReader:
             submitted_at=row.created_at,
             not_before=row.not_before,
             brief=bool(row.dry_run),
-            executor=placement.get("executor") or "",
-            eligible=self._eligibility.executors(placement, spec.gang, requested),
+            executor=spec.executor,
+            eligible=self._eligibility.executors(spec.placement or {}, spec.gang, requested),
             prepared=row.preparation == Preparation.DONE,
         )
 

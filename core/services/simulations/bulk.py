@@ -75,7 +75,7 @@ class Bulk:
             return [Outcome(id=id, status=Status.FAILED, error=outage) for id in ids]
         return [_retried(id, outcomes[id]) for id in ids]
 
-    def views(self, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
+    def simulations(self, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
         """Return the simulations that outcomes concern, by id, without those that have been deleted meanwhile."""
         return self._simulations.several([outcome.result for outcome in outcomes if outcome.result])
 

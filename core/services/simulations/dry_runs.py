@@ -3,9 +3,7 @@
 They take a worker before queued simulations.
 """
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -23,6 +21,30 @@ DRY_RUNS = 16
 _RETRY = 10.0
 
 
+class _DryRunModel(msgspec.Struct, frozen=True):
+    info: object = None
+    seconds: object = None
+    memory: object = None
+
+
+class _DryRunLatencies(msgspec.Struct, frozen=True):
+    p50: object = None
+    max: object = None
+
+
+class DryRunTiming(msgspec.Struct, frozen=True):
+    """The members of a result's `timing` that a check has: how the model was loaded, and how fast it acted."""
+
+    model: _DryRunModel | None = None
+    inference: _DryRunLatencies | None = None
+
+
+class _DryRunResult(msgspec.Struct, frozen=True):
+    status: str | None = None
+    error: str | None = None
+    timing: DryRunTiming | None = None
+
+
 def admit(c: Connection, limit: int, moment: datetime, now: float) -> None:
     """Raise TooManyDryRuns if another dry run may not start. A dry run counts while a request may wait for it."""
     oldest_id = first_id(moment - timedelta(seconds=2 * LONGEST_DRY_RUN))
@@ -35,29 +57,28 @@ def admit(c: Connection, limit: int, moment: datetime, now: float) -> None:
         )
 
 
-def check_of(simulation: Simulation, line: bytes) -> dict[str, Any]:
+def check_of(simulation: Simulation, line: bytes) -> dict[str, object]:
     """Return what a dry run that has ended found; ``line``: its result line, empty if it has none.
 
     Seconds and bytes; the sizes of the model's inputs and outputs are in ``model``.
     """
-    result = msgspec.json.decode(line) if line else {}
-    fits = result.get("status") == "ok"
-    reason = None if fits else result.get("error") or simulation.reason or str(simulation.state)
-    return checked(simulation, result.get("timing") or {}, reason)
+    result = msgspec.json.decode(line or b"{}", type=_DryRunResult)
+    reason = None if result.status == "ok" else result.error or simulation.reason or str(simulation.state)
+    return check_document(simulation, result.timing or DryRunTiming(), reason)
 
 
-def checked(simulation: Simulation, timing: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+def check_document(simulation: Simulation, timing: DryRunTiming, reason: str | None) -> dict[str, object]:
     """Return a check: whether the model fits (without a ``reason``), and what its dry run has measured."""
-    model, inference = timing.get("model") or {}, timing.get("inference") or {}
+    model, inference = timing.model or _DryRunModel(), timing.inference or _DryRunLatencies()
     return {
         "fits": reason is None,
         "reason": reason,
         "dataset": simulation.dataset.name,
         "runtime": simulation.runtime.name,
         "format": simulation.model.format,
-        "model": model.get("info"),
-        "load_seconds": model.get("seconds"),
-        "act_seconds": inference.get("p50") if reason is None else None,
-        "slowest_act_seconds": inference.get("max") if reason is None else None,
-        "memory": model.get("memory"),
+        "model": model.info,
+        "load_seconds": model.seconds,
+        "act_seconds": inference.p50 if reason is None else None,
+        "slowest_act_seconds": inference.max if reason is None else None,
+        "memory": model.memory,
     }

@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -31,22 +30,21 @@ from runtimes.harness.evaluator.tasks import count
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewSimulation:
-    """A submission that is resolved, and not yet stored. ``model_import``: the row of its model's import, if any."""
+    """A submission that is resolved, and not yet stored.
+
+    ``total``: number of its tasks. ``model_import``: the row of its model's import, if any.
+    """
 
     id: str
     moment: datetime
     dry_run: bool
     dataset: Dataset
     model: Model | None
-    row: Mapping[str, Any]
-    stage: Mapping[str, Any]
-    model_import: Mapping[str, Any] | None
+    row: Mapping[str, object]
+    stage: Mapping[str, object]
+    total: int
+    model_import: Mapping[str, object] | None
     logged_to: str | None
-
-    @property
-    def total(self) -> int:
-        """Number of tasks."""
-        return int(self.stage["total"])
 
 
 class NewSimulations:
@@ -87,11 +85,12 @@ class NewSimulations:
             "dataset_digest": provenance.dataset.digest,
             "submitted_by": submitted_by,
         }
+        total = 1 if submission.dry_run else count(provenance.play.tasks)
         stage = {
             "id": f"{id}.0",
             "simulation_id": id,
             "ordinal": 0,
-            "total": 1 if submission.dry_run else count(provenance.play.tasks),
+            "total": total,
             "state": "open",
             "align": provenance.play.batch,
         }
@@ -103,16 +102,17 @@ class NewSimulations:
             model=resolved.model,
             row=row,
             stage=stage,
+            total=total,
             model_import=wanted,
             logged_to=self._imports.origins.run_server(submission, resolved.model),
         )
 
-    def _import_of(self, submission: Submission) -> dict[str, Any] | None:
+    def _import_of(self, submission: Submission) -> dict[str, object] | None:
         """Return the row of the import of a model that is named by reference; None for another model."""
         if submission.model_reference is None:
             return None
-        options = {"format": submission.format, "runtime": submission.runtime}
-        return self._imports.row(submission.model_reference, submission.connection, **options)
+        format, runtime = submission.format, submission.runtime
+        return self._imports.row(submission.model_reference, submission.connection, format=format, runtime=runtime)
 
     @staticmethod
     def keep(c: Connection, news: Collection[NewSimulation]) -> None:
@@ -146,21 +146,42 @@ class NewSimulations:
             self._notifier.wake("dispatch")
 
 
-def resubmission(document: Mapping[str, Any]) -> Submission:
+class _ArchivedModel(msgspec.Struct):
+    name: str
+    digest: str | None
+
+
+class _ArchivedRuntime(msgspec.Struct):
+    name: str | None
+
+
+class _ArchivedProvenance(msgspec.Struct):
+    model: _ArchivedModel
+    runtime: _ArchivedRuntime
+    dataset: dict[str, object]
+
+
+class _ArchivedSimulation(msgspec.Struct):
+    """The members of an archive's `simulation.json` that its submission is made from."""
+
+    spec: dict[str, object]
+    provenance: _ArchivedProvenance
+
+
+def resubmission(document: Mapping[str, object]) -> Submission:
     """Return the submission of an archive's `simulation.json`, pinned to the same digests."""
     try:
-        spec, provenance = dict(document["spec"]), document["provenance"]
-        if provenance["model"]["digest"] is not None:  # else its import failed, and is repeated
-            model = pinned_model(provenance["model"]["name"], provenance["model"]["digest"])
-            spec |= {"model": model, "model_reference": None, "connection": None}
-            spec["format"] = None
-        spec["runtime"] = provenance["runtime"]["name"]
-        dataset = provenance["dataset"]
-        if "extends" not in dataset:
-            dataset = {"digest": ""} | dataset  # name and version say which it is
-        spec["dataset"] = pinned_dataset(msgspec.convert(dataset, ResolvedDataset))
+        archived = msgspec.convert(document, _ArchivedSimulation)
+        spec, provenance = dict(archived.spec), archived.provenance
+        if provenance.model.digest is not None:  # else its import failed, and is repeated
+            model = pinned_model(provenance.model.name, provenance.model.digest)
+            spec |= {"model": model, "model_reference": None, "connection": None, "format": None}
+        spec["runtime"] = provenance.runtime.name
+        # Of a built-in dataset, name and version say which it is.
+        named = {} if "extends" in provenance.dataset else {"digest": ""}
+        spec["dataset"] = pinned_dataset(msgspec.convert(named | provenance.dataset, ResolvedDataset))
         return msgspec.convert(spec, Submission)
-    except (KeyError, TypeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
 
 

@@ -1,15 +1,14 @@
 """Plan units: the scenarios that the tasks of a simulation belong to, from its task plan."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from core.domain.results.scenario_units import ScenarioUnits, units_of
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 
-def units_of_plan(plan: Mapping[str, Any]) -> ScenarioUnits | None:
+def units_of_plan(plan: Mapping[str, object]) -> ScenarioUnits | None:
     """Return the scenarios of a plan's tasks; None if each task is of a scenario of its own, or without a plan."""
-    if not plan:
+    if not isinstance(select := plan.get("select"), Mapping):
         return None
     tasks = TaskPlan(plan)
-    return units_of(plan["select"], tasks.scenarios, tasks.count)
+    return units_of(select, tasks.scenarios, tasks.count)

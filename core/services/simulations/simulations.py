@@ -271,9 +271,8 @@ class Simulations:
             total, done, failed = counts or (0, 0, 0)
             tasks = Tasks(total=total, done=done, failed=failed)
         spec = spec_of(row.spec)
-        requested_executor = (spec.placement or {}).get("executor")
         configs = self._resolver.executor_configs
-        config = configs.get(row.executor or "") or configs.get(requested_executor or "")
+        config = configs.get(row.executor or "") or configs.get(spec.executor)
         requested = spec.requested_workers()
         workers = (
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())

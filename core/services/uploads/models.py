@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from common.errors import (
     DigestMismatch,
@@ -24,6 +24,7 @@ from common.errors import (
 from common.ids import new_id
 from common.near_names import near_names, suggestion
 from core.domain.submissions.records import Model
+from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.services.block_checksums import BlockChecksums
 from core.services.orphan_search import OrphanSearch
@@ -72,7 +73,7 @@ class Properties(TypedDict, total=False):
     #: The digest that the bytes must have.
     digest: str | None
     #: The reference that it is imported by and what that resolved to.
-    source: Mapping[str, Any] | None
+    source: Mapping[str, object] | None
     #: Tags to set on the version, also on one that has these bytes already.
     tags: Sequence[str]
 
@@ -143,7 +144,9 @@ class Models:
                 name = name_of(filename, actual)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
             values["filename"] = filename and filename[:255]
-            values["dependencies"] = json.dumps(_described(declaration)) if declaration is not None else None
+            values["dependencies"] = (
+                json.dumps(_dependencies_document(declaration)) if declaration is not None else None
+            )
             values["source"] = json.dumps(source) if source is not None else None
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
             with self._database.exclusive(BYTES):
@@ -167,7 +170,7 @@ class Models:
                 f"A model has at most {self.largest:,} bytes (WINDTUNNEL_MAX_UPLOAD), whichever way it is sent."
             )
 
-    def _register(self, values: Mapping[str, Any], tags: Sequence[str]) -> Model:
+    def _register(self, values: Mapping[str, object], tags: Sequence[str]) -> Model:
         now = datetime.now(UTC)
         row = {"id": new_id(now), "project": PROJECT, "created_at": now.timestamp(), **values}
 
@@ -429,7 +432,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _described(declaration: Declaration) -> dict[str, Any]:
+def _dependencies_document(declaration: Declaration) -> dict[str, object]:
     """Return what users see of a declaration."""
     requirements = list(declaration.requirements)
     return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}
@@ -447,7 +450,7 @@ def _record(row: store.ModelRow, tags: Mapping[str, Sequence[str]]) -> Model:
         filename=row.filename,
         runtime=row.runtime,
         created_at=datetime.fromtimestamp(row.created_at, UTC),
-        dependencies=json.loads(row.dependencies) if row.dependencies else None,
-        source=json.loads(row.source) if row.source else None,
+        dependencies=load_document(row.dependencies) if row.dependencies else None,
+        source=load_document(row.source) if row.source else None,
         tags=tags.get(row.id, ()),
     )
