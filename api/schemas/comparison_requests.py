@@ -8,7 +8,7 @@ from api.schemas.pages import PageQuery
 from api.schemas.simulations import NamesQuery
 from api.schemas.submissions import SubmissionSchema
 from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, UNTIL
-from core.domain.comparisons.comparisons import FEWEST_MODELS, MOST_MODELS, ComparisonState
+from core.domain.comparisons.comparison_states import FEWEST_MODELS, MOST_MODELS, ComparisonState
 from core.domain.submissions.submission import MEMBERS
 
 _STATES = [state.value for state in ComparisonState]

@@ -19,7 +19,7 @@ from api.schemas.verdicts import (
     GroupVerdictSchema,
     VerdictSchema,
 )
-from core.domain.comparisons.comparisons import ComparisonState
+from core.domain.comparisons.comparison_states import ComparisonState
 
 _STATES = [state.value for state in ComparisonState]
 _MODEL_STATES = [state.value for state in ComparisonState if state is not ComparisonState.CANCELLING]

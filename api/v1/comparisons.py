@@ -47,7 +47,7 @@ from common.errors import (
     UnsupportedMedia,
 )
 from core.domain.comparisons.comparison_requests import ComparisonRequest
-from core.domain.comparisons.comparisons import ComparisonState
+from core.domain.comparisons.comparison_states import ComparisonState
 
 blueprint = Blueprint(
     "comparisons",

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from core.domain.comparisons.comparisons import LABEL, ComparisonState
+from core.domain.comparisons.comparison_states import LABEL, ComparisonState
 from core.domain.submissions.listing import NO_COMPARISON, Listing
 from core.store.listing import ID_PREFIX, contains, pattern
 from core.store.tables import comparisons

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
 from common.errors import Conflict, UnknownComparison
-from core.domain.comparisons.comparisons import ComparisonState
+from core.domain.comparisons.comparison_states import ComparisonState
 from core.domain.scheduling.states import FINAL
 from core.store.claims import Claims
 from core.store.tables import comparison_models as models

@@ -430,7 +430,7 @@ comparisons = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("project", Text, nullable=False),
-    Column("state", Text, nullable=False),  # see core/domain/comparisons/comparisons.py
+    Column("state", Text, nullable=False),  # see core/domain/comparisons/comparison_states.py
     Column("event_seq", Integer, nullable=False, server_default="0"),
     Column("spec", Text, nullable=False),  # JSON: the normalised request, without its models
     Column("dataset", Text, nullable=False),

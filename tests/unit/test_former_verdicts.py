@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from core.domain.comparisons.comparison_questions import question_of
-from core.domain.comparisons.comparisons import batches
 from core.domain.comparisons.pair_verdicts import Pair
+from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
 
 #: Comparisons of 40 scenarios: the state that 0.2.0 stored after their first batch, and how it ended them.

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.comparisons.claims import Decision, Design, Method
-from core.domain.comparisons.comparisons import ComparisonState, batches, end_of
+from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.pair_verdicts import Floats, Pair
+from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
 
 SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"}

@@ -14,6 +14,7 @@ the order is uniformly random as well, so that the test of a single group keeps 
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 #: Pairs of the first batch, growth from batch to batch, and most pairs of a batch.
 FIRST, GROWTH, LARGEST = 16, 1.3, 8192
@@ -45,3 +46,10 @@ def batch_sizes(pairs: int) -> Iterator[int]:
         size = min(max(FIRST, int(played * (GROWTH - 1))), LARGEST, pairs - played)
         yield size
         played += size
+
+
+def batches(seed: int, scenarios: Sequence[int]) -> list[list[int]]:
+    """Return the scenarios of each batch, by index in the dataset, in the order of play."""
+    order = [scenarios[position] for position in play_order(seed, [str(index) for index in scenarios])]
+    ends = list(accumulate(batch_sizes(len(order))))
+    return [order[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -20,7 +20,8 @@ from common.errors import (
     UnknownComparison,
 )
 from core.domain.comparisons.comparison_questions import question_of
-from core.domain.comparisons.comparisons import ComparisonState, batches, end_of
+from core.domain.comparisons.comparison_states import ComparisonState, end_of
+from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
 from core.domain.results.score import judged_metric
 from core.domain.scheduling.states import FINAL, State

@@ -12,7 +12,7 @@ from common.errors import Conflict, IdempotencyMismatch, IllegalTransition, Inva
 from common.ids import new_id
 from core.domain.comparisons.claims import Claim, method_of
 from core.domain.comparisons.comparison_requests import ComparisonRequest
-from core.domain.comparisons.comparisons import (
+from core.domain.comparisons.comparison_states import (
     ENDED,
     FEWEST_MODELS,
     LABEL,

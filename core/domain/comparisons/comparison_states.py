@@ -1,10 +1,7 @@
-"""Comparisons of models: states of a comparison and of its models, and the batches in which scenarios are played."""
+"""States of a comparison and of its models, and the limits of both."""
 
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import accumulate
-
-from core.domain.comparisons.play_order import batch_sizes, play_order
 
 #: Fewest and most models of a comparison.
 FEWEST_MODELS, MOST_MODELS = 2, 9
@@ -39,10 +36,3 @@ def end_of(models: Sequence[ComparisonState]) -> ComparisonState | None:
         if state in models:
             return state
     return ComparisonState.CANCELLED
-
-
-def batches(seed: int, scenarios: Sequence[int]) -> list[list[int]]:
-    """Return the scenarios of each batch, by index in the dataset, in the order of play."""
-    order = [scenarios[position] for position in play_order(seed, [str(index) for index in scenarios])]
-    ends = list(accumulate(batch_sizes(len(order))))
-    return [order[start:end] for start, end in zip([0, *ends], ends, strict=False)]
