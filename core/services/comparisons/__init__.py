@@ -1,1 +1,1 @@
-"""Comparisons of models: requests, batches and views."""
+"""Comparisons of models: requests, batches and documents."""

@@ -31,7 +31,7 @@ from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.submission import MEMBERS, Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
-from core.services.comparisons.views import view
+from core.services.comparisons.comparison_documents import comparison_document
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import event_of, follow
@@ -176,7 +176,7 @@ class Comparisons:
         """Return a comparison with the verdict on each model so far."""
         with self._database.read() as c:
             row = store.find(c, id)
-            return view(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
+            return comparison_document(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
 
     def list(
         self, listing: Listing, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
@@ -190,7 +190,7 @@ class Comparisons:
             ids = [row.id for row in rows[:limit]]
             models, plays = store.models_of(c, ids), store.simulations_of(c, ids)
         documents = [
-            view(
+            comparison_document(
                 row,
                 [model for model in models if model.comparison_id == row.id],
                 [play for play in plays if play.comparison_id == row.id],

@@ -19,7 +19,16 @@ from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
-from core.services.datasets import catalogue, dataset_sources, descriptions
+from core.services.datasets import catalogue, dataset_sources
+from core.services.datasets.descriptions import (
+    NEXT_STEP,
+    brief_document,
+    built_in_document,
+    differences,
+    location,
+    moment,
+    version_document,
+)
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds import source_of_request, stored_source
 from core.services.uploads.checksum_stream import verified
@@ -74,9 +83,8 @@ class Datasets:
         tags = check_tags(tags)
         self._floor.check()
         chosen = source_of_request(source, self._uploads, self._sources)
-        moment = datetime.now(UTC)
         row = {
-            "id": new_id(moment),
+            "id": new_id(datetime.now(UTC)),
             "project": PROJECT,
             "name": name,
             "source": json.dumps(msgspec.to_builtins(chosen), sort_keys=True),
@@ -90,7 +98,7 @@ class Datasets:
 
         added = self._database.write(write)
         self._notifier.enqueue("register", row["id"])
-        return descriptions.view(added, [])
+        return version_document(added, [])
 
     # -- queries
 
@@ -99,12 +107,12 @@ class Datasets:
         built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after]
         if after is not None and not after.startswith("~"):
             built_in = []
-        items = [descriptions.brief(datasets()[name]) for name in built_in[: limit + 1]]
+        items = [brief_document(built_in_document(datasets()[name])) for name in built_in[: limit + 1]]
         after_name = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
             rows = store.latest(c, PROJECT, after_name, limit + 1 - len(items)) if len(items) <= limit else []
             tags = store.tags.of_versions(c, [row.id for row in rows])
-        items += [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows]
+        items += [brief_document(version_document(row, tags.get(row.id, []))) for row in rows]
         if len(items) <= limit:
             return items, None
         last = items[limit - 1]
@@ -113,27 +121,27 @@ class Datasets:
     def get(self, ref: str) -> dict[str, Any]:
         """Return the description of a built-in or registered version, in any state."""
         if (built_in := _built_in(ref)) is not None:
-            return descriptions.full(built_in)
+            return built_in_document(built_in)
         row = self._row(ref)
         with self._database.read() as c:
             tags = store.tags.of_versions(c, [row.id]).get(row.id, [])
-        view = descriptions.view(row, tags)
+        document = version_document(row, tags)
         if row.state == "ready" and row.described:
-            view = dict(self._extended(row).definition) | view
-        return view
+            document = dict(self._extended(row).definition) | document
+        return document
 
     def versions(
         self, name: str, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of a dataset's versions, newest first."""
         if name in datasets():
-            return [descriptions.brief(dataset) for dataset in reversed(versions()[name])], None
+            return [brief_document(built_in_document(dataset)) for dataset in reversed(versions()[name])], None
         with self._database.read() as c:
             rows = store.page(c, PROJECT, name, after, limit + 1)
             tags = store.tags.of_versions(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
-        page = [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows[:limit]]
+        page = [brief_document(version_document(row, tags.get(row.id, []))) for row in rows[:limit]]
         return page, page[-1]["id"] if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
@@ -227,9 +235,7 @@ class Datasets:
         row = self._ready(ref)
         page: list[dict[str, Any]] = []
         for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normalized(after)):
-            page.append(
-                {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.location(entry)}
-            )
+            page.append({"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)})
             if len(page) > limit:
                 break
         return page[:limit], page[limit - 1]["path"] if len(page) > limit else None
@@ -262,7 +268,7 @@ class Datasets:
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
         """Yield the files added, removed and changed between two versions, by path, in constant memory."""
         before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
-        return descriptions.differences(
+        return differences(
             manifest_object.read(self._objects, before.manifest), manifest_object.read(self._objects, now.manifest)
         )
 
@@ -287,13 +293,11 @@ class Datasets:
         row = self._row(ref)
         if row.state != "ready":
             if row.state == "registering":
-                began = descriptions.moment(row.created_at)
+                began = moment(row.created_at)
                 detail = f"{row.name} is being registered since {began}. Wait until it is ready."
                 raise NotReady(detail, state=row.state)
             reason = (row.reason or "it cannot be registered").removesuffix(".")
-            raise NotReady(
-                f"The registration of {row.name} failed: {reason}. {descriptions.NEXT_STEP}", state=row.state
-            )
+            raise NotReady(f"The registration of {row.name} failed: {reason}. {NEXT_STEP}", state=row.state)
         return row
 
     def _unknown(self, ref: str) -> UnknownDataset:

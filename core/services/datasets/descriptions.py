@@ -13,16 +13,11 @@ from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators.declared_interface import described_interface
 
 
-def full(dataset: Dataset) -> dict[str, Any]:
+def built_in_document(dataset: Dataset) -> dict[str, Any]:
     """Return the full description of a built-in dataset."""
     definition = dict(dataset.definition) | {"metrics": described_metrics(dataset.definition)}
     definition["interface"] = described_interface(definition_of(dataset.definition))
     return definition | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
-
-
-def brief(dataset: Dataset) -> dict[str, Any]:
-    """Return the short description of a built-in dataset."""
-    return short(full(dataset))
 
 
 _BRIEF = (
@@ -51,11 +46,12 @@ _BRIEF = (
 NEXT_STEP = "Correct the source and register it again under the same name: `POST /v1/datasets`."
 
 
-def short(described: Mapping[str, Any]) -> dict[str, Any]:
+def brief_document(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a description that lists have."""
     return {name: described[name] for name in _BRIEF if name in described}
 
 
-def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
+def version_document(row: Any, tags: Sequence[str]) -> dict[str, Any]:
     """Return the description of a registered version."""
     content = json.loads(row.described) if row.described else {}
     built_in = datasets()[content["extends"]] if content else None

@@ -1,4 +1,4 @@
-"""Views of comparisons: the documents that clients read, from rows."""
+"""Documents of comparisons: what clients read, from rows."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _FORMER_VERDICT: dict[str, Any] = {
 }
 
 
-def view(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
+def comparison_document(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
     """Return a comparison. ``details``: with groups, scenarios and the course of each verdict, which lists leave out.
 
     ``plays``: its simulations, by batch.
