@@ -6,15 +6,17 @@ names of models and dataset, are those of the simulations of its first batch, of
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from core.domain.comparisons.comparison_states import LABEL, ComparisonState
 from core.domain.submissions.listing import NO_COMPARISON, Listing
+from core.store.comparisons import ComparisonRow
 from core.store.listing import ID_PREFIX, contains, pattern
+from core.store.rows import columns_of, read_rows
 from core.store.tables import comparisons
 
+_COLUMNS = ", ".join(ComparisonRow.__struct_fields__)
 #: Columns of a comparison by member of a listing; condition on one of its models.
 _EQUAL = ("dataset", "dataset_version", "dataset_digest", "submitted_by")
 _OF_A_MODEL = "id IN (SELECT comparison_id FROM comparison_models WHERE {})"
@@ -26,7 +28,7 @@ _IN_FIRST_BATCH = (
 
 def page(
     c: Connection, listing: Listing, *, states: Sequence[str], after: str | None, limit: int
-) -> Sequence[Row[Any]]:
+) -> list[ComparisonRow]:
     """Return up to ``limit`` comparisons of a listing, newest first, older than ``after``; ``states``: any of these."""
     conditions, values = _conditions(c, listing)
     if states:
@@ -35,8 +37,9 @@ def page(
     if after is not None:
         values["after"] = after
         conditions.append("id < :after")
-    query = text(f"SELECT * FROM comparisons{_where(conditions)} ORDER BY id DESC LIMIT :most")
-    return c.execute(query.columns(*comparisons.c), values | {"most": limit}).all()
+    query = text(f"SELECT {_COLUMNS} FROM comparisons{_where(conditions)} ORDER BY id DESC LIMIT :most")
+    rows = c.execute(query.columns(*columns_of(comparisons, ComparisonRow)), values | {"most": limit})
+    return read_rows(rows, ComparisonRow)
 
 
 def counts(c: Connection, listing: Listing) -> dict[ComparisonState, int]:
@@ -50,10 +53,10 @@ def _where(conditions: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, Any]]:
+def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, object]]:
     """Return the conditions of a listing besides states, and their values."""
     conditions: list[str] = []
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for member in _EQUAL:
         if (value := getattr(listing, member)) is not None:
             values[member] = value

@@ -2,17 +2,100 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, text, update
+from sqlalchemy import Connection, delete, insert, select, text, update
 
 from common.errors import Conflict, UnknownComparison
 from core.domain.comparisons.comparison_states import ComparisonState
 from core.domain.scheduling.states import FINAL
+from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
 from core.store.tables import comparisons, events, simulations
+
+
+class ComparisonRow(StoredRow, frozen=True, gc=False):
+    """A comparison. ``spec`` is a `ComparisonSpec`; ``groups``: number of scenarios by grouping and group, if counted.
+
+    ``reference``: ordinal of the model that the others are compared with. ``failures``: of its job, in a row.
+    """
+
+    id: str
+    state: str
+    event_seq: int
+    spec: str
+    dataset: str
+    dataset_version: str
+    dataset_digest: str
+    reference: int
+    scenarios: int
+    groups: str | None
+    labels: str
+    submitted_by: str
+    reason: str | None
+    failures: int
+    created_at: float
+    ended_at: float | None
+
+    @property
+    def group_sizes(self) -> dict[str, dict[str, int]]:
+        """Number of scenarios by grouping and group, which a job has counted."""
+        return decode_document(self.groups or "{}", dict[str, dict[str, int]])
+
+    @property
+    def label_values(self) -> dict[str, str]:
+        """Labels by name."""
+        return decode_document(self.labels, dict[str, str])
+
+
+class ComparedModelRow(StoredRow, frozen=True, gc=False):
+    """A model of a comparison, with the submission and the provenance of its simulations.
+
+    ``batch``: the first that its verdict does not have. ``running_verdict``: state of its tests. ``verdict`` and
+    ``details``: documents as clients see them.
+    """
+
+    comparison_id: str
+    ordinal: int
+    name: str
+    spec: str
+    provenance: str
+    state: str
+    batch: int
+    running_verdict: str | None
+    verdict: str | None
+    details: str | None
+    reason: str | None
+    ended_at: float | None
+
+
+class BatchSimulationRow(StoredRow, frozen=True, gc=False):
+    """A simulation of a model's batch, with its state and reason; both are None if it was deleted."""
+
+    comparison_id: str
+    ordinal: int
+    batch: int
+    simulation_id: str
+    simulation_state: str | None
+    reason: str | None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the simulation was deleted."""
+        return self.simulation_state is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the simulation has ended, and was not deleted."""
+        return self.simulation_state in FINAL
+
+    @property
+    def runs(self) -> bool:
+        """Whether the simulation has not ended, and was not deleted."""
+        return not (self.deleted or self.ended)
+
 
 _UNENDED = (ComparisonState.RUNNING.value, ComparisonState.CANCELLING.value)
 _FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
@@ -29,42 +112,49 @@ CLAIMS = Claims(
 _NEXT_EVENT = text("UPDATE comparisons SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> None:
+def add(c: Connection, id: str, values: Mapping[str, object], now: float) -> None:
     """Insert a running comparison, with its first event."""
-    c.execute(insert(comparisons).values(state=ComparisonState.RUNNING.value, **values))
-    say(c, values["id"], "state", {"state": ComparisonState.RUNNING.value}, values["created_at"])
+    state = {"state": ComparisonState.RUNNING.value}
+    c.execute(insert(comparisons).values(id=id, created_at=now, **state, **values))
+    say(c, id, "state", state, now)
 
 
-def add_model(c: Connection, id: str, ordinal: int, values: Mapping[str, Any], now: float) -> None:
+def add_model(c: Connection, id: str, ordinal: int, values: Mapping[str, object], now: float) -> None:
     """Insert a model whose batches are to be played."""
     row = {"comparison_id": id, "ordinal": ordinal, "state": ComparisonState.RUNNING.value, "created_at": now}
     c.execute(insert(models).values(**row, **values))
 
 
-def find(c: Connection, id: str, *, lock: bool = False) -> Row[Any]:
+def find(c: Connection, id: str, *, lock: bool = False) -> ComparisonRow:
     """Return a comparison's row, or raise UnknownComparison; ``lock``: until the transaction ends."""
-    query = select(comparisons).where(comparisons.c.id == id)
-    row = c.execute(query.with_for_update() if lock else query).first()
+    query = select(*columns_of(comparisons, ComparisonRow)).where(comparisons.c.id == id)
+    row = read_row(c.execute(query.with_for_update() if lock else query).first(), ComparisonRow)
     if row is None:
         raise UnknownComparison(f"There is no comparison {id[:64]!r}. `GET /v1/comparisons` lists them.")
     return row
 
 
-def models_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+def models_of(c: Connection, ids: Sequence[str]) -> list[ComparedModelRow]:
     """Return the models of comparisons, in their order."""
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
-    return c.execute(
-        select(models).where(models.c.comparison_id.in_(ids)).order_by(models.c.comparison_id, models.c.ordinal)
-    ).all()
+    query = select(*columns_of(models, ComparedModelRow)).where(models.c.comparison_id.in_(ids))
+    return read_rows(c.execute(query.order_by(models.c.comparison_id, models.c.ordinal)), ComparedModelRow)
 
 
-def simulations_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return comparison, ordinal, batch, simulation, and its state and reason; null for one that was deleted."""
+def simulations_of(c: Connection, ids: Sequence[str]) -> list[BatchSimulationRow]:
+    """Return the simulations of comparisons, by batch."""
     if not ids:
         return []
     query = (
-        select(played, simulations.c.state, simulations.c.reason)
+        select(
+            played.c.comparison_id,
+            played.c.ordinal,
+            played.c.batch,
+            played.c.simulation_id,
+            simulations.c.state.label("simulation_state"),
+            simulations.c.reason,
+        )
         .join(
             simulations,
             (simulations.c.id == played.c.simulation_id) & simulations.c.deleted_at.is_(None),
@@ -72,7 +162,8 @@ def simulations_of(c: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
         )
         .where(played.c.comparison_id.in_(ids))
     )
-    return c.execute(query.order_by(played.c.comparison_id, played.c.batch, played.c.ordinal)).all()
+    ordered = query.order_by(played.c.comparison_id, played.c.batch, played.c.ordinal)
+    return read_rows(c.execute(ordered), BatchSimulationRow)
 
 
 def add_simulation(c: Connection, id: str, ordinal: int, batch: int, simulation: str) -> None:
@@ -97,24 +188,24 @@ def comparison_of(c: Connection, simulation: str) -> str | None:
     return found
 
 
-def change(c: Connection, id: str, **values: Any) -> None:
+def change(c: Connection, id: str, **values: object) -> None:
     """Change columns of a comparison."""
     c.execute(update(comparisons).where(comparisons.c.id == id).values(**values))
 
 
-def move(c: Connection, id: str, state: ComparisonState, now: float, **values: Any) -> None:
+def move(c: Connection, id: str, state: ComparisonState, now: float, **values: object) -> None:
     """Change a comparison's state, with the event; the claim of a job ends."""
     ended = None if state.value in _UNENDED else now
     change(c, id, state=state.value, ended_at=ended, claim=None, claim_until=0.0, failures=0, not_before=0.0, **values)
     say(c, id, "state", {"state": state.value, **{k: v for k, v in values.items() if k == "reason" and v}}, now)
 
 
-def change_model(c: Connection, id: str, ordinal: int, **values: Any) -> None:
+def change_model(c: Connection, id: str, ordinal: int, **values: object) -> None:
     """Change columns of a comparison's model."""
     c.execute(update(models).where(models.c.comparison_id == id, models.c.ordinal == ordinal).values(**values))
 
 
-def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> None:
+def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> None:
     """Insert an event; the comparison's row numbers it in the same transaction, so that events appear in order."""
     seq = c.scalar(_NEXT_EVENT, {"i": id})
     if seq is None:

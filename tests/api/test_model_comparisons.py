@@ -63,7 +63,7 @@ class Runs:
     def waiting(self, id: str) -> list[str]:
         """Return the simulations of a comparison that are queued."""
         with self.platform.database.read() as c:
-            return [play.simulation_id for play in store.simulations_of(c, [id]) if play.state == "queued"]
+            return [play.simulation_id for play in store.simulations_of(c, [id]) if play.simulation_state == "queued"]
 
     def play(self, simulation: str, scores: Scores) -> None:
         """Run one simulation to its end."""

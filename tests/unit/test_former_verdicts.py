@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from core.domain.comparisons.comparison_questions import question_of
+from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.pair_verdicts import Pair
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+from tests.unit.test_stored_documents import recorded
 
 #: Comparisons of 40 scenarios: the state that 0.2.0 stored after their first batch, and how it ended them.
 STORED = json.loads((Path(__file__).parent / "former_verdicts.json").read_text())
@@ -21,7 +23,8 @@ SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"
 def test_a_comparison_that_began_before_ends_by_the_rules_it_began_with(former: dict[str, Any]) -> None:
     streets = ["ab"[index % 2] for index in range(former["scenarios"])]
     sizes = group_sizes([{"street": street} for street in streets])
-    spec = {"design": former["design"], "bound": None, "error_rate": 0.05}
+    [text] = recorded("before-claims", "comparison_spec")[:1]
+    spec = comparison_spec_of(json.dumps(json.loads(text) | {"design": former["design"]}))
     asked = question_of(spec, SCORE, former["scenarios"], sizes)
     verdict = RunningVerdict.from_json(former["stored"], asked)
     first, second = np.array(former["first"]), np.array(former["second"])
@@ -34,8 +37,11 @@ def test_a_comparison_that_began_before_ends_by_the_rules_it_began_with(former: 
             scenarios=indexes, pairs=pairs, first=first[indexes], second=second[indexes], simulations=("m", "o")
         )
         verdict = RunningVerdict.from_json(json.loads(json.dumps(verdict.to_json())), asked).extend(asked, batch)
-    document = verdict.described(asked, ("new", "old"), over=True)
+    document, details = (
+        verdict.verdict(asked, ("new", "old"), over=True),
+        json.loads(json.dumps(verdict.details(asked))),
+    )
     names = ("decision", "low", "high", "mean", "decided_at")
-    assert {name: document["verdict"][name] for name in names} == {name: former[name] for name in names}
-    assert [group["verdict"] for group in document["groups"]["street"]] == former["groups"]
-    assert document["verdict"]["margin"] == 0 and document["flips"] is None
+    assert {name: document[name] for name in names} == {name: former[name] for name in names}
+    assert [group["verdict"] for group in details["groups"]["street"]] == former["groups"]
+    assert document["margin"] == 0 and details["flips"] is None

@@ -9,13 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from common.errors import Corrupt
+from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.submissions.provenance import dataset_of, provenance_of
 from core.domain.submissions.stored_documents import decode_document, update_document
 from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
+from core.services.comparisons.comparison_documents import verdict_document
 from tests.provenances import provenance
 
-#: Documents of simulations as these versions have stored them, each shape of them once.
+#: Documents as these versions have stored them, each shape of them once.
 RECORDED = Path(__file__).parents[1] / "recorded" / "documents"
 VERSIONS = sorted(path.stem for path in RECORDED.glob("*.ndjson"))
 
@@ -86,3 +88,24 @@ def test_every_submission_is_read_as_it_was_stored(version: str) -> None:
 def test_a_spec_of_which_a_member_is_wrong_is_refused_with_the_member() -> None:
     with pytest.raises(Corrupt, match=r"has a SubmissionSpec that cannot be read: .*\$\.workers"):
         spec_of('{"workers": "four"}')
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_spec_of_a_comparison_is_read_as_it_was_stored(version: str) -> None:
+    for text in recorded(version, "comparison_spec"):
+        spec = comparison_spec_of(text)
+        document = msgspec.to_builtins(spec)
+        if spec.former:  # the members that it lacks have the meaning that they had then
+            document = {name: document[name] for name in json.loads(text)}
+        assert json.dumps(document) == text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_verdict_is_shown_as_it_was_stored(version: str) -> None:
+    for text in recorded(version, "verdict"):
+        stored, document = json.loads(text), verdict_document(text)
+        changed = {"design", "saving"} if "claims" not in stored else set()
+        assert {name: document[name] for name in stored.keys() - changed} == {
+            name: stored[name] for name in stored.keys() - changed
+        }
+        assert document.keys() >= {"claims", "refuted", "margin", "method", "tasks"}

@@ -7,7 +7,6 @@ gives the exact number of pairs of a t-test within one.
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 NORMAL = NormalDist()
 #: Probability with which a difference is to be shown, where nothing else is said (Cohen 1988).
@@ -53,7 +52,7 @@ class Saving:
             words += f" A fixed design for a difference within the interval needs {many_words}."
         return words
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the saving for clients."""
         few, many = self.needed or (None, None)
         members = {"played": self.played, "pairs": self.pairs, "needed": few, "needed_at_most": many}

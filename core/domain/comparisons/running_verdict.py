@@ -163,12 +163,8 @@ class RunningVerdict:
         """Return whether the verdict holds, so that the rest need not be played."""
         return is_over(self.test.decision, self.test.claims, self.test.refuted, question.until)
 
-    def described(self, question: Question, models: tuple[str, str], *, over: bool) -> dict[str, Any]:
-        """Return the verdict, its course, those on groups, and the pairs that differ most.
-
-        ``models``: names. ``over``: whether nothing more is played.
-        """
-        test, scale = self.test, question.scale
+    def verdict(self, question: Question, models: tuple[str, str], *, over: bool) -> dict[str, object]:
+        """Return the verdict for clients. ``models``: names. ``over``: whether nothing more is played."""
         context = VerdictContext(
             metric=str(question.metric["name"]),
             models=models,
@@ -178,12 +174,15 @@ class RunningVerdict:
             over=over,
             family=question.family,
         )
+        return verdict_document(self.test, question.scale, context)
+
+    def details(self, question: Question) -> dict[str, object]:
+        """Return the course of the verdict, those on groups, and the pairs that differ most."""
         return {
-            "verdict": verdict_document(test, scale, context),
             "looks": [dict(zip(("count", "mean", "low", "high"), look, strict=True)) for look in self.looks],
             "groups": {
                 grouping: described_groups(
-                    {group: state.evidence for group, state in tests.items()}, scale, question.error_rate
+                    {group: state.evidence for group, state in tests.items()}, question.scale, question.error_rate
                 )
                 for grouping, tests in self.groups.items()
             },

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from core.domain.comparisons.claims import Claim, Decision, Design, Method
 from core.domain.comparisons.detectable import Detectable, detectable
@@ -57,7 +56,7 @@ class VerdictContext:
     family: str | None = None
 
 
-def verdict_document(test: PairedTest, scale: MetricScale, context: VerdictContext) -> dict[str, Any]:
+def verdict_document(test: PairedTest, scale: MetricScale, context: VerdictContext) -> dict[str, object]:
     """Return the members of a verdict that both kinds of comparison have."""
     plan, decision, decisive = test.plan, test.decision, test.decisive
     low, high = test.interval
@@ -212,7 +211,7 @@ def _estimate(test: PairedTest, scale: MetricScale, *, towards: Decision | None 
     return interval_words(sign * test.mean, (low, high), scale, test.plan.error_rate)
 
 
-def _saving(test: PairedTest, *, over: bool) -> dict[str, Any] | None:
+def _saving(test: PairedTest, *, over: bool) -> dict[str, object] | None:
     """Return what was not played, once nothing more is, beside a test of a fixed number of pairs; None before."""
     if not over or test.count < 2:
         return None

@@ -7,9 +7,8 @@ attempt goes on: a batch has one simulation for each model, and a verdict has ea
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from common.backoff import RetryPolicy
 from common.errors import (
@@ -20,11 +19,12 @@ from common.errors import (
     UnknownComparison,
 )
 from core.domain.comparisons.comparison_questions import question_of
+from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
 from core.domain.results.score import judged_metric
-from core.domain.scheduling.states import FINAL, State
+from core.domain.scheduling.states import State
 from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import ModelRef
@@ -39,6 +39,7 @@ from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import simulations
 from core.store.claims import HeldClaim
+from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -89,7 +90,7 @@ class ComparisonBatches:
             return
         except Exception as error:
             with self._database.read() as c:
-                before = int(store.find(c, id).failures)
+                before = store.find(c, id).failures
             failure = JOB.failure_of(error, failures=before)
             wait, failures, reason = failure.pause, before + 1, failure.reason
             log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
@@ -106,7 +107,7 @@ class ComparisonBatches:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         with self._database.read() as c:
             row = store.find(c, id)
-        if ComparisonState(row.state) is ComparisonState.CANCELLING:
+        if row.state == ComparisonState.CANCELLING:
             return self._cancel(id)
         if row.groups is None:
             row = self._with_groups(row)
@@ -116,7 +117,7 @@ class ComparisonBatches:
                 models = store.models_of(c, [id])
                 plays = {(play.ordinal, play.batch): play for play in store.simulations_of(c, [id])}
             compared = [model for model in models if model.ordinal != row.reference]
-            running = [model for model in compared if model.state == ComparisonState.RUNNING.value]
+            running = [model for model in compared if model.state == ComparisonState.RUNNING]
             if not running:
                 self._end(id, [ComparisonState(model.state) for model in compared])
                 return 0.0
@@ -126,7 +127,13 @@ class ComparisonBatches:
             if not any(steps):
                 return 0.0
 
-    def _step(self, comparison: "_Comparison", model: Any, reference: Any, plays: dict[tuple[int, int], Any]) -> bool:
+    def _step(
+        self,
+        comparison: "_Comparison",
+        model: ComparedModelRow,
+        reference: ComparedModelRow,
+        plays: dict[tuple[int, int], BatchSimulationRow],
+    ) -> bool:
         """Submit what a model's batch needs, or add the batch to its verdict; return whether anything changed."""
         submitted = False
         for side in (model, reference):
@@ -138,7 +145,7 @@ class ComparisonBatches:
                 plays[side.ordinal, model.batch] = play
                 submitted = True
         both = plays[model.ordinal, model.batch], plays[reference.ordinal, model.batch]
-        if submitted or any(play.state is not None and State(play.state) not in FINAL for play in both):
+        if submitted or any(play.runs for play in both):
             return False
         for play in both:
             if (why := self._incomplete(play)) is not None:
@@ -149,7 +156,7 @@ class ComparisonBatches:
 
     # -- submission
 
-    def _submit(self, comparison: "_Comparison", model: Any, batch: int) -> "_Play | str":
+    def _submit(self, comparison: "_Comparison", model: ComparedModelRow, batch: int) -> BatchSimulationRow | str:
         """Submit the simulation of a batch; return it, or why it cannot be submitted."""
         document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
         submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
@@ -163,37 +170,44 @@ class ComparisonBatches:
             raise
         except PlatformError as error:
             return f"batch {batch} of {model.name} cannot be submitted: {error.detail}"
-        return _Play(simulation_id=id, state=State.QUEUED.value)
+        return BatchSimulationRow(comparison.id, model.ordinal, batch, id, State.QUEUED.value, None)
 
     # -- verdicts
 
-    def _incomplete(self, play: Any) -> str | None:
+    def _incomplete(self, play: BatchSimulationRow) -> str | None:
         """Return why a simulation that has ended cannot be compared: it has no result for some task."""
-        if play.state is None:
+        if play.deleted:
             return f"its simulation {play.simulation_id} was deleted"
         with self._database.read() as c:
             total, done, _ = simulations.counts(c, play.simulation_id)
         if done == total:
             return None
-        return f"simulation {play.simulation_id} has {play.state}: {play.reason or 'some tasks have no result'}"
+        return (
+            f"simulation {play.simulation_id} has {play.simulation_state}: {play.reason or 'some tasks have no result'}"
+        )
 
-    def _add(self, comparison: "_Comparison", model: Any, reference: Any, ids: tuple[str, str]) -> None:
+    def _add(
+        self,
+        comparison: "_Comparison",
+        model: ComparedModelRow,
+        reference: ComparedModelRow,
+        ids: tuple[str, str],
+    ) -> None:
         """Add a batch to the verdict of a model, and end it if the verdict holds or all scenarios were played."""
         question = comparison.question
         before = RunningVerdict.begin(question)
         if model.running_verdict:
             before = RunningVerdict.from_json(json.loads(model.running_verdict), question)
         verdict = before.extend(question, self._played(comparison, model.batch, ids))
-        ends = verdict.test.complete or (verdict.is_over(question) and not comparison.spec["play_all"])
-        document = verdict.described(question, told_apart(_ref(model), _ref(reference)), over=ends)
-        values: dict[str, Any] = {
+        ends = verdict.test.complete or (verdict.is_over(question) and not comparison.spec.play_all)
+        shown = verdict.verdict(question, told_apart(_ref(model), _ref(reference)), over=ends)
+        values = {
             "batch": model.batch + 1,
             "running_verdict": json.dumps(verdict.to_json()),
-            "verdict": json.dumps(document.pop("verdict")),
-            "details": json.dumps(document),
+            "verdict": json.dumps(shown),
+            "details": json.dumps(verdict.details(question)),
         }
-        shown = json.loads(values["verdict"])
-        event = {"model": model.name, "batch": model.batch, "played": shown["count"]}
+        event: dict[str, object] = {"model": model.name, "batch": model.batch, "played": verdict.test.count}
         event |= {name: shown[name] for name in ("pairs", "decision", "mean", "low", "high", "sentence")}
 
         def write(c: Connection) -> None:
@@ -203,7 +217,8 @@ class ComparisonBatches:
             store.change_model(c, comparison.id, model.ordinal, **values, **end)
             store.say(c, comparison.id, "batch", event, now)
             if ends:
-                ended = {"model": model.name, "state": end["state"], "sentence": shown["sentence"]}
+                finished = ComparisonState.FINISHED.value
+                ended = {"model": model.name, "state": finished, "sentence": shown["sentence"]}
                 store.say(c, comparison.id, "model", ended, now)
 
         self._database.write(write)
@@ -221,7 +236,7 @@ class ComparisonBatches:
             simulations=ids,
         )
 
-    def _fail(self, id: str, model: Any, reason: str) -> None:
+    def _fail(self, id: str, model: ComparedModelRow, reason: str) -> None:
         """End a model without a verdict that holds; what was played is kept."""
         logger.warning("comparison %s: %s fails: %s", id, model.name, reason)
 
@@ -241,7 +256,7 @@ class ComparisonBatches:
         def write(c: Connection) -> None:
             row = store.find(c, id, lock=True)
             present = [model.state for model in store.models_of(c, [id]) if model.ordinal != row.reference]
-            if row.state != ComparisonState.RUNNING.value or present != [state.value for state in models]:
+            if row.state != ComparisonState.RUNNING or present != list(models):
                 raise Conflict(f"Comparison {id} has changed meanwhile.")
             state = end_of(models)
             assert state is not None
@@ -257,8 +272,7 @@ class ComparisonBatches:
     def _cancel(self, id: str) -> float:
         """Cancel the simulations that have not ended; end the comparison once all have."""
         with self._database.read() as c:
-            states = {play.simulation_id: play.state for play in store.simulations_of(c, [id])}
-        unended = [play for play, state in states.items() if state is not None and State(state) not in FINAL]
+            unended = [play.simulation_id for play in store.simulations_of(c, [id]) if play.runs]
         if unended:
             for error in self._simulations.cancellations.begin(unended).values():
                 if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
@@ -267,7 +281,7 @@ class ComparisonBatches:
 
         def write(c: Connection) -> None:
             row = store.find(c, id, lock=True)
-            if row.state == ComparisonState.CANCELLING.value:
+            if row.state == ComparisonState.CANCELLING:
                 store.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
 
         self._database.write(write)
@@ -276,7 +290,7 @@ class ComparisonBatches:
 
     # -- groups
 
-    def _with_groups(self, row: Any) -> Any:
+    def _with_groups(self, row: ComparisonRow) -> ComparisonRow:
         """Count the scenarios of each group, once: the tests of groups are corrected for their number."""
         with self._database.read() as c:
             provenance = provenance_of(store.models_of(c, [row.id])[0].provenance)
@@ -290,33 +304,24 @@ class ComparisonBatches:
                     groups.append({name: str(scenario[name]) for name in group_by if scenario.get(name) is not None})
         sizes = json.dumps(group_sizes(groups))
 
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> ComparisonRow:
             store.change(c, row.id, groups=sizes)
             return store.find(c, row.id)
 
         return self._database.write(write)
 
 
-@dataclass(frozen=True, slots=True)
-class _Play:
-    """A simulation of a batch that was just submitted."""
-
-    simulation_id: str
-    state: str
-    reason: str | None = None
-
-
 class _Comparison:
     """A comparison's question and batches, from its row and the provenance of its reference."""
 
-    def __init__(self, row: Any, provenance: Provenance) -> None:
+    def __init__(self, row: ComparisonRow, provenance: Provenance) -> None:
         self.row = row
-        self.id = str(row.id)
-        self.spec = json.loads(row.spec)
+        self.id = row.id
+        self.spec = comparison_spec_of(row.spec)
         self.definition = played(provenance.dataset).definition
-        metric = judged_metric(self.definition, self.spec["metric"])
+        metric = judged_metric(self.definition, self.spec.metric)
         assert metric is not None  # checked when it was requested
-        self.question = question_of(self.spec, metric, row.scenarios, json.loads(row.groups))
+        self.question = question_of(self.spec, metric, row.scenarios, row.group_sizes)
         self._tasks = provenance.play.tasks
 
     @cached_property
@@ -325,20 +330,20 @@ class _Comparison:
         return batches(int(self._tasks["seed"]), _indexes(self._tasks))
 
 
-def _indexes(tasks: Mapping[str, Any]) -> list[int]:
+def _indexes(tasks: Mapping[str, object]) -> list[int]:
     """Return the scenarios of a plan, by index in the dataset."""
     plan = TaskPlan(tasks)
     return [plan.locate(position).index for position in range(plan.scenarios)]
 
 
-def _ref(model: Any) -> ModelRef:
+def _ref(model: ComparedModelRow) -> ModelRef:
     described = provenance_of(model.provenance).model
     return ModelRef(name=described.name, digest=described.digest, version=described.version)
 
 
-def _require_batch(c: Connection, id: str, model: Any) -> None:
+def _require_batch(c: Connection, id: str, model: ComparedModelRow) -> None:
     """Lock a comparison; raise Conflict unless it runs and this batch of the model is still to be added."""
     row = store.find(c, id, lock=True)
     present = next(other for other in store.models_of(c, [id]) if other.ordinal == model.ordinal)
-    if row.state != ComparisonState.RUNNING.value or (present.state, present.batch) != (model.state, model.batch):
+    if row.state != ComparisonState.RUNNING or (present.state, present.batch) != (model.state, model.batch):
         raise Conflict(f"Comparison {id} has changed meanwhile.")

@@ -1,20 +1,18 @@
 """Documents of comparisons: what clients read, from rows."""
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from core.domain.comparisons.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
-from core.domain.comparisons.comparison_questions import design_of
+from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.submissions.provenance import provenance_of
+from core.services.datasets.descriptions import moment
+from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
 
-#: Members of a comparison's request that its document repeats.
-_REPEATED = ("metric", "error_rate", "bound", "play_all", "params", "sweep", "repeat", "seed")
-#: Members that comparisons lack which began before claims were kept, and their meaning then.
-_FORMER = {"margin": 0.0, "margin_from": "default", "method": Method.ANYTIME.value, "until": None, "family": False}
-#: The same of their verdicts.
-_FORMER_VERDICT: dict[str, Any] = {
+#: Members that verdicts lack of comparisons that began before claims were kept, and their meaning then.
+_FORMER_VERDICT: Mapping[str, object] = {
     "method": Method.ANYTIME.value,
     "margin": 0.0,
     "decided_by": None,
@@ -24,91 +22,106 @@ _FORMER_VERDICT: dict[str, Any] = {
 }
 
 
-def comparison_document(row: Any, models: Sequence[Any], plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
+def comparison_document(
+    row: ComparisonRow, models: Sequence[ComparedModelRow], plays: Sequence[BatchSimulationRow], *, details: bool
+) -> dict[str, object]:
     """Return a comparison. ``details``: with groups, scenarios and the course of each verdict, which lists leave out.
 
     ``plays``: its simulations, by batch.
     """
-    spec = json.loads(row.spec)
-    document: dict[str, Any] = {
+    spec = comparison_spec_of(row.spec)
+    [reference] = [model for model in models if model.ordinal == row.reference]
+    return {
         "id": row.id,
         "state": row.state,
         "reason": row.reason,
         "dataset": {"name": row.dataset, "version": row.dataset_version, "digest": row.dataset_digest or None},
-        **{name: spec[name] for name in _REPEATED},
-        **{name: spec.get(name, former) for name, former in _FORMER.items()},
-        "design": design_of(spec).value,
-        "selection": spec["scenarios"],
+        "metric": spec.metric,
+        "error_rate": spec.error_rate,
+        "bound": spec.bound,
+        "play_all": spec.play_all,
+        "params": spec.params,
+        "sweep": spec.sweep,
+        "repeat": spec.repeat,
+        "seed": spec.seed,
+        "margin": spec.margin,
+        "margin_from": spec.margin_from,
+        "method": (spec.method or Method.ANYTIME).value,
+        "until": spec.until.value if spec.until is not None else None,
+        "family": spec.family,
+        "design": spec.subject.value,
+        "selection": spec.scenarios,
         "scenarios": row.scenarios,
-        "labels": json.loads(row.labels),
+        "labels": row.label_values,
         "submitted_by": row.submitted_by or None,
-        "created_at": _moment(row.created_at),
-        "ended_at": _moment(row.ended_at) if row.ended_at is not None else None,
+        "created_at": moment(row.created_at),
+        "ended_at": moment(row.ended_at) if row.ended_at is not None else None,
+        "reference": _model(reference) | {"simulations": _simulations(plays, reference.ordinal)},
+        "models": [_compared(model, plays, details=details) for model in models if model is not reference],
     }
-    [reference] = [model for model in models if model.ordinal == row.reference]
-    document["reference"] = _model(reference) | {"simulations": _simulations(plays, reference.ordinal)}
-    document["models"] = [_compared(model, plays, details=details) for model in models if model is not reference]
-    return document
 
 
-def _compared(model: Any, plays: Sequence[Any], *, details: bool) -> dict[str, Any]:
+def _compared(model: ComparedModelRow, plays: Sequence[BatchSimulationRow], *, details: bool) -> dict[str, object]:
     """Return a model that is compared with the reference."""
-    verdict = _verdict(json.loads(model.verdict)) if model.verdict else None
+    verdict = verdict_document(model.verdict) if model.verdict else None
     document = _model(model) | {
         "state": model.state,
         "reason": model.reason,
         "batch": model.batch,
         "played": verdict["count"] if verdict else 0,
-        "ended_at": _moment(model.ended_at) if model.ended_at is not None else None,
+        "ended_at": moment(model.ended_at) if model.ended_at is not None else None,
         "verdict": verdict,
         "simulations": _simulations(plays, model.ordinal),
     }
     if not details:
         return document
-    shown: dict[str, Any] = json.loads(model.details) if model.details else {}
-    empty: dict[str, Any] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}, "flips": None}
-    return document | empty | shown
+    empty: dict[str, object] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}, "flips": None}
+    return document | empty | (json.loads(model.details) if model.details else {})
 
 
-def _verdict(stored: dict[str, Any]) -> dict[str, Any]:
+class _FormerVerdict(msgspec.Struct):
+    """The members of a verdict that claims follow from. ``low`` and ``high``: of its interval."""
+
+    decision: Decision
+    design: Design
+    count: int
+    low: float
+    high: float
+    saving: Mapping[str, object] | None = None
+
+
+def verdict_document(stored: str) -> dict[str, object]:
     """Return a verdict; one that was stored before claims were kept has those that follow from its decision."""
-    if "claims" in stored:
-        return stored
-    decision = Decision(stored["decision"])
-    fact = {Decision.BETTER: Fact.ABOVE_ZERO, Decision.WORSE: Fact.BELOW_ZERO}.get(decision)
+    document: dict[str, object] = json.loads(stored)
+    if "claims" in document:
+        return document
+    former = msgspec.convert(document, _FormerVerdict)
+    fact = {Decision.BETTER: Fact.ABOVE_ZERO, Decision.WORSE: Fact.BELOW_ZERO}.get(former.decision)
     facts = {fact} if fact else set()
-    refuted = refuted_claims(facts, stored["low"], stored["high"], 0.0)
+    refuted = refuted_claims(facts, former.low, former.high, 0.0)
+    saving = former.saving
     return (
-        _FORMER_VERDICT
-        | {"tasks": stored["count"]}
-        | stored
+        {**_FORMER_VERDICT, "tasks": former.count}
+        | document
         | {
-            "saving": _saving(stored.get("saving")),
-            "design": (Design.EXACT if stored["design"] == Design.LIST.value else Design.POPULATION).value,
+            "saving": None if saving is None else {**saving, "needed_at_most": saving["needed"]},
+            "design": (Design.EXACT if former.design is Design.LIST else Design.POPULATION).value,
             "claims": {claim.value: holds for claim, holds in claims_of(facts).items()},
             "refuted": {claim.value: holds for claim, holds in refuted.items()},
         }
     )
 
 
-def _saving(stored: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if stored is None else stored | {"needed_at_most": stored["needed"]}
-
-
-def _model(model: Any) -> dict[str, Any]:
+def _model(model: ComparedModelRow) -> dict[str, object]:
     provenance = provenance_of(model.provenance)
     described = {name: getattr(provenance.model, name) for name in ("name", "digest", "version", "format")}
     return described | {"runtime": provenance.runtime.name}
 
 
-def _simulations(plays: Sequence[Any], ordinal: int) -> list[dict[str, Any]]:
+def _simulations(plays: Sequence[BatchSimulationRow], ordinal: int) -> list[dict[str, object]]:
     """Return the simulations of a model's batches; the state of one that was deleted is None."""
     return [
-        {"id": play.simulation_id, "batch": play.batch, "state": play.state}
+        {"id": play.simulation_id, "batch": play.batch, "state": play.simulation_state}
         for play in plays
         if play.ordinal == ordinal
     ]
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

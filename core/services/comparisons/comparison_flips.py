@@ -1,7 +1,5 @@
 """Flips of comparisons: all scenarios that one model fails and the other does not, from the results of the batches."""
 
-from typing import Any
-
 from common.errors import Invalid
 from core.domain.comparisons.flips import flips_of
 from core.domain.submissions.provenance import dataset_of
@@ -19,7 +17,7 @@ class ComparisonFlips:
         self._database = database
         self._results = results
 
-    def flips(self, id: str, number: int, *, broke: bool) -> list[dict[str, Any]]:
+    def flips(self, id: str, number: int, *, broke: bool) -> list[dict[str, object]]:
         """Return the flips of a model, in the order of play; ``number``: of the model among those compared, from 0.
 
         Raise UnknownComparison, and Invalid for a number that no model has. A batch whose simulation was deleted has
@@ -34,12 +32,12 @@ class ComparisonFlips:
             raise Invalid(f"`model` is a number from 0 to {len(compared) - 1}: the models of the comparison.")
         model = compared[number]
         definition = played(dataset_of(model.provenance)).definition
-        flips: list[dict[str, Any]] = []
+        flips: list[dict[str, object]] = []
         for batch in range(model.batch):
             mine, other = (plays.get((ordinal, batch)) for ordinal in (model.ordinal, row.reference))
-            if mine is None or other is None or mine.state is None or other.state is None:
+            if mine is None or other is None or mine.deleted or other.deleted:
                 continue
-            ids = str(mine.simulation_id), str(other.simulation_id)
+            ids = mine.simulation_id, other.simulation_id
             _, _, both = read_pairs(self._results, ids, definition)
             flips += [flip.document(ids) for flip in flips_of(both.pairs) if flip.broke == broke]
         return flips

@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from common.errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from common.ids import new_id
-from core.domain.comparisons.claims import Claim, method_of
+from core.domain.comparisons.claims import Claim, Method, method_of
 from core.domain.comparisons.comparison_requests import ComparisonRequest
+from core.domain.comparisons.comparison_spec import ComparisonSpec
 from core.domain.comparisons.comparison_states import (
     ENDED,
     FEWEST_MODELS,
@@ -23,7 +23,7 @@ from core.domain.comparisons.comparison_states import (
 from core.domain.comparisons.margins import checked_margin
 from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.results.score import judged_metric, metrics_with_direction, others_with_direction
-from core.domain.scheduling.states import FINAL, State
+from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Event
@@ -40,6 +40,7 @@ from core.services.submissions.resolving import Resolved, Resolver
 from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, simulations
 from core.store import comparisons as store
+from core.store.comparisons import BatchSimulationRow, ComparedModelRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
@@ -65,7 +66,7 @@ class Comparisons:
         key: str | None = None,
         request_digest: str = "",
         submitted_by: str = "",
-    ) -> tuple[dict[str, Any], bool]:
+    ) -> tuple[dict[str, object], bool]:
         """Store a comparison and let its first batch be submitted; return it, and whether ``key`` was used before.
 
         Raise Invalid (or a subclass) for a comparison that can never run, IdempotencyMismatch if the key was used with
@@ -75,20 +76,17 @@ class Comparisons:
             with self._database.read() as c:
                 replayed = simulations.replayed(c, PRINCIPAL, key, self._database.now(c))
             if replayed is not None:
-                return self._replayed(replayed, request_digest), True
+                return self._replayed(replayed.digest, replayed.simulation_id, request_digest), True
         _check_models(request)
         first, *others = self._resolve_all(request)
-        scenarios, decided = _check_question(request, first[1])
+        scenarios, margin, method = _check_question(request, first[1])
         id = new_id(datetime.now(UTC))
         dataset = first[1].provenance.dataset
-        spec = msgspec.to_builtins(request)
-        spec = {name: value for name, value in spec.items() if name not in ("models", "reference", "runtimes")}
-        spec |= decided | {"models_at_first": len(others)}
+        spec = ComparisonSpec.of(request, margin=margin, method=method, models=len(others))
         reference = request.models.index(request.reference) if request.reference else len(request.models) - 1
         row = {
-            "id": id,
             "project": PROJECT,
-            "spec": json.dumps(spec),
+            "spec": json.dumps(msgspec.to_builtins(spec)),
             "dataset": dataset.name,
             "dataset_version": dataset.version,
             "dataset_digest": dataset.digest,
@@ -98,26 +96,26 @@ class Comparisons:
             "submitted_by": submitted_by,
         }
 
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> tuple[str, str] | None:
             now = self._database.now(c)
             if key is not None:
                 until = now + KEY_TTL
                 if previous := simulations.remember_key(c, PRINCIPAL, key, request_digest, id, now, until):
-                    return previous
-            store.add(c, row | {"created_at": now})
+                    return previous.digest, previous.simulation_id
+            store.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
                 _add_model(c, id, ordinal, submission, resolved, now)
             return None
 
         if (previous := self._database.write(write)) is not None:
-            return self._replayed(previous, request_digest), True
+            return self._replayed(*previous, request_digest), True
         self._notifier.enqueue("compare", id)
         return self.get(id), False
 
-    def _replayed(self, row: Any, request_digest: str) -> dict[str, Any]:
-        if row.digest != request_digest:
+    def _replayed(self, digest: str, id: str, request_digest: str) -> dict[str, object]:
+        if digest != request_digest:
             raise IdempotencyMismatch()
-        return self.get(str(row.simulation_id))
+        return self.get(id)
 
     def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""
@@ -130,7 +128,7 @@ class Comparisons:
         _check_different(request.models, [entry.provenance for _, entry in resolved])
         return resolved
 
-    def add_models(self, id: str, names: Sequence[str], runtimes: Mapping[str, str]) -> dict[str, Any]:
+    def add_models(self, id: str, names: Sequence[str], runtimes: Mapping[str, str]) -> dict[str, object]:
         """Let models join a comparison: they are compared with its reference on the same scenarios and seeds.
 
         What was played before is not played again, and the verdicts that it has stay as they are. Raise Invalid for a
@@ -153,9 +151,9 @@ class Comparisons:
 
         def write(c: Connection) -> None:
             now = self._database.now(c)
-            state = ComparisonState(store.find(c, id, lock=True).state)
-            if state is ComparisonState.CANCELLING:
-                raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=str(state))
+            state = store.find(c, id, lock=True).state
+            if state == ComparisonState.CANCELLING:
+                raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=state)
             count = len(store.models_of(c, [id]))
             if count != len(present):
                 raise Conflict("Another model has joined the comparison at this moment. Send the request again.")
@@ -164,7 +162,7 @@ class Comparisons:
             for number, (submission, resolved) in enumerate(joining):
                 _add_model(c, id, count + number, submission, resolved, now)
                 store.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
-            if state is not ComparisonState.RUNNING:
+            if state != ComparisonState.RUNNING:
                 store.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
@@ -172,7 +170,7 @@ class Comparisons:
 
     # -- queries
 
-    def get(self, id: str) -> dict[str, Any]:
+    def get(self, id: str) -> dict[str, object]:
         """Return a comparison with the verdict on each model so far."""
         with self._database.read() as c:
             row = store.find(c, id)
@@ -180,7 +178,7 @@ class Comparisons:
 
     def list(
         self, listing: Listing, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
-    ) -> tuple[Sequence[dict[str, Any]], str | None]:
+    ) -> tuple[Sequence[dict[str, object]], str | None]:
         """Return a page of comparisons without the details of their verdicts, newest first, and the next cursor.
 
         ``states``: any of these; those of the listing are of simulations.
@@ -215,7 +213,7 @@ class Comparisons:
         """Return whether no event will follow number ``after``, unless a model joins."""
         with self._database.read() as c:
             row = store.find(c, id)
-        return ComparisonState(row.state) in ENDED and row.event_seq <= after
+        return row.state in ENDED and row.event_seq <= after
 
     def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
         """Yield events as they are inserted, None as a heartbeat; end after the event of the end."""
@@ -224,17 +222,15 @@ class Comparisons:
 
     # -- changes
 
-    def cancel(self, id: str) -> dict[str, Any]:
+    def cancel(self, id: str) -> dict[str, object]:
         """Cancel a comparison and its simulations; the verdicts that hold are kept. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = ComparisonState(store.find(c, id, lock=True).state)
+            state = store.find(c, id, lock=True).state
             if state in (ComparisonState.CANCELLING, ComparisonState.CANCELLED):
                 return
             if state in ENDED:
-                raise IllegalTransition(
-                    f"The comparison has {state} already; there is nothing to cancel.", state=str(state)
-                )
+                raise IllegalTransition(f"The comparison has {state} already; there is nothing to cancel.", state=state)
             now = self._database.now(c)
             _move_models(c, id, (ComparisonState.RUNNING,), ComparisonState.CANCELLED, now)
             store.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
@@ -242,12 +238,12 @@ class Comparisons:
         self._database.write(write)
         return self._changed(id)
 
-    def retry(self, id: str) -> dict[str, Any]:
+    def retry(self, id: str) -> dict[str, object]:
         """Let the models that failed or were cancelled go on where they stopped. Raise IllegalTransition for none."""
 
         def write(c: Connection) -> None:
             row = store.find(c, id, lock=True)
-            if ComparisonState(row.state) is ComparisonState.CANCELLING:
+            if row.state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=row.state)
             now = self._database.now(c)
             stopped = (ComparisonState.FAILED, ComparisonState.CANCELLED)
@@ -257,7 +253,7 @@ class Comparisons:
             for play in store.simulations_of(c, [id]):
                 if (play.ordinal, play.batch) in again and not _complete(c, play):
                     store.remove_simulation(c, play.simulation_id)
-            if ComparisonState(row.state) in ENDED:
+            if row.state in ENDED:
                 store.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
@@ -267,23 +263,23 @@ class Comparisons:
         """Delete a comparison that has ended, and its simulations."""
 
         def write(c: Connection) -> Sequence[str]:
-            if ComparisonState(store.find(c, id, lock=True).state) not in ENDED:
+            if store.find(c, id, lock=True).state not in ENDED:
                 raise NotFinished("The comparison has not ended: cancel it, and wait for its end.")
-            plays = [play for play in store.simulations_of(c, [id]) if play.state is not None]
-            if unended := [play.simulation_id for play in plays if State(play.state) not in FINAL]:
+            plays = [play for play in store.simulations_of(c, [id]) if not play.deleted]
+            if unended := [play.simulation_id for play in plays if play.runs]:
                 raise NotFinished(f"Simulation {unended[0]} of the comparison has not ended; wait for that.")
             now = self._database.now(c)
             for play in plays:
                 simulations.delete(c, play.simulation_id, now)
             store.remove(c, id)
-            return [str(play.simulation_id) for play in plays]
+            return [play.simulation_id for play in plays]
 
         for simulation in self._database.write(write):
             self._notifier.publish(simulation)
             self._notifier.enqueue("delete", simulation)
         self._notifier.publish(id)
 
-    def _changed(self, id: str) -> dict[str, Any]:
+    def _changed(self, id: str) -> dict[str, object]:
         self._notifier.publish(id)
         self._notifier.enqueue("compare", id)
         return self.get(id)
@@ -311,7 +307,7 @@ def _check_different(names: Sequence[str], provenances: Sequence[Provenance]) ->
         seen[identity] = name
 
 
-def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int, dict[str, Any]]:
+def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int, float, Method]:
     """Return the number of scenarios, and what the platform decides of the request: its margin and its method.
 
     Raise Invalid for a metric, for scenarios that cannot be compared, and for claims that cannot be shown.
@@ -340,8 +336,7 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
         raise TooManyTasks(f"A comparison has at most {MOST_SCENARIOS:,} scenarios: choose fewer with `scenarios`.")
     if len(set(tasks["select"].get("tasks", ()))) < len(tasks["select"].get("tasks", ())):
         raise Invalid("`scenarios.tasks` names a scenario twice; `repeat` plays each several times.")
-    margin_from = "request" if request.margin is not None else "default"
-    return plan.scenarios, {"margin": margin, "margin_from": margin_from, "method": method.value}
+    return plan.scenarios, margin, method
 
 
 def _check_comparable(joining: Provenance, reference: Provenance) -> None:
@@ -373,7 +368,7 @@ def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, res
 
 def _move_models(
     c: Connection, id: str, current: Sequence[ComparisonState], following: ComparisonState, now: float
-) -> Sequence[Any]:
+) -> list[ComparedModelRow]:
     """Move the models in these states to another; return their rows."""
     reference = store.find(c, id).reference
     moved = [row for row in store.models_of(c, [id]) if row.state in current and row.ordinal != reference]
@@ -383,11 +378,11 @@ def _move_models(
     return moved
 
 
-def _complete(c: Connection, play: Any) -> bool:
+def _complete(c: Connection, play: BatchSimulationRow) -> bool:
     """Return whether a batch's simulation exists, and is on its way or has a result for each task."""
-    if play.state is None:
+    if play.deleted:
         return False
-    if State(play.state) not in FINAL:
-        return State(play.state) is not State.CANCELLING
+    if play.runs:
+        return play.simulation_state != State.CANCELLING
     total, done, _ = simulations.counts(c, play.simulation_id)
     return done == total
