@@ -291,13 +291,23 @@ def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any
     return checks
 
 
+class _ListedDataset(msgspec.Struct):
+    """Of a dataset in a list, what tells whether it can be simulated."""
+
+    name: str
+    extends: str | None = None
+    simulator: str | None = None
+    tasks: int | None = None
+
+
 def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
     """Return the latest versions of the datasets with scenarios, built-in ones first; at most MOST_CHECKS.
 
     Each with the name of the built-in dataset that it extends; None: it is built in. Templates have no scenarios.
     """
     items, _ = catalogue_services().datasets.page(limit=MOST_CHECKS)
-    return [(item["name"], item.get("extends")) for item in items if item.get("simulator") and item.get("tasks") != 0]
+    listed = msgspec.convert(items, list[_ListedDataset])
+    return [(dataset.name, dataset.extends) for dataset in listed if dataset.simulator and dataset.tasks != 0]
 
 
 def follow(id: str, format: str, headers: Mapping[str, str]) -> Response:

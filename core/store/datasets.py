@@ -6,13 +6,15 @@ considered dead can neither finish the version nor add references to it.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, and_, case, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
+from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims, HeldClaim
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
 from core.store.tables import dataset_tags, simulations
@@ -29,12 +31,76 @@ _LISTED = ("registering", "ready", "failed")
 _LATEST_FIRST = (case((versions.c.state == "ready", 0), else_=1), versions.c.version.desc(), versions.c.id.desc())
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
+class VersionContent(NamedTuple):
+    """Number, manifest and digest of a version that is ready."""
+
+    version: int
+    manifest: str
+    digest: str
+
+
+class DatasetVersionRow(StoredRow, frozen=True, gc=False):
+    """A registered version. ``version``, ``manifest`` and ``digest``: None until it is ready. ``bytes``: of its files.
+
+    ``source``: as it was registered, normalised. ``tags``: those that it gets once it is ready. ``described``: a
+    `VersionDescription`, if it has scenarios. ``same_as``: the version that has this content already.
+    """
+
+    id: str
+    project: str
+    name: str
+    version: int | None
+    state: str
+    source: str
+    tags: str
+    manifest: str | None
+    digest: str | None
+    files: int
+    bytes: int
+    described: str | None
+    same_as: str | None
+    progress: str | None
+    reason: str | None
+    attempts: int
+    created_at: float
+    ended_at: float | None
+
+    @property
+    def content(self) -> VersionContent:
+        """Number, manifest and digest; only of a version that is ready."""
+        assert self.version is not None and self.manifest is not None and self.digest is not None, "it is not ready"
+        return VersionContent(self.version, self.manifest, self.digest)
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags that it gets."""
+        return decode_document(self.tags, list[str])
+
+    @property
+    def source_members(self) -> set[str]:
+        """Names of the members of its source, of which one is its kind."""
+        return set(decode_document(self.source, dict[str, object]))
+
+
+class PrefetchRow(StoredRow, frozen=True, gc=False):
+    """A requested prefetch, with its progress as JSON."""
+
+    state: str
+    progress: str
+
+
+_COLUMNS = columns_of(versions, DatasetVersionRow)
+_SELECT = select(*_COLUMNS)
+
+
+def add(c: Connection, values: Mapping[str, object]) -> DatasetVersionRow:
     """Insert a version in the state `registering`, and return it."""
-    return c.execute(insert(versions).values(**values, state="registering").returning(versions)).one()
+    adding = insert(versions).values(**values, state="registering")
+    [added] = read_rows(c.execute(adding.returning(*_COLUMNS)), DatasetVersionRow)
+    return added
 
 
-def add_ready(c: Connection, values: Mapping[str, Any]) -> None:
+def add_ready(c: Connection, values: Mapping[str, object]) -> None:
     """Insert a version in the state `ready`, whose files the machine that simulates has already."""
     c.execute(insert(versions).values(**values, state="ready"))
 
@@ -42,23 +108,25 @@ def add_ready(c: Connection, values: Mapping[str, Any]) -> None:
 # -- queries
 
 
-def by_id(c: Connection, id: str) -> Row[Any] | None:
+def by_id(c: Connection, id: str) -> DatasetVersionRow | None:
     """Return a version in any state but `deleted`."""
-    return c.execute(select(versions).where(versions.c.id == id, versions.c.state != "deleted")).first()
+    alive = _SELECT.where(versions.c.id == id, versions.c.state != "deleted")
+    return read_row(c.execute(alive).first(), DatasetVersionRow)
 
 
-def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
+def find(c: Connection, project: str, ref: str) -> DatasetVersionRow | None:
     """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``.
 
     The latest version of a name is its newest ready one; of a name without a ready version, its newest registration.
     """
-    query = select(versions).where(versions.c.project == project)
+    query = _SELECT.where(versions.c.project == project)
     name, at, selector = ref.partition("@")
     if not at and (row := by_id(c, ref)) is not None:
         return row
     if not ref.startswith("sha256:") and selector in {"", "latest"}:
         listed = versions.c.state.in_(_LISTED)
-        return c.execute(query.where(versions.c.name == name, listed).order_by(*_LATEST_FIRST).limit(1)).first()
+        latest_first = query.where(versions.c.name == name, listed).order_by(*_LATEST_FIRST)
+        return read_row(c.execute(latest_first.limit(1)).first(), DatasetVersionRow)
     query = query.where(versions.c.state == "ready")
     if ref.startswith("sha256:"):
         query = query.where(versions.c.digest == ref)
@@ -68,7 +136,8 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
             query = query.where(versions.c.version == int(selector))
         else:
             query = query.where(versions.c.id.in_(tags.tagged(project, name, selector)))
-    return c.execute(query.order_by(versions.c.version.desc(), versions.c.id.desc()).limit(1)).first()
+    newest_first = query.order_by(versions.c.version.desc(), versions.c.id.desc())
+    return read_row(c.execute(newest_first.limit(1)).first(), DatasetVersionRow)
 
 
 def names(c: Connection, project: str) -> list[str]:
@@ -77,7 +146,7 @@ def names(c: Connection, project: str) -> list[str]:
     return list(c.scalars(query.distinct().order_by(versions.c.name).limit(1000)))
 
 
-def latest(c: Connection, project: str, after: str | None, limit: int) -> Sequence[Row[Any]]:
+def latest(c: Connection, project: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return the latest version of each name, as ``find`` does, by name."""
     other = versions.alias()
     order = (case((other.c.state == "ready", 0), else_=1), other.c.version.desc(), other.c.id.desc())
@@ -88,39 +157,37 @@ def latest(c: Connection, project: str, after: str | None, limit: int) -> Sequen
         .limit(1)
         .scalar_subquery()
     )
-    query = select(versions).where(versions.c.project == project, versions.c.id == newest)
+    query = _SELECT.where(versions.c.project == project, versions.c.id == newest)
     if after is not None:
         query = query.where(versions.c.name > after)
-    return c.execute(query.order_by(versions.c.name).limit(limit)).all()
+    return read_rows(c.execute(query.order_by(versions.c.name).limit(limit)), DatasetVersionRow)
 
 
-def page(c: Connection, project: str, name: str, after: str | None, limit: int) -> Sequence[Row[Any]]:
+def page(c: Connection, project: str, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
-    query = select(versions).where(
-        versions.c.project == project, versions.c.name == name, versions.c.state.in_(_LISTED)
-    )
+    query = _SELECT.where(versions.c.project == project, versions.c.name == name, versions.c.state.in_(_LISTED))
     if after is not None:
         query = query.where(versions.c.id < after)
-    return c.execute(query.order_by(versions.c.id.desc()).limit(limit)).all()
+    return read_rows(c.execute(query.order_by(versions.c.id.desc()).limit(limit)), DatasetVersionRow)
 
 
-def ready(c: Connection, project: str, name: str | None = None) -> Sequence[Row[Any]]:
+def ready(c: Connection, project: str, name: str | None = None) -> list[DatasetVersionRow]:
     """Return ready versions of a name, or of the whole project, newest first."""
-    query = select(versions).where(versions.c.project == project, versions.c.state == "ready")
+    query = _SELECT.where(versions.c.project == project, versions.c.state == "ready")
     if name is not None:
         query = query.where(versions.c.name == name)
-    return c.execute(query.order_by(versions.c.id.desc())).all()
+    return read_rows(c.execute(query.order_by(versions.c.id.desc())), DatasetVersionRow)
 
 
-def before(c: Connection, row: Row[Any]) -> Row[Any] | None:
+def before(c: Connection, row: DatasetVersionRow) -> DatasetVersionRow | None:
     """Return the newest ready version with the same source."""
-    query = select(versions).where(
+    query = _SELECT.where(
         versions.c.project == row.project,
         versions.c.name == row.name,
         versions.c.state == "ready",
         versions.c.source == row.source,
     )
-    return c.execute(query.order_by(versions.c.version.desc()).limit(1)).first()
+    return read_row(c.execute(query.order_by(versions.c.version.desc()).limit(1)).first(), DatasetVersionRow)
 
 
 # -- register
@@ -146,8 +213,8 @@ def borrow(c: Connection, claim: HeldClaim, lender: str, keys: Sequence[str]) ->
 
 
 def finish(
-    c: Connection, claim: HeldClaim, values: Mapping[str, Any], now: float, *, located: Collection[str] = ()
-) -> Row[Any] | None:
+    c: Connection, claim: HeldClaim, values: Mapping[str, object], now: float, *, located: Collection[str] = ()
+) -> DatasetVersionRow | None:
     """Make a version ready with the next number, or the same as an existing one; None if the claim is lost.
 
     ``located``: kinds of source whose files stay in the user's bucket, if a file was located there. An existing version
@@ -157,15 +224,16 @@ def finish(
     if not CLAIMS.lock(c, claim):
         return None
     id = claim.id
-    own = c.execute(select(versions).where(versions.c.id == id)).one()
+    [own] = read_rows(c.execute(_SELECT.where(versions.c.id == id)), DatasetVersionRow)
     # Locks all versions of the name in one order, so that two that finish at once are numbered one after the other.
     of_name = and_(versions.c.project == own.project, versions.c.name == own.name)
-    rows = c.execute(select(versions).where(of_name).order_by(versions.c.id).with_for_update()).all()
+    locked = _SELECT.where(of_name).order_by(versions.c.id).with_for_update()
+    rows = read_rows(c.execute(locked), DatasetVersionRow)
     same = next((row for row in rows if row.state == "ready" and row.digest == values["digest"]), None)
-    changes: dict[str, Any] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
+    changes: dict[str, object] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
     if same is not None:
         changes |= {"state": "same", "same_as": same.id}
-        if json.loads(same.source).keys() & set(located):
+        if same.source_members & set(located):
             location = {"manifest": values["manifest"], "source": own.source}
             c.execute(update(versions).where(versions.c.id == same.id).values(**location))
             _swap_objects(c, id, same.id)
@@ -174,9 +242,10 @@ def finish(
         changes |= {"state": "ready", "version": newest + 1, **values}
     c.execute(update(versions).where(versions.c.id == id).values(**changes))
     effective = same.id if same is not None else id
-    for tag in json.loads(own.tags):
+    for tag in own.tag_names:
         tags.put(c, own.project, own.name, tag, effective)
-    return c.execute(select(versions).where(versions.c.id == effective)).one()
+    [finished] = read_rows(c.execute(_SELECT.where(versions.c.id == effective)), DatasetVersionRow)
+    return finished
 
 
 def _swap_objects(c: Connection, first: str, second: str) -> None:
@@ -205,14 +274,14 @@ def lock_version(c: Connection, project: str, name: str, version: int) -> bool:
     return c.execute(query.where(versions.c.state == "ready").with_for_update(read=True)).first() is not None
 
 
-def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
+def bury(c: Connection, id: str, now: float) -> DatasetVersionRow | None:
     """Mark a version as deleted, with its tags and prefetch: no query finds it, and no new reference is made to it."""
     alive = and_(versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
-    row = c.execute(update(versions).where(alive).values(**changes).returning(versions)).first()
+    row = c.execute(update(versions).where(alive).values(**changes).returning(*_COLUMNS)).first()
     tags.drop_all(c, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
-    return row
+    return read_row(row, DatasetVersionRow)
 
 
 def user_of(c: Connection, name: str, digest: str) -> str | None:
@@ -291,9 +360,10 @@ def ask_prefetch(c: Connection, id: str, now: float) -> None:
         c.execute(update(prefetches).where(where, prefetches.c.state != "fetching").values(**fresh))
 
 
-def prefetch(c: Connection, id: str) -> Row[Any] | None:
+def prefetch(c: Connection, id: str) -> PrefetchRow | None:
     """Return a version's prefetch with its progress, or None."""
-    return c.execute(select(prefetches).where(prefetches.c.version_id == id)).first()
+    query = select(*columns_of(prefetches, PrefetchRow)).where(prefetches.c.version_id == id)
+    return read_row(c.execute(query).first(), PrefetchRow)
 
 
 def at_prefetch(c: Connection, id: str) -> bool:
@@ -302,7 +372,7 @@ def at_prefetch(c: Connection, id: str) -> bool:
     return c.execute(query).first() is not None
 
 
-def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, Any]) -> None:
+def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, object]) -> None:
     """Store state and progress of a prefetch."""
-    values: dict[str, Any] = {"state": state, "progress": json.dumps(progress)}
+    values = {"state": state, "progress": json.dumps(progress)}
     c.execute(update(prefetches).where(prefetches.c.version_id == id).values(**values))

@@ -21,6 +21,7 @@ from datasets.versions import file_names, openenv_environment, plants, scenario_
 from datasets.versions.openenv_environment import OpenEnv
 from datasets.versions.plants import Plant
 from datasets.versions.scenario_fields import FieldRule
+from datasets.versions.version_description import VersionDescription
 
 #: The file that makes a set of files a dataset for simulations, and the most bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10
@@ -168,7 +169,7 @@ def validated(
     lines: Iterable[bytes],
     extends: str,
     maps: Mapping[str, StreetNetwork] | None = None,
-    plant: Mapping[str, Any] | None = None,
+    plant: object = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield each scenario as a dict; raise BadScenario with the line's number for an invalid scenario.
 
@@ -214,15 +215,29 @@ def _map_rules(maps: Mapping[str, StreetNetwork]) -> Mapping[str, FieldRule]:
     }
 
 
-def _plant_rules(plant: Mapping[str, Any]) -> Mapping[str, FieldRule]:
+class _PlantParameter(msgspec.Struct):
+    """A parameter or start value of a plant, as its definition has it."""
+
+    name: str
+    type: str
+    low: int | float | None
+    high: int | float | None
+    shape: tuple[int, ...] | None
+
+
+class _DefinedPlant(msgspec.Struct):
+    parameters: tuple[_PlantParameter, ...]
+
+
+def _plant_rules(plant: object) -> Mapping[str, FieldRule]:
     """Return the rules of the parameters and start values that scenarios of a plant may set."""
     members = {}
-    for entry in plant["parameters"]:
-        rule = FieldRule(kind=plants.kind_of(entry["type"]), low=entry["low"], high=entry["high"])
-        if entry["shape"] is not None:
-            size = math.prod(entry["shape"])
+    for entry in msgspec.convert(plant, _DefinedPlant).parameters:
+        rule = FieldRule(kind=plants.kind_of(entry.type), low=entry.low, high=entry.high)
+        if entry.shape is not None:
+            size = math.prod(entry.shape)
             rule = FieldRule(kind="list", low=size, high=size, items=rule)
-        members[entry["name"]] = rule
+        members[entry.name] = rule
     return {"parameters": FieldRule(kind="object", members=members)}
 
 
@@ -272,25 +287,26 @@ _SEMANTIC_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 }
 
 
-def extend(built_in: Dataset, *, name: str, version: str, digest: str, description: Mapping[str, Any]) -> Dataset:
-    """Return a user's dataset with the definition of a built-in one; ``description`` is its registration's result."""
-    own = {
+def extend(built_in: Dataset, *, name: str, version: str, digest: str, description: Mapping[str, object]) -> Dataset:
+    """Return a user's dataset with the definition of a built-in one; ``description``: see `VersionDescription`."""
+    described = msgspec.convert(description, VersionDescription)
+    own: dict[str, object] = {
         "name": name,
         "version": version,
-        "title": description["title"] or name,
-        "description": description["description"],
-        "tasks": description["tasks"],
-        "max_tasks": description["tasks"],
+        "title": described.title or name,
+        "description": described.description,
+        "tasks": described.tasks,
+        "max_tasks": described.tasks,
         "scenarios": SCENARIOS,
-        "listed": description["scenarios"],
+        "listed": described.scenarios,
         "files": [],
         "extends": built_in.name,
     }
-    if maps := description.get("maps"):
-        own["maps"] = maps
-    if environment := description.get("openenv"):
-        own |= openenv_environment.definition(environment)
-    definition = dict(built_in.definition) | description.get("definition", {}) | own
+    if described.maps:
+        own["maps"] = described.maps
+    if described.openenv:
+        own |= openenv_environment.definition(described.openenv)
+    definition = dict(built_in.definition) | dict(described.definition) | own
     definition.pop("template", None)
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 

@@ -172,9 +172,9 @@ class WatchedDatasets:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._datasets, name)
 
-    def get(self, ref: str) -> dict[str, Any]:
+    def digest(self, ref: str) -> str:
         try:
-            return self._datasets.get(ref)
+            return self._datasets.digest(ref)
         except UnknownDataset:
             self._deleted_event.set()
             raise

@@ -24,8 +24,8 @@ class OneScenario:
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], None]:
         return [self.scenario], None
 
-    def get(self, ref: str) -> dict[str, Any]:
-        return {}
+    def map_names(self, ref: str) -> tuple[()]:
+        return ()
 
 
 @pytest.mark.parametrize("street", ["../nets/crosswalk", "/etc/passwd", "", "nowhere"])

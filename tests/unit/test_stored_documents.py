@@ -15,6 +15,7 @@ from core.domain.submissions.stored_documents import decode_document, update_doc
 from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.services.comparisons.comparison_documents import verdict_document
+from datasets.versions.version_description import VersionDescription
 from tests.provenances import provenance
 
 #: Documents as these versions have stored them, each shape of them once.
@@ -98,6 +99,13 @@ def test_every_spec_of_a_comparison_is_read_as_it_was_stored(version: str) -> No
         if spec.former:  # the members that it lacks have the meaning that they had then
             document = {name: document[name] for name in json.loads(text)}
         assert json.dumps(document) == text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_description_of_a_dataset_is_read_as_it_was_stored(version: str) -> None:
+    for text in recorded(version, "description"):
+        document = msgspec.to_builtins(decode_document(text, VersionDescription))
+        assert {name: document[name] for name in json.loads(text)} == json.loads(text)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

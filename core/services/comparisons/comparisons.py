@@ -76,7 +76,7 @@ class Comparisons:
             with self._database.read() as c:
                 replayed = simulations.replayed(c, PRINCIPAL, key, self._database.now(c))
             if replayed is not None:
-                return self._replayed(replayed.digest, replayed.simulation_id, request_digest), True
+                return self._replayed(replayed, request_digest), True
         _check_models(request)
         first, *others = self._resolve_all(request)
         scenarios, margin, method = _check_question(request, first[1])
@@ -96,26 +96,26 @@ class Comparisons:
             "submitted_by": submitted_by,
         }
 
-        def write(c: Connection) -> tuple[str, str] | None:
+        def write(c: Connection) -> simulations.IdempotencyRow | None:
             now = self._database.now(c)
             if key is not None:
                 until = now + KEY_TTL
                 if previous := simulations.remember_key(c, PRINCIPAL, key, request_digest, id, now, until):
-                    return previous.digest, previous.simulation_id
+                    return previous
             store.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
                 _add_model(c, id, ordinal, submission, resolved, now)
             return None
 
         if (previous := self._database.write(write)) is not None:
-            return self._replayed(*previous, request_digest), True
+            return self._replayed(previous, request_digest), True
         self._notifier.enqueue("compare", id)
         return self.get(id), False
 
-    def _replayed(self, digest: str, id: str, request_digest: str) -> dict[str, object]:
-        if digest != request_digest:
+    def _replayed(self, previous: simulations.IdempotencyRow, request_digest: str) -> dict[str, object]:
+        if previous.digest != request_digest:
             raise IdempotencyMismatch()
-        return self.get(id)
+        return self.get(str(previous.simulation_id))
 
     def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from common.errors import NotFound
 from common.ids import digest_of
@@ -29,9 +28,9 @@ class Bundles:
         self._objects = objects
         self._database = database
         self._clock = clock
-        self._made: dict[tuple[str, str], dict[str, Any]] = {}
+        self._made: dict[tuple[str, str], dict[str, object]] = {}
 
-    def of(self, name: str, folder: Path) -> dict[str, Any]:
+    def of(self, name: str, folder: Path) -> dict[str, object]:
         """Return key, digest and size (bytes) of a folder's bundle; ``name`` identifies its content."""
         month = self._month()
         if (month, name) not in self._made:
@@ -42,7 +41,7 @@ class Bundles:
             self._made[month, name] = {"key": key, "digest": digest, "size": len(data)}
         return self._made[month, name]
 
-    def of_tree(self, name: str, folder: Path) -> dict[str, Any]:
+    def of_tree(self, name: str, folder: Path) -> dict[str, object]:
         """Return key, digest and size of a folder that may be large, packed while it is stored; as `of`.
 
         Its description is stored beside it, so that it is packed once a month.

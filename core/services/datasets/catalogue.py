@@ -4,7 +4,6 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from common.errors import UnknownDataset
 from common.near_names import near_names, suggestion
@@ -29,11 +28,11 @@ class Catalogue:
         self._server_limits = server_limits
         self._installer = installer or InstallerOptions()
 
-    def runtimes(self) -> list[dict[str, Any]]:
+    def runtimes(self) -> list[dict[str, object]]:
         """Return every runtime with its formats, parameters and readiness."""
         return [self.runtime(name) for name in sorted(catalogue.runtimes())]
 
-    def runtime(self, name: str) -> dict[str, Any]:
+    def runtime(self, name: str) -> dict[str, object]:
         """Return one runtime, or raise UnknownRuntime with the nearest names."""
         runtime = catalogue.runtime(name)
         return {
@@ -47,7 +46,7 @@ class Catalogue:
             ),
         }
 
-    def _format(self, entry: catalogue.RuntimeFormat) -> dict[str, Any]:
+    def _format(self, entry: catalogue.RuntimeFormat) -> dict[str, object]:
         return {
             "name": entry.name,
             "title": entry.format.title,
@@ -63,7 +62,7 @@ class Catalogue:
             "limits": asdict(limits.limits_of(entry.format, self._server_limits)),
         }
 
-    def _dependency_rules(self) -> dict[str, Any]:
+    def _dependency_rules(self) -> dict[str, object]:
         options = self._installer
         return {
             "files": list(DECLARING_FILES),
@@ -73,7 +72,7 @@ class Catalogue:
             "python": platform.python_version(),
         }
 
-    def simulators(self) -> list[dict[str, Any]]:
+    def simulators(self) -> list[dict[str, object]]:
         """Return every simulator with its readiness."""
         return [
             {
@@ -84,7 +83,7 @@ class Catalogue:
             for name, spec in sorted(catalogue.simulators().items())
         ]
 
-    def ready(self, spec: Any) -> bool:
+    def ready(self, spec: environments.Environment) -> bool:
         """Return whether an environment is installed on this machine."""
         return environments.ready(spec, self._environments) is not None
 

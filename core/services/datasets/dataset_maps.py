@@ -4,7 +4,6 @@ import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -28,9 +27,9 @@ class DatasetMaps:
 
     files: Sequence[SourceFile] = ()
     networks: Mapping[str, StreetNetwork] = field(default_factory=dict)
-    reports: Sequence[Mapping[str, Any]] = ()
+    reports: Sequence[Mapping[str, object]] = ()
 
-    def described(self, generate: Generation | None, scenarios: Mapping[Any, int]) -> dict[str, Any]:
+    def described(self, generate: Generation | None, scenarios: Mapping[object, int]) -> dict[str, object]:
         """Return the part of a version's description that maps have; ``scenarios``: their number by street."""
         if not self.reports:
             return {}
@@ -50,8 +49,8 @@ def converted(
     """
     files: list[SourceFile] = []
     networks: dict[str, StreetNetwork] = {}
-    reports: list[Mapping[str, Any]] = []
-    lines: list[dict[str, Any]] = []
+    reports: list[Mapping[str, object]] = []
+    lines: list[dict[str, object]] = []
     for number, entry in enumerate(description.maps, 1):
         position = f" ({number} of {len(description.maps)})" if len(description.maps) > 1 else ""
 
@@ -88,7 +87,7 @@ def with_derived(sent: Iterable[ManifestEntry], derived: Iterable[ManifestEntry]
     return heapq.merge(checked(), derived, key=lambda entry: entry.path.encode())
 
 
-def drawn(entry: MapFile, made: ConvertedMap, generation: Generation) -> list[dict[str, Any]]:
+def drawn(entry: MapFile, made: ConvertedMap, generation: Generation) -> list[dict[str, object]]:
     """Return the scenarios that are drawn on a map. Raises BadScenario if it has no route of a useful length."""
     try:
         return map_scenarios.generate(entry.name, made.network, generation.count, generation.seed)

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from common.errors import BadArchive, BadName, BadScenario
 from common.printable import printable
@@ -15,7 +14,7 @@ from datasets.versions.xml_scan import BadXml
 
 def defined(
     plant: Plant, scratch: Path, read: Callable[[str], Iterable[bytes]], report: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the members of a dataset's definition that follow from its plant. Raises BadScenario.
 
     ``read`` returns a file of the dataset; ``report`` gets what is being done, and ends the work if it raises.

@@ -3,10 +3,9 @@
 import json
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from common.errors import InUse, Invalid, NotFound, NotPlayable, NotReady, Unkno
 from common.ids import new_id
 from common.near_names import near_names, suggestion
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
+from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums
@@ -37,12 +37,14 @@ from core.services.uploads.uploads import Uploads
 from core.store import comparisons
 from core.store import datasets as store
 from core.store.database import Connection, Database
+from core.store.datasets import DatasetVersionRow
 from datasets.catalogue import Dataset, datasets, versions
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import file_names, manifest_object
 from datasets.versions.manifest import ManifestEntry, lines
 from datasets.versions.plants import MEMBERS
 from datasets.versions.scenarios import extend, non_blank
+from datasets.versions.version_description import VersionDescription
 
 PROJECT = "default"
 #: Form of an id; no dataset may have such a name.
@@ -74,7 +76,7 @@ class Datasets:
 
     # -- registration
 
-    def register(self, name: str, source: Mapping[str, Any], tags: Sequence[str] = ()) -> dict[str, Any]:
+    def register(self, name: str, source: Mapping[str, object], tags: Sequence[str] = ()) -> dict[str, object]:
         """Insert a version in the state `registering` and enqueue its job. Raise Invalid for an invalid source."""
         if name in datasets():
             raise Invalid(f"{name} is a built-in dataset; choose another name.")
@@ -91,7 +93,7 @@ class Datasets:
             "tags": json.dumps(tags),
         }
 
-        def write(c: Connection) -> Any:
+        def write(c: Connection) -> DatasetVersionRow:
             now = self._database.now(c)
             dataset_sources.hold(c, chosen.upload_ids(), now)
             return store.add(c, row | {"created_at": now})
@@ -102,23 +104,21 @@ class Datasets:
 
     # -- queries
 
-    def page(self, *, after: str | None = None, limit: int = 50) -> tuple[list[dict[str, Any]], str | None]:
+    def page(self, *, after: str | None = None, limit: int = 50) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of datasets, each at its latest version: built-in ones first, then by name."""
-        built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after]
+        built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after][: limit + 1]
         if after is not None and not after.startswith("~"):
             built_in = []
-        items = [brief_document(built_in_document(datasets()[name])) for name in built_in[: limit + 1]]
         after_name = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
-            rows = store.latest(c, PROJECT, after_name, limit + 1 - len(items)) if len(items) <= limit else []
+            rows = store.latest(c, PROJECT, after_name, limit + 1 - len(built_in)) if len(built_in) <= limit else []
             tags = store.tags.of_versions(c, [row.id for row in rows])
+        items = [brief_document(built_in_document(datasets()[name])) for name in built_in]
         items += [brief_document(version_document(row, tags.get(row.id, []))) for row in rows]
-        if len(items) <= limit:
-            return items, None
-        last = items[limit - 1]
-        return items[:limit], f"~{last['name']}" if last["registered"] is False else last["name"]
+        cursors = [*(f"~{name}" for name in built_in), *(row.name for row in rows)]
+        return items[:limit], cursors[limit - 1] if len(items) > limit else None
 
-    def get(self, ref: str) -> dict[str, Any]:
+    def get(self, ref: str) -> dict[str, object]:
         """Return the description of a built-in or registered version, in any state."""
         if (built_in := _built_in(ref)) is not None:
             return built_in_document(built_in)
@@ -132,7 +132,7 @@ class Datasets:
 
     def versions(
         self, name: str, *, after: str | None = None, limit: int = 50
-    ) -> tuple[list[dict[str, Any]], str | None]:
+    ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a dataset's versions, newest first."""
         if name in datasets():
             return [brief_document(built_in_document(dataset)) for dataset in reversed(versions()[name])], None
@@ -141,8 +141,8 @@ class Datasets:
             tags = store.tags.of_versions(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
-        page = [brief_document(version_document(row, tags.get(row.id, []))) for row in rows[:limit]]
-        return page, page[-1]["id"] if len(rows) > limit else None
+        items = [brief_document(version_document(row, tags.get(row.id, []))) for row in rows[:limit]]
+        return items, rows[limit - 1].id if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
         """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
@@ -184,12 +184,14 @@ class Datasets:
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod
-    def _extended(row: Any) -> Dataset:
-        content = json.loads(row.described)
-        built_in = datasets()[content["extends"]]
-        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=content)
+    def _extended(row: DatasetVersionRow) -> Dataset:
+        assert row.described is not None
+        built_in = datasets()[decode_document(row.described, VersionDescription).extends]
+        version, _, digest = row.content
+        description = json.loads(row.described)
+        return extend(built_in, name=row.name, version=str(version), digest=digest, description=description)
 
-    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
+    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:
         """Return a page of scenarios and the position of the next page."""
         if (built_in := _built_in(ref)) is not None:
             rows = list(built_in.scenarios(after, limit + 1))
@@ -197,29 +199,41 @@ class Datasets:
             row = self._ready(ref)
             if not row.described:
                 raise NotPlayable()
-            rows = list(self._lines(row, after, limit + 1))
+            described = decode_document(row.described, VersionDescription)
+            rows = list(self._lines(row.content.manifest, described, after, limit + 1))
         return rows[:limit], after + limit if len(rows) > limit else None
 
-    def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
-        described = json.loads(row.described)
-        entry = manifest_object.find(self._objects, row.manifest, described["scenarios"])
+    def _lines(
+        self, manifest: str, described: VersionDescription, after: int, limit: int
+    ) -> Iterator[dict[str, object]]:
+        entry = manifest_object.find(self._objects, manifest, described.scenarios)
         assert entry is not None, "registration has checked that the scenarios exist"
-        dropped = {entry["name"]: entry["dropped"] for entry in described.get("maps", ())}
+        dropped = described.dropped_by_map
         for number, line in enumerate(non_blank(lines(self._sources.read(entry)))):
             if number >= after + limit:
                 return
             if number >= after:
-                scenario = {"index": number, **json.loads(line)}
+                scenario: dict[str, object] = {"index": number, **json.loads(line)}
                 street = scenario.get("street")
-                yield scenario | ({"dropped": dropped[street]} if street in dropped else {})
+                yield scenario | ({"dropped": dropped[street]} if isinstance(street, str) and street in dropped else {})
 
     def entry(self, ref: str, path: str) -> ManifestEntry:
         """Return the manifest entry of a file. Raise UnknownFile."""
         row = self._ready(ref)
-        entry = manifest_object.find(self._objects, row.manifest, file_names.normalized(path))
+        entry = manifest_object.find(self._objects, row.content.manifest, file_names.normalized(path))
         if entry is None:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
         return entry
+
+    def digest(self, ref: str) -> str:
+        """Return the digest of a version that is ready."""
+        return self._ready(ref).content.digest
+
+    def map_names(self, ref: str) -> Collection[str]:
+        """Return the names of the maps that a dataset has of its own."""
+        if _built_in(ref) is not None or not (described := self._row(ref).described):
+            return ()
+        return decode_document(described, VersionDescription).dropped_by_map
 
     def size(self, digest: str) -> int:
         """Return the bytes of the files of a version; 0 if every version with this digest was deleted."""
@@ -228,17 +242,19 @@ class Datasets:
 
     def entries(self, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
-        return manifest_object.read(self._objects, self._ready(ref).manifest)
+        return manifest_object.read(self._objects, self._ready(ref).content.manifest)
 
-    def files(self, ref: str, *, after: str | None = None, limit: int = 100) -> tuple[list[dict[str, Any]], str | None]:
+    def files(
+        self, ref: str, *, after: str | None = None, limit: int = 100
+    ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a version's files, by path."""
-        row = self._ready(ref)
-        page: list[dict[str, Any]] = []
-        for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normalized(after)):
-            page.append({"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)})
-            if len(page) > limit:
-                break
-        return page[:limit], page[limit - 1]["path"] if len(page) > limit else None
+        start = after and file_names.normalized(after)
+        entries = list(islice(manifest_object.read(self._objects, self._ready(ref).content.manifest, start), limit + 1))
+        page = [
+            {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)}
+            for entry in entries[:limit]
+        ]
+        return page, entries[limit - 1].path if len(entries) > limit else None
 
     def file(self, ref: str, path: str) -> Download:
         """Return a file of a version. Raise UnknownFile."""
@@ -265,25 +281,26 @@ class Datasets:
 
         return Download(entry.size, media_type, etag, read)
 
-    def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
+    def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, object]]:
         """Yield the files added, removed and changed between two versions, by path, in constant memory."""
-        before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
-        return differences(
-            manifest_object.read(self._objects, before.manifest), manifest_object.read(self._objects, now.manifest)
+        before, now = (
+            manifest_object.read(self._objects, self._ready(f"{name}@{version}").content.manifest)
+            for version in (old, new)
         )
+        return differences(before, now)
 
     # -- lookup
 
-    def _row(self, ref: str) -> Any:
+    def _row(self, ref: str) -> DatasetVersionRow:
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
-            if row is not None and row.state == "same":
+            if row is not None and row.same_as is not None:
                 row = store.by_id(c, row.same_as)
         if row is None:
             raise self._unknown(ref)
         return row
 
-    def _ready(self, ref: str) -> Any:
+    def _ready(self, ref: str) -> DatasetVersionRow:
         if (built_in := _built_in(ref)) is not None:
             raise UnknownDataset(
                 f"{built_in.name} is a built-in dataset: it lists no files, and has no differences and tags."
@@ -315,7 +332,7 @@ class Datasets:
 
     # -- changes
 
-    def tag(self, name: str, tag: str, version: str) -> dict[str, Any]:
+    def tag(self, name: str, tag: str, version: str) -> dict[str, object]:
         """Let a tag refer to a version."""
         check_tag(tag)
         row = self._ready(f"{name}@{version}")
@@ -339,7 +356,7 @@ class Datasets:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
-        def write(c: Connection) -> list[Any]:
+        def write(c: Connection) -> list[DatasetVersionRow]:
             version = store.find(c, PROJECT, ref)
             ids = store.of_name(c, PROJECT, ref) if bare else [version.id] if version is not None else []
             deleted = []
@@ -359,14 +376,14 @@ class Datasets:
             if row.digest is None:  # its registration has not ended; the job notices that it lost its claim
                 self.release_uploads(row)
 
-    def release_uploads(self, row: Any) -> None:
+    def release_uploads(self, row: DatasetVersionRow) -> None:
         """End the protection of the uploads of a version's source."""
         for upload in stored_source(row.source).upload_ids():
             self._uploads.let_go(upload)
 
     # -- prefetch
 
-    def prefetch(self, ref: str) -> dict[str, Any]:
+    def prefetch(self, ref: str) -> dict[str, object]:
         """Request the download of a version to this node's cache; return its progress."""
         if _built_in(ref) is not None:
             return {"state": "ready", "files": 0, "bytes": 0}
@@ -375,7 +392,7 @@ class Datasets:
         self._notifier.enqueue("prefetch", row.id)
         return self.fetched(row.id)
 
-    def fetched(self, ref: str) -> dict[str, Any]:
+    def fetched(self, ref: str) -> dict[str, object]:
         """Return the progress of a prefetch. Raise NotFound if none was requested."""
         if _built_in(ref) is not None:
             return {"state": "ready", "files": 0, "bytes": 0}

@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from core.domain.submissions.stored_documents import decode_document
+from core.store.datasets import DatasetVersionRow
 from datasets.catalogue import Dataset, datasets
 from datasets.catalogue.never_values import described_metrics
 from datasets.versions import openenv_environment
 from datasets.versions.manifest import ManifestEntry
+from datasets.versions.version_description import VersionDescription
 from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators.declared_interface import described_interface
 
 
-def built_in_document(dataset: Dataset) -> dict[str, Any]:
+def built_in_document(dataset: Dataset) -> dict[str, object]:
     """Return the full description of a built-in dataset."""
     definition = dict(dataset.definition) | {"metrics": described_metrics(dataset.definition)}
     definition["interface"] = described_interface(definition_of(dataset.definition))
@@ -46,27 +48,27 @@ _BRIEF = (
 NEXT_STEP = "Correct the source and register it again under the same name: `POST /v1/datasets`."
 
 
-def brief_document(described: Mapping[str, Any]) -> dict[str, Any]:
+def brief_document(described: Mapping[str, object]) -> dict[str, object]:
     """Return the members of a description that lists have."""
     return {name: described[name] for name in _BRIEF if name in described}
 
 
-def version_document(row: Any, tags: Sequence[str]) -> dict[str, Any]:
+def version_document(row: DatasetVersionRow, tags: Sequence[str]) -> dict[str, object]:
     """Return the description of a registered version."""
-    content = json.loads(row.described) if row.described else {}
-    built_in = datasets()[content["extends"]] if content else None
-    described = {
+    content = decode_document(row.described, VersionDescription) if row.described else None
+    built_in = datasets()[content.extends] if content is not None else None
+    document: dict[str, object] = {
         "id": row.id,
         "name": row.name,
         "version": str(row.version) if row.version is not None else None,
         "state": row.state,
         "digest": row.digest,
         "tags": list(tags),
-        "title": content.get("title") or row.name,
-        "description": content.get("description", ""),
+        "title": (content and content.title) or row.name,
+        "description": content.description if content is not None else "",
         "simulator": built_in.simulator if built_in is not None else None,
-        "extends": content.get("extends"),
-        "tasks": content.get("tasks"),
+        "extends": content.extends if content is not None else None,
+        "tasks": content.tasks if content is not None else None,
         "file_count": row.files,
         "bytes": row.bytes,
         "registered": True,
@@ -77,28 +79,27 @@ def version_document(row: Any, tags: Sequence[str]) -> dict[str, Any]:
         "params": {},
         "score": None,
     }
-    if built_in is not None:
-        definition = dict(built_in.definition) | content.get("definition", {})
-        if environment := content.get("openenv"):
-            described["openenv"] = environment
-            definition |= openenv_environment.definition(environment)
-        described["metrics"] = described_metrics(definition)
+    if built_in is not None and content is not None:
+        definition = dict(built_in.definition) | dict(content.definition)
+        if content.openenv:
+            document["openenv"] = content.openenv
+            definition |= openenv_environment.definition(content.openenv)
+        document["metrics"] = described_metrics(definition)
         for name in ("params", "score", "failure", "group_by"):
             if name in definition:
-                described[name] = definition[name]
-        described["interface"] = described_interface(definition_of(definition))
-    if maps := content.get("maps"):
-        described["maps"] = maps
-        described["generate"] = content.get("generate")
+                document[name] = definition[name]
+        document["interface"] = described_interface(definition_of(definition))
+        if content.maps:
+            document |= {"maps": content.maps, "generate": content.generate}
     if row.state == "failed":
-        described["reason"] = row.reason
-        described["next_step"] = NEXT_STEP
+        document["reason"] = row.reason
+        document["next_step"] = NEXT_STEP
     if row.state == "registering":
-        described["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
-    return described
+        document["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
+    return document
 
 
-def shortened(source: Mapping[str, Any]) -> dict[str, Any]:
+def shortened(source: Mapping[str, object]) -> dict[str, object]:
     """Return a source with its lists replaced by their lengths."""
     return {name: f"{len(value)} files" if isinstance(value, list) else value for name, value in source.items()}
 
@@ -109,7 +110,7 @@ def location(entry: ManifestEntry) -> str:
     return f"s3://{rest.split('/', 1)[1]}" if kind == "s3" else "store"
 
 
-def differences(old: Iterator[ManifestEntry], new: Iterator[ManifestEntry]) -> Iterator[dict[str, Any]]:
+def differences(old: Iterator[ManifestEntry], new: Iterator[ManifestEntry]) -> Iterator[dict[str, object]]:
     """Yield the changes between two manifests, by path; both are sorted."""
     before, after = next(old, None), next(new, None)
     while before is not None or after is not None:
@@ -126,7 +127,7 @@ def differences(old: Iterator[ManifestEntry], new: Iterator[ManifestEntry]) -> I
             before, after = next(old, None), next(new, None)
 
 
-def facts(entry: ManifestEntry) -> dict[str, Any]:
+def facts(entry: ManifestEntry) -> dict[str, object]:
     return {"size": entry.size, "digest": entry.digest}
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -51,7 +50,7 @@ class RegisteredEnvironment:
     """The files that a version gets, and the JSON form with which it keeps its environment."""
 
     files: list[SourceFile]
-    kept: dict[str, Any]
+    kept: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +120,7 @@ class EnvironmentRegistration:
         with environments_translated():
             return self._installer.resolve(declaration, "", say)
 
-    def _probed(self, folder: Path, described: Mapping[str, Any], report: Report) -> ProbedEnvironment:
+    def _probed(self, folder: Path, described: Mapping[str, object], report: Report) -> ProbedEnvironment:
         """Play a first episode in a confined process; return its checked report."""
         site = environments.prepare(
             catalogue.simulators()[openenv_environment.TEMPLATE],
@@ -133,7 +132,7 @@ class EnvironmentRegistration:
             if not probe.killed:
                 break
         try:
-            answer = msgspec.json.decode(probe.text, type=dict[str, Any])
+            answer = msgspec.json.decode(probe.text, type=dict[str, object])
         except msgspec.MsgspecError:
             raise BadScenario(
                 f"The environment cannot be used: its first episode was not played ({probe.how}). {probe.printed}"
@@ -145,7 +144,7 @@ class EnvironmentRegistration:
         except msgspec.ValidationError as error:
             raise BadScenario(f"The environment cannot be used: its schema is not understood ({error}).") from None
 
-    def _run(self, folder: Path, site: Path, described: Mapping[str, Any], report: Callable[[], None]) -> _Probe:
+    def _run(self, folder: Path, site: Path, described: Mapping[str, object], report: Callable[[], None]) -> _Probe:
         """Run the probe to its end."""
         spec = ProcessSpec(
             name="environment-probe",
@@ -210,7 +209,7 @@ def _drained(reading: int, printed: int, report: Callable[[], None]) -> tuple[by
 
 def _names(texts: Mapping[str, str], declared: OpenEnv) -> tuple[str, str]:
     """Return the environment's name as a package, and the module of its application."""
-    manifest: Any = {}
+    manifest: object = {}
     if environment_files.MANIFEST in texts:
         try:
             manifest = plain_yaml.load(texts[environment_files.MANIFEST]) or {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from common.errors import BadScenario, OriginFailed, StorageFull
 from datasets.catalogue.car_street import map_scenarios, planned_scenarios
@@ -24,7 +24,7 @@ from datasets.versions.xml_scan import BadXml
 from runtimes import catalogue, environments
 from runtimes.converters import netconvert
 from runtimes.converters.confined_converter import ConverterLimits
-from runtimes.converters.netconvert import CannotConvert, Network
+from runtimes.converters.netconvert import CannotConvert, Message, Network
 from runtimes.dependencies.untrusted_folders import workspace
 
 #: Bytes of a map at most, unpacked, and edges for cars of its network.
@@ -61,8 +61,8 @@ class ConvertedMap:
 
     network: StreetNetwork
     text: bytes
-    report: dict[str, Any]
-    planned: list[dict[str, Any]] | None
+    report: dict[str, object]
+    planned: list[dict[str, object]] | None
 
 
 class MapConversion:
@@ -201,7 +201,17 @@ class MapConversion:
         return network
 
 
-def _inflated(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
+class _Unpacker(Protocol):
+    """The standard library's unpacker of gzip, whose class has no public name."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _inflated(unpacker: _Unpacker, chunk: bytes) -> Iterator[bytes]:
     """Yield the unpacked bytes of a piece of gzip, at most 1 MiB at a time."""
     try:
         while chunk and not unpacker.eof:
@@ -213,7 +223,7 @@ def _inflated(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
 
 def _planned(
     entry: MapFile, network: StreetNetwork, scenario: CommonRoadScenario | None
-) -> tuple[list[dict[str, Any]] | None, tuple[Dropped, ...]]:
+) -> tuple[list[dict[str, object]] | None, tuple[Dropped, ...]]:
     """Return the scenarios of the planning problems of a CommonRoad file, and their changes. Raises CannotConvert."""
     if scenario is None or not scenario.problems:
         return None, ()
@@ -237,7 +247,7 @@ def _report(
     converted: Network,
     network: StreetNetwork,
     further: Iterable[Dropped],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the report of a conversion: what the network has, what of the map it lacks, netconvert's warnings."""
     dropped = [*surveyed.dropped, *further]
     many = [edge for edge, lanes in network.lanes.items() if lanes > map_scenarios.LANES]
@@ -258,5 +268,5 @@ def _report(
     }
 
 
-def _plain(item: Any) -> dict[str, Any]:
+def _plain(item: Dropped | Message) -> dict[str, object]:
     return {name: value for name, value in asdict(item).items() if value is not None and value != ()}

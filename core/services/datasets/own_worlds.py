@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from common.errors import BadScenario
 from core.services.datasets import dataset_maps, dataset_plants, environment_files
@@ -20,10 +19,14 @@ from datasets.versions.scenarios import Description
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWorld:
-    """What a version gets: ``files`` that the platform made, members of its description that are ``kept``, its maps."""
+    """What a version gets: ``files`` that the platform made, and of a plant, an environment or maps its description.
+
+    ``definition``: members of the dataset's definition that follow from its plant.
+    """
 
     files: Sequence[SourceFile] = ()
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    definition: Mapping[str, object] | None = None
+    openenv: Mapping[str, object] | None = None
     maps: DatasetMaps = field(default_factory=DatasetMaps)
 
     def described(self, description: Description, listed: Iterable[bytes]) -> str:
@@ -32,13 +35,13 @@ class OwnWorld:
         ``listed``: the file of the scenarios, which are validated.
         """
         scenario_lines = scenarios.non_blank(lines(listed, scenarios.LINE))
-        plant = self.kept.get("definition", {}).get("plant")
+        plant = (self.definition or {}).get("plant")
         validated = scenarios.validated(scenario_lines, description.extends, self.maps.networks, plant)
         counts = Counter(scenario.get("street") for scenario in validated)
         if not counts:
             raise BadScenario("The dataset contains no scenarios.")
         own = {name: getattr(description, name) for name in ("extends", "scenarios", "title", "description")}
-        own |= self.kept
+        own |= {name: value for name in ("definition", "openenv") if (value := getattr(self, name)) is not None}
         return json.dumps(own | self.maps.described(description.generate, counts) | {"tasks": counts.total()})
 
 
@@ -57,11 +60,11 @@ class OwnWorlds:
         """
         if description.plant is not None:
             definition = dataset_plants.defined(description.plant, self.scratch, files.read, report)
-            return OwnWorld(kept={"definition": definition})
+            return OwnWorld(definition=definition)
         if description.openenv is not None:
             chosen = environment_files.chosen(files)
             environment = self._environments.registered(id, description, chosen, report)
-            return OwnWorld(files=environment.files, kept={"openenv": environment.kept})
+            return OwnWorld(files=environment.files, openenv=environment.kept)
         if description.maps:
             maps = dataset_maps.converted(description, self._maps, files.read, report)
             return OwnWorld(files=maps.files, maps=maps)

@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from io import BytesIO
-from typing import IO, Any
+from typing import IO
 
 from common.errors import NotFound
 from core.services.datasets.datasets import Datasets
@@ -26,7 +26,7 @@ class ScenarioMaps:
         self._lock = threading.Lock()
         self._outlines: OrderedDict[str, StreetOutline] = OrderedDict()
 
-    def find(self, ref: str, index: int) -> tuple[dict[str, Any], StreetOutline]:
+    def find(self, ref: str, index: int) -> tuple[dict[str, object], StreetOutline]:
         """Return a scenario and the outline of its street. Raise NotFound if it has no map."""
         rows = self._datasets.scenarios(ref, after=index, limit=1)[0] if index >= 0 else []
         if not rows:
@@ -44,8 +44,8 @@ class ScenarioMaps:
 
     def _outline(self, ref: str, street: str) -> StreetOutline:
         with self._lock:  # one network is read at a time, since a town takes a second and much memory
-            own = {entry["name"] for entry in self._datasets.get(ref).get("maps", ())}
-            if street not in own | STREETS:  # what a dataset of another simulator calls a street is not a file's name
+            own = self._datasets.map_names(ref)
+            if not (street in own or street in STREETS):  # another simulator's street is not the name of a file
                 raise NotFound(f"There is no map of the street {street[:80]!r}.")
             entry = self._datasets.entry(ref, network_path(street)) if street in own else None
             key = street if entry is None else entry.digest

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from common.errors import PlatformError
 from core.domain.submissions.provenance import ResolvedDataset
@@ -30,7 +29,7 @@ class ScenarioSpecs:
         self._objects = objects
         self._sources = sources
 
-    def labels(self, dataset: ResolvedDataset, index: int) -> dict[str, Any]:
+    def labels(self, dataset: ResolvedDataset, index: int) -> dict[str, object]:
         """Return name and groups of a scenario, as evaluators add them to its results.
 
         ``dataset`` is a simulation's, from its provenance. Empty if the scenario cannot be read: a result without
@@ -45,7 +44,7 @@ class ScenarioSpecs:
         keys = ("name", *played.declared.group_by)
         return {key: spec[key] for key in keys if key in spec}
 
-    def all(self, dataset: ResolvedDataset) -> Iterator[dict[str, Any]]:
+    def all(self, dataset: ResolvedDataset) -> Iterator[dict[str, object]]:
         """Yield all scenarios of a dataset from index 0 on; none for a dataset whose scenarios differ in seeds alone.
 
         ``dataset`` is a simulation's, from its provenance. A dataset that was deleted has none.
@@ -57,16 +56,16 @@ class ScenarioSpecs:
         elif played.declared.scenarios is not None:
             yield from played.scenarios(0, played.declared.max_tasks or 0)
 
-    def _spec(self, dataset: ResolvedDataset, listed: str | None, index: int) -> dict[str, Any]:
+    def _spec(self, dataset: ResolvedDataset, listed: str | None, index: int) -> dict[str, object]:
         if listed is None:
             return next(catalogue.played(dataset).scenarios(index, 1), {})
         line = next(islice(self._lines(dataset, listed), index, None), b"{}")
-        spec: dict[str, Any] = json.loads(line)
+        spec: dict[str, object] = json.loads(line)
         return spec
 
     def _lines(self, dataset: ResolvedDataset, listed: str) -> Iterator[bytes]:
         """Return the lines of a registered dataset's scenarios; none if it was deleted."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, dataset.digest)
-        entry = manifest_object.find(self._objects, row.manifest, listed) if row is not None else None
+        entry = manifest_object.find(self._objects, row.content.manifest, listed) if row is not None else None
         return iter(()) if entry is None else non_blank(lines(self._sources.read(entry)))

@@ -203,14 +203,14 @@ class Staging:
 
     def _fetch(self, id: str) -> dict[str, object]:
         """Download a version's files and record the progress; return the last progress."""
-        digest = self._datasets.get(id)["digest"]
+        digest = self._datasets.digest(id)
         last: dict[str, object] = {}
 
         def say(progress: DownloadProgress) -> None:
             nonlocal last
             last = progress_event(progress)
             self._database.write(lambda c: store.tell_prefetch(c, id, "fetching", last), durable=False)
-            self._datasets.get(id)  # raises if the version was deleted meanwhile
+            self._datasets.digest(id)  # raises if the version was deleted meanwhile
 
         holder = f"prefetch-{id}"
         try:

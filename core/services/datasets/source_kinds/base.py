@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -11,6 +11,7 @@ from core.services.datasets.dataset_sources import HELD
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.version_objects import VersionObjects
 from core.services.uploads.uploads import Uploads
+from core.store.datasets import DatasetVersionRow
 from datasets.versions.archives import ByteSource
 from datasets.versions.manifest import ManifestEntry
 
@@ -19,7 +20,7 @@ from datasets.versions.manifest import ManifestEntry
 class SourceAccess:
     """Services that a source is read through while its version, a ``row``, is registered, and a scratch folder."""
 
-    row: Any
+    row: DatasetVersionRow
     uploads: Uploads
     sources: Sources
     scratch: Path

@@ -44,7 +44,11 @@ class BucketSource(SourceKind, frozen=True):
         reader = access.sources.reader(connection)
         with access.version.database.read() as c:
             previous = store.before(c, access.row)
-        known = manifest_object.read(access.version.objects, previous.manifest) if previous is not None else iter(())
+        known = (
+            manifest_object.read(access.version.objects, previous.content.manifest)
+            if previous is not None
+            else iter(())
+        )
         last = next(known, None)
 
         def read(path: str, key: str, size: int, etag: str | None) -> ManifestEntry:

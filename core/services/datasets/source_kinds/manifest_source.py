@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -132,10 +132,10 @@ def checked_line(line: Mapping[str, object]) -> tuple[str, str, int, str | None,
     return file_names.validated(path), digest, size, source, connection
 
 
-def _inherit(other: Any, index: ManifestIndex, access: SourceAccess) -> None:
+def _inherit(other: store.DatasetVersionRow, index: ManifestIndex, access: SourceAccess) -> None:
     """Locate contents in another version; references to its objects are inserted before they are used."""
     entries: list[ManifestEntry] = []
-    for entry in chain(manifest_object.read(access.version.objects, other.manifest), [None]):
+    for entry in chain(manifest_object.read(access.version.objects, other.content.manifest), [None]):
         if entry is not None and index.misses(entry.digest):
             entries.append(entry)
         if entries and (entry is None or len(entries) >= 10_000):
