@@ -15,6 +15,7 @@ from core.domain.submissions.stored_documents import decode_document, update_doc
 from core.domain.submissions.submission import Submission
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.services.comparisons.comparison_documents import verdict_document
+from core.services.uploads.models import Properties
 from datasets.versions.version_description import VersionDescription
 from tests.provenances import provenance
 
@@ -106,6 +107,12 @@ def test_every_description_of_a_dataset_is_read_as_it_was_stored(version: str) -
     for text in recorded(version, "description"):
         document = msgspec.to_builtins(decode_document(text, VersionDescription))
         assert {name: document[name] for name in json.loads(text)} == json.loads(text)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_options_of_every_import_are_read_as_they_were_stored(version: str) -> None:
+    for text in recorded(version, "import_options"):
+        assert decode_document(text, Properties) == json.loads(text)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -3,9 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from common.ages import is_old_enough
 from common.backoff import RetryPolicy
@@ -23,18 +22,19 @@ from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Model
-from core.domain.submissions.stored_documents import update_document
+from core.domain.submissions.stored_documents import decode_document, update_document
 from core.domain.submissions.submission_spec import spec_of
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
 from core.services.submissions.resolving import Resolver
-from core.services.uploads.models import Models
+from core.services.uploads.models import Models, Properties
 from core.store import leases, simulations
 from core.store import model_imports as store
 from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
+from core.store.model_imports import ModelImportRow
 from datasets.model_origins.base import OpenedModel
 
 logger = logging.getLogger(__name__)
@@ -77,18 +77,26 @@ class ModelImports:
 
     # -- requests
 
-    def request(self, reference: str, connection: str | None = None, **options: Any) -> dict[str, Any]:
+    def request(
+        self,
+        reference: str,
+        connection: str | None = None,
+        tags: Sequence[str] | None = None,
+        **options: str | None,
+    ) -> dict[str, object]:
         """Insert an import and enqueue its job; raise Invalid for a reference that may not be read here."""
-        values = self.row(reference, connection, **options)
+        values = self.row(reference, connection, tags, **options)
         self._database.write(lambda c: self.add(c, values))
         self.enqueue(values)
         return self.get(values["id"])
 
-    def row(self, reference: str, connection: str | None, **options: Any) -> dict[str, Any]:
+    def row(
+        self, reference: str, connection: str | None, tags: Sequence[str] | None = None, **options: str | None
+    ) -> dict[str, str]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
         _, name = self.origins.check(reference, connection)
-        check_tags(options.get("tags") or ())
-        given = {key: value for key, value in options.items() if value is not None}
+        check_tags(tags or ())
+        given = {key: value for key, value in {**options, "tags": tags}.items() if value is not None}
         return {
             "id": new_id(datetime.now(UTC)),
             "reference": reference,
@@ -96,15 +104,15 @@ class ModelImports:
             "options": json.dumps(given),
         }
 
-    def add(self, c: Connection, values: Mapping[str, Any], simulation: str | None = None) -> None:
+    def add(self, c: Connection, values: Mapping[str, str], simulation: str | None = None) -> None:
         """Insert an import, for a simulation that waits for it."""
         store.add(c, {**values, "simulation_id": simulation, "created_at": self._database.now(c)})
 
-    def enqueue(self, values: Mapping[str, Any]) -> None:
+    def enqueue(self, values: Mapping[str, str]) -> None:
         """Enqueue the job of an import that was inserted."""
         self._notifier.enqueue("import", values["id"])
 
-    def get(self, id: str) -> dict[str, Any]:
+    def get(self, id: str) -> dict[str, object]:
         """Return an import as clients see it, with its model once it is ready; raise UnknownImport."""
         with self._database.read() as c:
             row = store.find(c, id)
@@ -119,7 +127,7 @@ class ModelImports:
             "bytes": row.bytes,
             "model": row.model_id,
             "digest": row.digest,
-            "source": json.loads(row.source) if row.source else None,
+            "source": decode_document(row.source, dict[str, object]) if row.source else None,
             "created_at": datetime.fromtimestamp(row.created_at, UTC),
             "ended_at": datetime.fromtimestamp(row.ended_at, UTC) if row.ended_at else None,
         }
@@ -153,10 +161,10 @@ class ModelImports:
             else:
                 self._wait(row, claim, failure)
 
-    def _import(self, row: Any, claim: HeldClaim) -> tuple[Model, dict[str, Any]]:
+    def _import(self, row: ModelImportRow, claim: HeldClaim) -> tuple[Model, dict[str, object]]:
         """Read the model and store it by its digest."""
-        self._say(row, claim, {"message": f"fetching {row.reference}", "bytes": 0, "total_bytes": None})
-        options = json.loads(row.options)
+        self._say(row, claim, done=0, total=None)
+        options = decode_document(row.options, Properties)
         opened = self.origins.open(row.reference, row.connection)
         if opened.size is not None:
             self._models.check_size(opened.size)
@@ -169,22 +177,22 @@ class ModelImports:
         }
         filename = options.pop("filename", None) or opened.filename
         chunks = self._reported(row, claim, opened)
-        return self._models.add(chunks, filename=filename, source=source, **options), source
+        properties: Properties = {**options, "filename": filename, "source": source}
+        return self._models.add(chunks, **properties), source
 
-    def _reported(self, row: Any, claim: HeldClaim, opened: OpenedModel) -> Iterator[bytes]:
+    def _reported(self, row: ModelImportRow, claim: HeldClaim, opened: OpenedModel) -> Iterator[bytes]:
         reported_at, done = time.monotonic(), 0
         for chunk in opened.chunks:
             yield chunk
             done += len(chunk)
             if time.monotonic() - reported_at >= PROGRESS_INTERVAL:
                 reported_at = time.monotonic()
-                body = {"message": f"fetching {row.reference}", "bytes": done, "total_bytes": opened.size}
-                self._say(row, claim, body)
+                self._say(row, claim, done=done, total=opened.size)
         if opened.size is not None and done != opened.size:
             raise OriginFailed(f"{row.reference} has {done} bytes, not {opened.size} as announced.")
 
-    def _finish(self, row: Any, claim: HeldClaim, model: Model, source: dict[str, Any]) -> None:
-        values: dict[str, Any] = {"state": "ready", "model_id": model.id, "digest": model.digest, "reason": None}
+    def _finish(self, row: ModelImportRow, claim: HeldClaim, model: Model, source: dict[str, object]) -> None:
+        values: dict[str, object] = {"state": "ready", "model_id": model.id, "digest": model.digest, "reason": None}
         values |= {"source": json.dumps(source), "bytes": model.size}
         id = row.simulation_id
         supplied = self._supplied(id, model, source) if id is not None else {}
@@ -206,17 +214,17 @@ class ModelImports:
             self._notifier.wake("dispatch")
             self._notifier.publish(id)
 
-    def _supplied(self, id: str, model: Model, source: Mapping[str, Any]) -> dict[str, Any]:
+    def _supplied(self, id: str, model: Model, source: Mapping[str, object]) -> dict[str, str]:
         """Return the columns of a simulation that follow from its model; raise a PlatformError if it does not fit."""
         with self._database.read() as c:
             row = simulations.find(c, id)
         gang = spec_of(row.spec).gang is not None
         provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source, gang=gang)
         columns = {"provenance": update_document(row.provenance, provenance), "runtime": runtime, "model": model.name}
-        columns["search"] = search_text(model.name, row.dataset, runtime, json.loads(row.labels))
+        columns["search"] = search_text(model.name, row.dataset, runtime, decode_document(row.labels, dict[str, str]))
         return columns | {"digest": model.digest}
 
-    def _wait(self, row: Any, claim: HeldClaim, failure: FailedAttempt) -> None:
+    def _wait(self, row: ModelImportRow, claim: HeldClaim, failure: FailedAttempt) -> None:
         logger.warning("import %s is tried again in %.0f s: %s", row.id, failure.pause, failure.reason)
         counted = {"failures": 1} if failure.action is Action.WAIT else {}
 
@@ -230,7 +238,7 @@ class ModelImports:
         if row.simulation_id is not None:
             self._notifier.publish(row.simulation_id)
 
-    def _fail(self, row: Any, claim: HeldClaim, reason: str, outcome: State = State.FAILED) -> None:
+    def _fail(self, row: ModelImportRow, claim: HeldClaim, reason: str, outcome: State = State.FAILED) -> None:
         logger.warning("import %s of %s failed: %s", row.id, row.reference, reason)
         id = row.simulation_id
 
@@ -243,23 +251,23 @@ class ModelImports:
             simulations.conclude(c, id, State.QUEUED, outcome, f"{row.reference}: {reason}")
             return True
 
-        if self._database.write(fail):
+        if self._database.write(fail) and id is not None:
             self._notifier.enqueue("collect", id)
             self._notifier.wake("dispatch")
 
-    def _say(self, row: Any, claim: HeldClaim, body: dict[str, Any]) -> None:
-        """Report progress; raise ClaimLost if the import has become pointless."""
-        total, id = body["total_bytes"], row.simulation_id
-        fraction = min(1.0, body["bytes"] / total) if total else None
+    def _say(self, row: ModelImportRow, claim: HeldClaim, *, done: int, total: int | None) -> None:
+        """Report ``done`` of ``total`` bytes; raise ClaimLost if the import has become pointless."""
+        id = row.simulation_id
+        event = {"what": "model", "message": f"fetching {row.reference}", "bytes": done, "total_bytes": total}
+        event["fraction"] = min(1.0, done / total) if total else None
 
         def say(c: Connection) -> bool:
-            if not store.CLAIMS.change(c, claim, bytes=body["bytes"]):
+            if not store.CLAIMS.change(c, claim, bytes=done):
                 return False
             if id is not None and not simulations.awaits_model(c, id):
                 store.CLAIMS.change(c, claim, state="failed", reason="no simulation waits for it any more")
                 return False
             if id is not None:
-                event = {"what": "model", **body, "fraction": fraction}
                 simulations.say(c, id, "staging", event, self._database.now(c))
             return True
 
