@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import scipy
 
@@ -62,7 +63,7 @@ def test_combinations_of_a_sweep_flip_by_themselves() -> None:
     [flip] = flips_of(pairs)
     assert flip.pair.params == {"rain": True}
     tally = FlipTally().extend(pairs, ("a", "b"))
-    document = FlipTally.from_json(json.loads(json.dumps(tally.to_json()))).document()
+    document = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(tally))), FlipTally).document()
     assert document["p"] is None, "combinations of a scenario are not independent"
     assert document["sentence"] == (
         "1 combination of scenario and parameters broke and 0 were fixed. Each was played once, so that noise of the"
@@ -74,6 +75,6 @@ def test_a_tally_that_was_stored_continues_and_counts_all_though_it_shows_the_fi
     tally = FlipTally()
     for batch in range(4):
         tally = tally.extend([pair(20 * batch + at, (True, False)) for at in range(20)], ("a", "b"))
-        tally = FlipTally.from_json(json.loads(json.dumps(tally.to_json())))
+        tally = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(tally))), FlipTally)
     document = tally.document()
     assert document["counts"] == {"broke": 80, "fixed": 0} and len(document["broke"]) == SHOWN

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,7 +44,7 @@ def played(plan: TestPlan, values: Floats, **members: object) -> PairedTest:
     missing = members.pop("unknown", None)
     for start, end in pairwise((0, *looks_of(len(values)))):
         part = None if missing is None else missing[start:end]  # type: ignore[index]
-        test = PairedTest.from_json(json.loads(json.dumps(test.to_json(), allow_nan=False)))
+        test = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(test), allow_nan=False)), PairedTest)
         test = test.extend(differences(values[start:end], unknown=part, **members))  # type: ignore[arg-type]
     return test
 

@@ -9,9 +9,9 @@ there).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,18 +62,23 @@ class Plan:
 class ConfidenceSequence:
     """State after ``count`` pairs; its size and the cost of a further pair do not depend on ``count``.
 
-    ``total`` and ``squares``: sums of the differences and of their squares, as shares of the bound. ``log_capital``:
-    by side (better, worse), mean of the grid and fraction, in this order. ``low`` and ``high``: bounds of the interval,
-    as shares of the bound.
+    ``total`` and ``squares``: sums of the differences and of their squares, as shares of the bound. ``low`` and
+    ``high``: bounds of the interval, as shares of the bound. ``log_capital``: by side (better, worse), mean of the grid
+    and fraction, in this order. ``fractions``: of the bets.
     """
 
     plan: Plan
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
-    log_capital: tuple[float, ...] = ()
     low: float = -1.0
     high: float = 1.0
+    log_capital: tuple[float, ...] = ()
+    fractions: tuple[float, ...] = FRACTIONS
+
+    def __post_init__(self) -> None:
+        if self.fractions != FRACTIONS:
+            raise ValueError("The state was computed with other bets; replay the differences from the first pair.")
 
     def extend(self, differences: Sequence[float] | Floats) -> Self:
         """Return the state after further differences, in the order of play and in the metric's unit.
@@ -161,20 +166,3 @@ class ConfidenceSequence:
             return self.mean, self.mean
         low, high = sorted((self.plan.bound * self.low, self.plan.bound * self.high))
         return low, high
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        plan = {name: getattr(self.plan, name) for name in ("bound", "pairs", "error_rate", "resolution")}
-        state = {name: getattr(self, name) for name in ("count", "total", "squares", "low", "high")}
-        return {"plan": plan, **state, "log_capital": list(self.log_capital), "fractions": list(FRACTIONS)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the state of ``to_json``; raise ValueError if it was computed with other fractions."""
-        if tuple(document["fractions"]) != FRACTIONS:
-            raise ValueError("The state was computed with other bets; replay the differences from the first pair.")
-        return cls(
-            plan=Plan(**document["plan"]),
-            log_capital=tuple(document["log_capital"]),
-            **{name: document[name] for name in ("count", "total", "squares", "low", "high")},
-        )

@@ -10,7 +10,7 @@ combination of a scenario counts by itself.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from core.domain.comparisons.pair_verdicts import Pair
 from core.domain.results.statistics import mcnemar
@@ -34,7 +34,7 @@ class Flip:
     played: int
     p: float | None
 
-    def document(self, simulations: tuple[str, str]) -> dict[str, Any]:
+    def document(self, simulations: tuple[str, str]) -> dict[str, object]:
         """Return the flip for clients; ``simulations``: of both sides."""
         pair, (simulation, to_simulation) = self.pair, simulations
         at = pair.ends[0 if self.broke else 1]
@@ -95,8 +95,8 @@ class FlipTally:
     scenarios were played with several combinations of parameters, each of which flips by itself.
     """
 
-    broke: Sequence[Mapping[str, Any]] = ()
-    fixed: Sequence[Mapping[str, Any]] = ()
+    broke: Sequence[Mapping[str, object]] = ()
+    fixed: Sequence[Mapping[str, object]] = ()
     counts: tuple[int, int] = (0, 0)
     played: int = 1
     swept: bool = False
@@ -115,7 +115,7 @@ class FlipTally:
             swept=self.swept or len(cells) > len({index for index, _ in cells}),
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the flips for clients: the first of each direction, the counts, and what is to be thought of them."""
         broke, fixed = self.counts
         p = None if self.played > 1 or self.swept else mcnemar(broke, fixed)["p"]
@@ -142,20 +142,3 @@ class FlipTally:
             return f"{words}: each failed more, or less, often than chance explains in its repetitions (5 %)."
         noise = f" (McNemar's p {p:.2g})" if p is not None else ""
         return f"{words}. Each was played once, so that noise of the models is among them{noise}."
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tally as JSON values."""
-        lists = {"broke": list(self.broke), "fixed": list(self.fixed)}
-        return lists | {"counts": list(self.counts), "played": self.played, "swept": self.swept}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the tally of ``to_json``."""
-        broke, fixed = document["counts"]
-        return cls(
-            broke=document["broke"],
-            fixed=document["fixed"],
-            counts=(broke, fixed),
-            played=document.get("played", 1),
-            swept=document.get("swept", False),
-        )

@@ -7,8 +7,8 @@ from the results.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from core.domain.comparisons.claims import Decision, Fact
@@ -25,42 +25,44 @@ _FACTS: Mapping[Decision, tuple[Fact, int]] = {
 }
 
 
-def is_former(document: Mapping[str, Any]) -> bool:
-    """Return whether a stored state is one of then."""
-    return "sequence" not in document["test"]
+class _FormerTest(msgspec.Struct):
+    """Members of a test of then besides its sequence. ``peaks``: of the capital of better and of worse."""
+
+    decided_at: int | None
+    decided: Decision | None
+    peaks: tuple[float, float]
 
 
-def present_state(document: Mapping[str, Any], plan: TestPlan) -> dict[str, Any]:
-    """Return the stored state of `RunningVerdict` that goes on with the same numbers."""
-    state = document["test"]
-    sequence = ConfidenceSequence.from_json(state)
+def is_former(state: object) -> bool:
+    """Return whether the stored state of a test is one of then."""
+    return isinstance(state, dict) and "sequence" not in state
+
+
+def present_test(state: object, plan: TestPlan) -> PairedTest:
+    """Return the test of all scenarios that goes on with the same numbers."""
+    sequence, former = msgspec.convert(state, ConfidenceSequence), msgspec.convert(state, _FormerTest)
     shown: dict[Fact, Shown] = {}
-    if state["decided_at"] is not None:
-        shown[_FACTS[Decision(state["decided"])][0]] = Shown(count=state["decided_at"], test="anytime")
-    test = PairedTest(
+    if former.decided_at is not None and former.decided is not None:
+        shown[_FACTS[former.decided][0]] = Shown(count=former.decided_at, test="anytime")
+    return PairedTest(
         plan=plan,
         sequence=sequence,
-        bets={fact: _bets(state, sequence, decision) for decision, (fact, _) in _FACTS.items()},
+        bets={fact: _bets(former, sequence, decision) for decision, (fact, _) in _FACTS.items()},
         neutral=NOTHING,
         repeated=False,
         shown=shown,
     )
-    groups = {
-        grouping: {group: _group(test).to_json() for group, test in tests.items()}
-        for grouping, tests in document["groups"].items()
-    }
-    kept = {name: document[name] for name in ("better", "worse", "clipped", "without_value", "looks")}
-    return {"test": test.to_json(), "groups": groups, "flips": None, "tasks": sequence.count, **kept}
 
 
-def _group(state: Mapping[str, Any]) -> GroupTest:
-    sequence = ConfidenceSequence.from_json(state)
-    better, worse = (_bets(state, sequence, decision) for decision in _FACTS)
+def present_group(state: object) -> GroupTest:
+    """Return the test of a group that goes on with the same numbers."""
+    sequence, former = msgspec.convert(state, ConfidenceSequence), msgspec.convert(state, _FormerTest)
+    better, worse = (_bets(former, sequence, decision) for decision in _FACTS)
     return GroupTest(sequence=sequence, better=better, worse=worse)
 
 
-def _bets(state: Mapping[str, Any], sequence: ConfidenceSequence, decision: Decision) -> OneSidedBets:
-    """Return the bets of a side against a mean of 0; ``state``: stored, of a test of then, with this ``sequence``."""
+def _bets(former: _FormerTest, sequence: ConfidenceSequence, decision: Decision) -> OneSidedBets:
+    """Return the bets of a side against a mean of 0; ``sequence``: of this test."""
     side = _FACTS[decision][1]
     at = sequence.plan.resolution
     bets = OneSidedBets(null=0.0, threshold=sequence.plan.log_threshold, pairs=sequence.plan.pairs)
@@ -72,6 +74,6 @@ def _bets(state: Mapping[str, Any], sequence: ConfidenceSequence, decision: Deci
         count=sequence.count,
         total=sequence.total if side == 0 else -sequence.total,
         log_capital=tuple(capital.tolist()),
-        peak=state["peaks"][side],
-        shown_at=state["decided_at"] if state["decided"] == decision.value else None,
+        peak=former.peaks[side],
+        shown_at=former.decided_at if former.decided is decision else None,
     )

@@ -18,13 +18,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from core.domain.comparisons.claims import Decision
 from core.domain.comparisons.confidence_sequence import ConfidenceSequence, Plan
-from core.domain.comparisons.difference_cells import HALF, DifferenceCells, Floats
+from core.domain.comparisons.difference_cells import HALF, NOTHING, Floats
 from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.one_sided_bets import OneSidedBets, standing_bound
 from core.domain.comparisons.quantities import interval_words, number_of_scenarios, quantity
@@ -118,31 +118,12 @@ class GroupTest:
             pairs=test.plan.pairs,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        return {
-            "sequence": self.sequence.to_json(),
-            "better": self.better.to_json(),
-            "worse": self.worse.to_json(),
-            "margin": self.margin,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the state of ``to_json``."""
-        return cls(
-            sequence=ConfidenceSequence.from_json(document["sequence"]),
-            better=OneSidedBets.from_json(document["better"]),
-            worse=OneSidedBets.from_json(document["worse"]),
-            margin=document["margin"],
-        )
-
 
 def standing_evidence(differences: Floats, *, bound: float, margin: float, error_rate: float) -> GroupEvidence:
     """Return what a whole sample of a group shows, whatever its order; shape (n,), in the metric's unit."""
     shares = np.clip(differences / bound, -1.0, 1.0)
     threshold = math.log(2 / error_rate)
-    values, counts = DifferenceCells(counts={}).extend(shares).sample()
+    values, counts = NOTHING.extend(shares).sample()
     low, high = (max(-1.0, standing_bound(sign * values, counts, threshold) - HALF) for sign in (1.0, -1.0))
     bets = OneSidedBets(null=margin / bound, threshold=threshold)
     return GroupEvidence(
@@ -215,7 +196,7 @@ def _verdict(group: str, evidence: GroupEvidence, accepted: set[tuple[str, Decis
 
 def described_groups(
     groups: Mapping[str, GroupEvidence], scale: MetricScale, error_rate: float
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return the verdicts on the groups of one grouping, for clients, in the order of ``groups``."""
     return [
         {

@@ -11,9 +11,8 @@ of a variance, lose at most a factor of 4 against the best of them, and decided 
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +82,6 @@ class OneSidedBets:
             if self.total + left <= self.pairs * self.null:
                 return -math.inf
         return float(log_mean(np.array(self.log_capital)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        return asdict(self) | {"log_capital": list(self.log_capital)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the state of ``to_json``."""
-        return cls(**{**document, "log_capital": tuple(document["log_capital"])})
 
 
 def standing_bound(values: Floats, counts: Floats, threshold: float) -> float:

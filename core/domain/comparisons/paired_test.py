@@ -12,10 +12,10 @@ only the seeds within them were drawn (Cochran, Sampling Techniques, 1977, chapt
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -390,34 +390,3 @@ class PairedTest:
             return self.mean, self.mean
         lowest, highest = self.bets[Fact.ABOVE_MINUS_MARGIN].total, -self.bets[Fact.BELOW_MARGIN].total
         return min(self.mean, bound * lowest / size), max(self.mean, bound * highest / size)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        return {
-            "plan": asdict(self.plan),
-            "sequence": self.sequence.to_json(),
-            "bets": {fact.value: bet.to_json() for fact, bet in self.bets.items()},
-            **{name: getattr(self, name).to_json() for name in ("neutral", "lowest", "highest")},
-            "within": self.within,
-            "repeated": self.repeated,
-            "p_values": list(self.p_values),
-            "shown": {fact.value: asdict(shown) for fact, shown in self.shown.items()},
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the state of ``to_json``; raise ValueError if it was computed with other bets."""
-        plan = document["plan"]
-        better, worse = document["p_values"]
-        return cls(
-            plan=TestPlan(**{**plan, "design": Design(plan["design"]), "method": Method(plan["method"])}),
-            sequence=ConfidenceSequence.from_json(document["sequence"]),
-            bets={Fact(fact): OneSidedBets.from_json(bet) for fact, bet in document["bets"].items()},
-            neutral=DifferenceCells.from_json(document["neutral"]),
-            lowest=DifferenceCells.from_json(document["lowest"]),
-            highest=DifferenceCells.from_json(document["highest"]),
-            within=document["within"],
-            repeated=document["repeated"],
-            p_values=(better, worse),
-            shown={Fact(fact): Shown(**shown) for fact, shown in document["shown"].items()},
-        )

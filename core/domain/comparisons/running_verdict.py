@@ -8,14 +8,15 @@ interrupted between two batches has the verdict of one that is not.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
+import msgspec
 import numpy as np
 
 from core.domain.comparisons.claims import Claim, Design, Method, is_over
 from core.domain.comparisons.confidence_sequence import Plan
 from core.domain.comparisons.flips import FlipTally
-from core.domain.comparisons.former_verdicts import is_former, present_state
+from core.domain.comparisons.former_verdicts import is_former, present_group, present_test
 from core.domain.comparisons.group_verdicts import GroupTest, described_groups, largest_groups
 from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.pair_verdicts import GROUPS, SCENARIOS, Floats, Pair, differences_of, differing_pairs
@@ -37,7 +38,7 @@ class Question:
     rates of its models amount to, in words.
     """
 
-    metric: Mapping[str, Any]
+    metric: Mapping[str, object]
     bound: float | None
     design: Design
     error_rate: float
@@ -114,13 +115,13 @@ class RunningVerdict:
 
     test: PairedTest
     groups: Mapping[str, Tests]
-    better: Sequence[Mapping[str, Any]] = ()
-    worse: Sequence[Mapping[str, Any]] = ()
+    better: Sequence[Mapping[str, object]] = ()
+    worse: Sequence[Mapping[str, object]] = ()
     tasks: int = 0
     clipped: int = 0
     without_value: int = 0
     flips: FlipTally | None = field(default_factory=FlipTally)
-    looks: Sequence[Sequence[float]] = ()
+    looks: Sequence[Sequence[int | float]] = ()
 
     @classmethod
     def begin(cls, question: Question) -> Self:
@@ -190,33 +191,44 @@ class RunningVerdict:
             "flips": self.flips.document() if self.flips is not None else None,
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        groups = {
-            grouping: {group: test.to_json() for group, test in tests.items()}
-            for grouping, tests in self.groups.items()
-        }
-        members = {name: getattr(self, name) for name in ("tasks", "clipped", "without_value")}
-        lists = {name: list(getattr(self, name)) for name in ("better", "worse", "looks")}
-        flips = self.flips.to_json() if self.flips is not None else None
-        return {"test": self.test.to_json(), "groups": groups, "flips": flips, **members, **lists}
+        document: dict[str, object] = msgspec.to_builtins(self)
+        return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], question: Question) -> Self:
+    def from_json(cls, document: Mapping[str, object], question: Question) -> Self:
         """Return the state of ``to_json``, or of an earlier version; raise ValueError for other bets."""
-        if is_former(document):
-            document = present_state(document, question.plan)
-        members = {name: document[name] for name in ("better", "worse", "tasks", "clipped", "without_value", "looks")}
-        groups = {
-            grouping: {group: GroupTest.from_json(test) for group, test in tests.items()}
-            for grouping, tests in document["groups"].items()
-        }
+        if not is_former(document.get("test")):
+            return msgspec.convert(document, cls)
+        former = msgspec.convert(document, _FormerState)
+        test = present_test(former.test, question.plan)
         return cls(
-            test=PairedTest.from_json(document["test"]),
-            groups=groups,
-            flips=None if (flips := document["flips"]) is None else FlipTally.from_json(flips),
-            **members,
+            test=test,
+            groups={
+                grouping: {group: present_group(state) for group, state in tests.items()}
+                for grouping, tests in former.groups.items()
+            },
+            better=former.better,
+            worse=former.worse,
+            tasks=test.sequence.count,
+            clipped=former.clipped,
+            without_value=former.without_value,
+            flips=None,
+            looks=former.looks,
         )
+
+
+class _FormerState(msgspec.Struct):
+    """The state of comparisons that began before claims were kept."""
+
+    test: object
+    groups: Mapping[str, Mapping[str, object]]
+    better: Sequence[Mapping[str, object]]
+    worse: Sequence[Mapping[str, object]]
+    clipped: int
+    without_value: int
+    looks: Sequence[Sequence[int | float]]
 
 
 def _extended(tests: Tests, groups: Sequence[str | None], differences: Floats) -> dict[str, GroupTest]:
@@ -231,10 +243,11 @@ def _extended(tests: Tests, groups: Sequence[str | None], differences: Floats) -
     }
 
 
-def _largest(pairs: Sequence[Mapping[str, Any]], *, sign: float) -> list[Mapping[str, Any]]:
+def _largest(pairs: Sequence[Mapping[str, object]], *, sign: float) -> list[Mapping[str, object]]:
     """Return the SCENARIOS pairs with the largest differences in a direction, of equal ones those played first."""
 
-    def size(pair: Mapping[str, Any]) -> float:
-        return math.inf if pair["difference"] is None else sign * float(pair["difference"])
+    def size(pair: Mapping[str, object]) -> float:
+        difference = pair["difference"]
+        return sign * difference if isinstance(difference, int | float) else math.inf
 
     return sorted(pairs, key=size, reverse=True)[:SCENARIOS]

@@ -227,7 +227,7 @@ class ComparisonBatches:
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
         first, second, both = read_pairs(self._results, ids, comparison.definition)
-        metric = comparison.question.metric["name"]
+        metric = str(comparison.question.metric["name"])
         return PlayedBatch(
             scenarios=comparison.scenarios_of[batch],
             pairs=both.pairs,
