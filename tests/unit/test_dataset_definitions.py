@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from core.domain.results.declared_results import declared_results
 from datasets.catalogue import datasets, versions
 from datasets.catalogue.declaration import DatasetDeclaration
 from datasets.versions.scenarios import extend
@@ -57,3 +58,14 @@ def test_the_server_reads_every_definition_as_it_was_written(document: Mapping[s
     assert files == [{name: file[name] for name in ("path", "digest")} for file in document.get("files", ())]
     for name in encoded:
         assert encoded[name] == document.get(name, DEFAULTS.get(name)), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
+def test_metrics_score_and_failures_are_read_as_every_definition_has_them(document: Mapping[str, Any]) -> None:
+    results = declared_results(document)
+    for metric, stored in zip(results.metrics, document["metrics"], strict=True):
+        named = msgspec.to_builtins(metric)
+        assert {name: stored.get(name) for name in named} == named
+    assert json.loads(msgspec.json.encode(results.failure)) == document.get("failure")
+    assert (results.score and results.score.metric) == (document["score"] and document["score"]["metric"])
+    assert list(results.group_by) == document.get("group_by", [])

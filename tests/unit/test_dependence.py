@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from common.errors import Invalid
 from core.domain.results.bounded_mean import bounded_interval
+from core.domain.results.declared_results import DeclaredFailure
 from core.domain.results.dependence import (
     NUMBERS,
     POINTS,
@@ -142,7 +143,7 @@ def test_groups_have_the_statistics_of_their_tasks(
     if made is None:
         return
     rows = rows_of([(status, {"m": metric}) for status, _, metric in results])
-    values = metric_values("m", rows, {"m": worst}, {})
+    values = metric_values("m", rows, {"m": worst}, None)
     groups = statistics_by_group(axis_of(made), rows.tasks, values)
     for group in groups:
         counted = [
@@ -166,13 +167,13 @@ def test_groups_have_the_statistics_of_their_tasks(
 
 def test_statistics_beyond_every_float_are_null() -> None:
     rows = rows_of([("ok", {"m": number}) for number in (1.7e308, 1.7e308, -1.7e308, 1.7e308)])
-    [group] = statistics_by_group(axis_of(parameter(["only"])), rows.tasks, metric_values("m", rows, {}, {}))
+    [group] = statistics_by_group(axis_of(parameter(["only"])), rows.tasks, metric_values("m", rows, {}, None))
     assert (group["mean"], group["min"], group["max"]) == (None, -1.7e308, 1.7e308)
 
 
 def test_a_rate_has_the_interval_of_wilson() -> None:
     rows = rows_of([("ok", {"hit": number % 4 == 0}) for number in range(100)])
-    values = metric_values("hit", rows, {}, {})
+    values = metric_values("hit", rows, {}, None)
     [group] = statistics_by_group(axis_of(parameter(["only"])), rows.tasks, values)
     assert (group["mean"], (group["low"], group["high"])) == (0.25, wilson(25, 100))
 
@@ -222,7 +223,7 @@ def test_a_number_with_many_values_is_divided_into_bins() -> None:
     axis = axis_of(made)
     assert 2 <= len(axis) <= NUMBERS and not axis.values
     rows = rows_of([("ok", {"m": task}) for task in range(1000)])
-    groups = statistics_by_group(axis, rows.tasks, metric_values("m", rows, {}, {}))
+    groups = statistics_by_group(axis, rows.tasks, metric_values("m", rows, {}, None))
     assert sum(group["count"] for group in groups) == 1000
     assert all(group["from"] <= group["mean"] / 7 <= group["to"] for group in groups if group["count"])
 
@@ -230,13 +231,13 @@ def test_a_number_with_many_values_is_divided_into_bins() -> None:
 def test_values_beyond_the_limit_are_one_group() -> None:
     made = parameter([f"street {number}" for number in range(VALUES + 50)])
     rows = rows_of([("ok", {"m": 1})] * (VALUES + 50))
-    groups = statistics_by_group(axis_of(made), rows.tasks, metric_values("m", rows, {}, {}))
+    groups = statistics_by_group(axis_of(made), rows.tasks, metric_values("m", rows, {}, None))
     assert len(groups) == VALUES and groups[-1]["value"] == OTHERS and groups[-1]["count"] == 51
 
 
 def test_failures_depend_on_a_parameter_like_a_metric() -> None:
     rows = rows_of([("ok", {"outcome": "arrived"}), ("ok", {"outcome": "collision"}), ("crashed", {})] * 4)
-    failure = {"metric": "outcome", "in": ["collision"]}
+    failure = DeclaredFailure("outcome", ("collision",))
     groups = statistics_by_group(
         axis_of(parameter(["a", "b", "c"])), rows.tasks, metric_values("failed", rows, {}, failure)
     )
@@ -255,7 +256,7 @@ def test_a_metric_of_texts_has_counts_by_group() -> None:
 
 def test_a_value_that_stands_for_never_is_none() -> None:
     rows = rows_of([("ok", {"ttc": 2}), ("ok", {"ttc": 100}), ("crashed", {"ttc": 100})])
-    assert metric_values("ttc", rows, {"ttc": 0.0}, {}, {"ttc": 100.0}).tolist() == [
+    assert metric_values("ttc", rows, {"ttc": 0.0}, None, {"ttc": 100.0}).tolist() == [
         2,
         pytest.approx(np.nan, nan_ok=True),
         0,
@@ -268,7 +269,7 @@ def test_a_value_that_stands_for_never_is_none() -> None:
 def test_points_are_a_repeatable_sample_of_tasks() -> None:
     made = parameter([float(number) for number in range(5000)])
     rows = rows_of([("ok", {"m": 2 * task}) for task in range(5000)])
-    values = metric_values("m", rows, {}, {})
+    values = metric_values("m", rows, {}, None)
     chosen = points(made, rows, values)
     assert len(chosen["tasks"]) == POINTS and chosen["tasks"] == sorted(set(chosen["tasks"]))
     assert chosen["x"] == chosen["tasks"] and chosen["y"] == [2 * task for task in chosen["tasks"]]
@@ -285,7 +286,7 @@ def test_cells_have_count_and_mean(results: list[tuple[str | None, float, int]])
         return
     rows = rows_of([("ok", {"m": metric}) for _, _, metric in results])
     first, second = (axis_of(parameter([result[at] for result in results])) for at in (0, 1))
-    cells = heat_map(first, second, rows.tasks, metric_values("m", rows, {}, {}))
+    cells = heat_map(first, second, rows.tasks, metric_values("m", rows, {}, None))
     for row, value in enumerate(first.values):
         for column, number in enumerate(second.values):
             inside = [metric for a, b, metric in results if (a, b) == (value, number)]

@@ -12,11 +12,12 @@ from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.pair_verdicts import Pair
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+from tests.declared_metrics import declared
 from tests.unit.test_stored_documents import recorded
 
 #: Comparisons of 40 scenarios: the state that 0.2.0 stored after their first batch, and how it ended them.
 STORED = json.loads((Path(__file__).parent / "former_verdicts.json").read_text())
-SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"}
+SCORE = declared({"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"})
 
 
 @pytest.mark.parametrize("former", STORED, ids=lambda former: f"{former['design']}, {former['decision']}")

@@ -20,8 +20,9 @@ from core.domain.comparisons.group_verdicts import (
     standing_evidence,
 )
 from core.domain.comparisons.metric_scale import MetricScale
+from tests.declared_metrics import declared
 
-SCORE = MetricScale.of({"name": "score", "unit": "points", "better": "higher", "low": 0.0, "high": 1.0})
+SCORE = MetricScale.of(declared({"name": "score", "unit": "points", "better": "higher", "low": 0.0, "high": 1.0}))
 
 
 def played(differences: list[float], margin: float = 0.0) -> GroupEvidence:

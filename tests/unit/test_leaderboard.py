@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.domain.results.intervals import normal_interval
 from core.domain.results.leaderboard import PlayedScore, penalised, places, plays_all, pooled, shown_score
+from core.domain.results.metric_statistics import metric_statistics
 
 NUMBERS = st.floats(-100, 100).map(lambda number: round(number, 3))
 
@@ -60,25 +61,29 @@ def test_failed_tasks_are_values_like_others(values: list[float], failed: int, w
         "high": 0.0,
     }
     expected = normal_interval(len(every), mean, statistics.variance(every) * (len(every) - 1))
-    assert penalised(summary, failed, worst, 1) == pytest.approx((mean, *expected), abs=1e-6)
+    assert penalised(metric_statistics(summary), failed, worst, 1) == pytest.approx((mean, *expected), abs=1e-6)
 
 
 def test_without_failed_tasks_the_interval_is_that_of_the_summary() -> None:
     summary = {"count": 3, "mean_penalised": 5.0, "low": 4.5, "high": 5.2}
-    assert penalised(summary, 0, 0.0, 1) == (5.0, 4.5, 5.2)
-    assert penalised({"count": 0, "mean_penalised": 0.0}, 4, 0.0, 1) == (0.0, 0.0, 0.0), "all failed"
-    assert penalised({"count": 3, "mean_penalised": None}, 2, None, 1) is None
+    assert penalised(metric_statistics(summary), 0, 0.0, 1) == (5.0, 4.5, 5.2)
+    assert penalised(metric_statistics({"count": 0, "mean_penalised": 0.0}), 4, 0.0, 1) == (0.0, 0.0, 0.0), "all failed"
+    assert penalised(metric_statistics({"count": 3, "mean_penalised": None}), 2, None, 1) is None
 
 
 def test_the_interval_over_all_tasks_is_that_of_the_summary() -> None:
     summary = {"count": 3, "mean_penalised": 5.0, "low": 4.5, "high": 5.2, "low_penalised": 3.0, "high_penalised": 7.0}
-    assert penalised(summary, 2, 0.0, 3) == (5.0, 3.0, 7.0)
-    mean, low, high = penalised(summary | {"low_penalised": None, "high_penalised": None}, 0, 0.0, 1) or (0, 0, 0)
+    assert penalised(metric_statistics(summary), 2, 0.0, 3) == (5.0, 3.0, 7.0)
+    mean, low, high = penalised(
+        metric_statistics(summary | {"low_penalised": None, "high_penalised": None}), 0, 0.0, 1
+    ) or (0, 0, 0)
     assert mean == 5.0 and math.isnan(low) and math.isnan(high)
 
 
 def test_an_earlier_summary_of_repetitions_has_no_interval_as_that_of_its_tasks_is_too_narrow() -> None:
-    mean, low, high = penalised({"count": 9, "mean_penalised": 5.0, "low": 4.9, "high": 5.1}, 0, 0.0, 3) or (0, 0, 0)
+    mean, low, high = penalised(
+        metric_statistics({"count": 9, "mean_penalised": 5.0, "low": 4.9, "high": 5.1}), 0, 0.0, 3
+    ) or (0, 0, 0)
     assert mean == 5.0 and math.isnan(low) and math.isnan(high)
 
 

@@ -6,13 +6,15 @@ import pytest
 
 from core.domain.comparisons.margins import checked_margin
 from core.domain.comparisons.metric_scale import MetricScale
+from tests.declared_metrics import declared
 
 SCORE: dict[str, Any] = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
 GAP: dict[str, Any] = {"name": "gap", "better": "lower", "unit": "m"}
 
 
 def margin(metric: dict[str, Any], requested: float | None = None, bound: float | None = None) -> float:
-    return checked_margin(metric, MetricScale.of(metric, bound), requested)
+    found = declared(metric)
+    return checked_margin(found, MetricScale.of(found, bound), requested)
 
 
 def test_the_default_is_2_percent_of_the_declared_range() -> None:

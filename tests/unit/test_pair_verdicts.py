@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.domain.comparisons import pair_verdicts
 from core.domain.comparisons.pair_verdicts import Pair, StandingQuestion, verdict_members
+from tests.declared_metrics import declared
 
 SCORE = {"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"}
 #: Value and whether it is that of an ``ok`` task.
@@ -29,7 +30,7 @@ def members(sides: list[tuple[float | None, float | None]], order: list[int], **
         for at in order
     ]
     first, second = (np.array([sides[at][side] for at in order], np.float64) for side in (0, 1))
-    return verdict_members(pairs, (first, second), StandingQuestion(metric=SCORE | metric, models=("a", "b")))
+    return verdict_members(pairs, (first, second), StandingQuestion(metric=declared(SCORE | metric), models=("a", "b")))
 
 
 @given(st.lists(st.tuples(SIDES, SIDES), max_size=40), st.randoms(use_true_random=False))
@@ -80,7 +81,9 @@ def test_equal_models_with_repetitions_get_a_verdict_as_seldom_as_without(scenar
             Pair(index=at // repeats, repeat=at % repeats, tasks=(at, at), statuses=("ok", "ok"))
             for at in range(scenarios * repeats)
         ]
-        verdict = verdict_members(pairs, (values[0], values[1]), StandingQuestion(metric=SCORE, models=("a", "b")))
+        verdict = verdict_members(
+            pairs, (values[0], values[1]), StandingQuestion(metric=declared(SCORE), models=("a", "b"))
+        )
         decided += verdict["verdict"]["decision"] in ("better", "worse")
         assert (verdict["verdict"]["count"], verdict["verdict"]["tasks"]) == (scenarios, scenarios * repeats)
     assert decided <= 7

@@ -10,13 +10,14 @@ from core.domain.results.rates import OBSERVED, are_rates, declared_rate
 from core.domain.results.result_columns import TaskResult
 from core.domain.results.result_tally import ResultTally
 from datasets.catalogue import datasets
+from tests.declared_metrics import declared
 
 RATE = {"name": "hit", "unit": "", "low": 0, "high": 1}
 
 
-def intervals(metric: dict[str, Any], values: list[Any], declared: bool = True) -> tuple[Any, Any]:
+def intervals(metric: dict[str, Any], values: list[Any], known: bool = True) -> tuple[Any, Any]:
     """Return the ends of the interval of a metric in the summary of tasks with these values."""
-    tally = ResultTally([metric] if declared else [])
+    tally = ResultTally([metric] if known else [])
     name = metric["name"]
     results = [TaskResult(task, "ok", {}, {name: value}) for task, value in enumerate(values)]
     tally.add(results)
@@ -39,7 +40,7 @@ def intervals(metric: dict[str, Any], values: list[Any], declared: bool = True) 
     ],
 )
 def test_a_rate_is_declared_by_its_range_and_without_unit(metric: dict[str, Any], rate: bool | None) -> None:
-    assert declared_rate(metric) is rate
+    assert declared_rate(declared(metric)) is rate
 
 
 def test_a_percentage_that_is_always_0_is_a_mean() -> None:
@@ -65,18 +66,18 @@ def test_a_mean_of_one_value_has_no_interval() -> None:
 def test_without_a_declaration_both_values_have_to_occur_often_enough() -> None:
     returns = {"name": "return"}
     assert intervals(returns, [1.0] * 100) == (1.0, 1.0)
-    assert intervals(returns, [0, 1] * (OBSERVED // 2), declared=False) == wilson(OBSERVED // 2, OBSERVED)
+    assert intervals(returns, [0, 1] * (OBSERVED // 2), known=False) == wilson(OBSERVED // 2, OBSERVED)
     assert intervals(returns, [0, 1] * 5) != wilson(5, 10)
     assert not are_rates(None, np.array([0.0, 1.0, -1.0] * 20))
 
 
 def test_booleans_without_a_declaration_are_a_rate() -> None:
-    assert intervals({"name": "done"}, [True] * 10, declared=False) == wilson(10, 10)
-    assert intervals({"name": "done"}, [True] * 9 + [1], declared=False) == (1.0, 1.0)
+    assert intervals({"name": "done"}, [True] * 10, known=False) == wilson(10, 10)
+    assert intervals({"name": "done"}, [True] * 9 + [1], known=False) == (1.0, 1.0)
 
 
 def test_the_rates_of_car_street_are_those_that_are_0_or_1() -> None:
     dataset = datasets()["car_street"]
-    rates = {metric["name"] for metric in dataset.definition["metrics"] if declared_rate(metric)}
+    rates = {metric["name"] for metric in dataset.definition["metrics"] if declared_rate(declared(metric))}
     assert rates == {"arrived", "collision", "at_fault", "rss_share", "comfort", "event_met"}
     assert not are_rates(True, np.array([0.25, 1.0])), "a share of steps is a mean"

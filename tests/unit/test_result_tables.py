@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.results.declared_results import DeclaredFailure
 from core.domain.results.distribution import FAILED, RunningDistributions
 from core.domain.results.result_columns import TaskResult
 from core.domain.results.result_groups import OTHERS, OUTCOMES
@@ -18,7 +19,7 @@ from core.domain.results.score import Score
 from core.domain.results.worst_tasks import NAMED, WorstTasks, worst_rows
 
 WORST = {"score": 0.0, "outcome": None}
-FAILURE = {"metric": "outcome", "in": ["collision"]}
+FAILURE = DeclaredFailure("outcome", ("collision",))
 Row = tuple[str, Mapping[str, Any]]
 
 METRICS = st.fixed_dictionaries(
@@ -106,7 +107,7 @@ def test_values_that_stand_for_never_are_in_no_bin_and_no_mean() -> None:
 
 
 def test_a_metric_of_the_dataset_may_be_called_failed() -> None:
-    table, running = ResultTable(), RunningDistributions({}, {})
+    table, running = ResultTable(), RunningDistributions({}, None)
     table.add(lines([("ok", {"failed": 7})]))
     assert running.described(running.update(table))["metrics"]["failed"]["min"] == 7
 
@@ -155,7 +156,7 @@ def test_a_sample_depends_on_the_tasks_and_not_on_their_order(order: list[int], 
 
 
 def test_distributions_of_a_sample_are_those_of_its_rows() -> None:
-    table, running = ResultTable(most_rows=100), RunningDistributions({}, {})
+    table, running = ResultTable(most_rows=100), RunningDistributions({}, None)
     for start in range(0, 1000, 50):
         table.add(lines([("ok", {"value": task % 7}) for task in range(start, start + 50)], start))
         document = running.described(running.update(table))

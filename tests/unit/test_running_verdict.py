@@ -16,8 +16,9 @@ from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.pair_verdicts import Floats, Pair
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
+from tests.declared_metrics import declared
 
-SCORE = {"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"}
+SCORE = declared({"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"})
 STREETS = ("arterial", "crosswalk", "roundabout")
 
 

@@ -7,8 +7,11 @@ import pytest
 
 from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.scenario_differences import ScenarioDifferences, scenario_differences
+from tests.declared_metrics import declared
 
-SCALE = MetricScale.of({"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"})
+SCALE = MetricScale.of(
+    declared({"name": "score", "better": "higher", "low": 0.0, "high": 100.0, "worst": 0.0, "unit": "%"})
+)
 NAN = math.nan
 
 

@@ -11,10 +11,11 @@ from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.paired_test import PairedTest, TestPlan
 from core.domain.comparisons.scenario_differences import ScenarioDifferences
 from core.domain.comparisons.verdict_documents import VerdictContext, verdict_document
+from tests.declared_metrics import declared
 from tests.unit.test_paired_test import differences
 
-SCORE = MetricScale.of({"name": "score", "unit": "%", "better": "higher", "low": 0.0, "high": 100.0})
-SIGN = MetricScale.of({"name": "gap", "unit": "m", "better": "lower"})
+SCORE = MetricScale.of(declared({"name": "score", "unit": "%", "better": "higher", "low": 0.0, "high": 100.0}))
+SIGN = MetricScale.of(declared({"name": "gap", "unit": "m", "better": "lower"}))
 EXACT = {"design": Design.EXACT, "method": Method.ANYTIME}
 
 

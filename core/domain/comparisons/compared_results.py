@@ -5,13 +5,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from core.domain.comparisons.pair_verdicts import Floats, Pair
+from core.domain.results.declared_results import DeclaredFailure, DeclaredResults
 from core.domain.results.result_table import NUMBERS
 from core.domain.results.score import number_of
 
@@ -22,13 +23,23 @@ Key = tuple[int, int, str]
 class _Result(msgspec.Struct):
     task: int
     status: str
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
+    scenario: dict[str, object]
+    metrics: dict[str, object]
 
     @property
     def key(self) -> Key:
         """Identity of the scenario."""
-        return self.scenario["index"], self.scenario.get("repeat", 0), str(self.scenario.get("params", ""))
+        index, repeat = self.scenario["index"], self.scenario.get("repeat", 0)
+        assert isinstance(index, int) and isinstance(repeat, int)
+        return index, repeat, str(self.scenario.get("params", ""))
+
+
+class _ScenarioLabels(NamedTuple):
+    """Labels of a scenario: its name, the swept parameters, and its group of each grouping."""
+
+    name: str | None
+    params: Mapping[str, object]
+    groups: Mapping[str, str]
 
 
 _decoder = msgspec.json.Decoder(_Result)
@@ -45,36 +56,30 @@ class _Column:
 
 
 class ComparedResults:
-    """The results of one simulation, by position. ``penalties``: the value of each task that is not ``ok``, by metric.
+    """The results of one simulation, by position.
 
-    ``definition``: of the dataset, which says what an outcome and a failure are. ``never``: values that stand for
-    "never", by metric, which are no numbers and are counted. ``scenarios``: name, parameters and the groups of
-    ``group_by``; none are kept if that is None.
+    ``declared``: by the dataset, which says what an outcome and a failure are. ``never``: values that stand for
+    "never", by metric, which are no numbers and are counted. ``labelled``: whether names, parameters and groups of
+    the scenarios are kept.
     """
 
-    def __init__(
-        self,
-        penalties: Mapping[str, float],
-        definition: Mapping[str, Any],
-        group_by: Sequence[str] | None = None,
-        never: Mapping[str, float] | None = None,
-    ) -> None:
-        self._group_by = group_by
-        self._never = never or {}
+    def __init__(self, declared: DeclaredResults, never: Mapping[str, float], *, labelled: bool) -> None:
+        self._group_by = declared.group_by if labelled else None
+        self._never = never
         #: Number of results in which a metric has the value that stands for "never", by metric.
         self.never: Counter[str] = Counter()
-        self._failure: Mapping[str, Any] = definition.get("failure") or {"metric": None, "in": ()}
-        self._step = definition.get("dt")
+        self._failure = declared.failure or DeclaredFailure("", ())
+        self._step = declared.dt
         self.outcomes: list[str] = []
         self.failed: list[bool] = []
         self.ends: list[float | None] = []
-        self._penalties = penalties
+        self._worst = declared.worst_values
         self._columns: dict[str, _Column] = {}
         self.positions: dict[Key, int] = {}
         self.tasks: list[int] = []
-        self.seeds: list[Any] = []
+        self.seeds: list[object] = []
         self.statuses: list[str] = []
-        self.scenarios: list[Mapping[str, Any]] = []
+        self.scenarios: list[_ScenarioLabels] = []
 
     @property
     def metrics(self) -> set[str]:
@@ -96,15 +101,17 @@ class ComparedResults:
         self.tasks.append(result.task)
         self.seeds.append(result.scenario.get("seed"))
         self.statuses.append(result.status)
-        outcome = result.metrics.get(self._failure["metric"]) if result.status == "ok" else result.status
-        self.failed.append(result.status != "ok" or outcome in self._failure["in"])
+        outcome = result.metrics.get(self._failure.metric) if result.status == "ok" else result.status
+        self.failed.append(result.status != "ok" or outcome in self._failure.outcomes)
         self.outcomes.append("ok" if outcome is None else str(outcome))
         self.ends.append(_end(result.metrics, self._step))
         if result.status == "ok":
             for name, value in result.metrics.items():
-                if type(value) in NUMBERS and value == self._never.get(name):
+                if not isinstance(value, int | float) or type(value) not in NUMBERS:
+                    continue
+                if value == self._never.get(name):
                     self.never[name] += 1
-                elif type(value) in NUMBERS:
+                else:
                     column = self._columns.get(name)
                     if column is None:
                         column = self._columns[name] = _Column()
@@ -121,7 +128,7 @@ class ComparedResults:
     def values(self, metric: str) -> Floats:
         """Return a metric's value by position: of tasks that are not ``ok`` the penalty; NaN for none."""
         values = self.numbers(metric)
-        if (penalty := self._penalties.get(metric)) is not None:
+        if (penalty := self._worst.get(metric)) is not None:
             values[[position for position, status in enumerate(self.statuses) if status != "ok"]] = penalty
         return values
 
@@ -153,15 +160,18 @@ def paired_results(mine: ComparedResults, other: ComparedResults) -> PairedResul
             failed=(mine.failed[first], other.failed[second]),
             outcomes=(mine.outcomes[first], other.outcomes[second]),
             ends=(mine.ends[first], other.ends[second]),
-            **mine.scenarios[first],
+            name=labels.name,
+            params=labels.params,
+            groups=labels.groups,
         )
         for (index, repeat, _), first, second in zip(shared, here, there, strict=True)
+        for labels in [mine.scenarios[first]]
     ]
     other_seeds = sum(mine.seeds[first] != other.seeds[second] for first, second in zip(here, there, strict=True))
     return PairedResults(pairs, np.array(here, np.int64), np.array(there, np.int64), other_seeds)
 
 
-def _end(metrics: Mapping[str, Any], step: float | None) -> float | None:
+def _end(metrics: Mapping[str, object], step: float | None) -> float | None:
     """Return the seconds after which a task ended, on its own clock; ``step``: seconds of a step, None if unknown.
 
     A task says it by the metric `seconds`, or by `length`, its number of steps, as episodes of Gymnasium do.
@@ -170,6 +180,7 @@ def _end(metrics: Mapping[str, Any], step: float | None) -> float | None:
     return seconds if seconds is not None or step is None or length is None else step * length
 
 
-def _labels(scenario: Mapping[str, Any], group_by: Sequence[str]) -> Mapping[str, Any]:
+def _labels(scenario: Mapping[str, object], group_by: Sequence[str]) -> _ScenarioLabels:
+    name, params = scenario.get("name"), scenario.get("params")
     groups = {name: str(scenario[name]) for name in group_by if scenario.get(name) is not None}
-    return {"name": scenario.get("name"), "params": scenario.get("params") or {}, "groups": groups}
+    return _ScenarioLabels(None if name is None else str(name), params if isinstance(params, dict) else {}, groups)

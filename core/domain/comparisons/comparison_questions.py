@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from core.domain.comparisons.claims import Method
 from core.domain.comparisons.comparison_spec import ComparisonSpec
 from core.domain.comparisons.running_verdict import Question
+from core.domain.results.declared_results import DeclaredMetric
 
 
 def question_of(
     spec: ComparisonSpec,
-    metric: Mapping[str, object],
+    metric: DeclaredMetric,
     scenarios: int,
     groups: Mapping[str, Mapping[str, int]],
 ) -> Question:

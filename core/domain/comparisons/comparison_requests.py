@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from core.domain.comparisons.claims import Claim, Design, Method
 
@@ -32,12 +31,12 @@ class ComparisonRequest:
     until: Claim | None = None
     family: bool = False
     play_all: bool = False
-    scenarios: Mapping[str, Any] | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    sweep: Mapping[str, list[Any]] = field(default_factory=dict)
+    scenarios: Mapping[str, object] | None = None
+    params: Mapping[str, object] = field(default_factory=dict)
+    sweep: Mapping[str, list[object]] = field(default_factory=dict)
     repeat: int = 1
     seed: int = 0
     workers: int | None = None
     record: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    placement: Mapping[str, Any] = field(default_factory=dict)
+    placement: Mapping[str, object] = field(default_factory=dict)

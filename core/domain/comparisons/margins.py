@@ -6,29 +6,28 @@ is recorded with each comparison.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from core.domain.comparisons.metric_scale import MetricScale, ScaleKind
+from core.domain.results.declared_results import DeclaredMetric
 
 #: Share of the declared range.
 DEFAULT_SHARE = 0.02
 
 
-def default_margin(metric: Mapping[str, Any], scale: MetricScale) -> float:
+def default_margin(metric: DeclaredMetric, scale: MetricScale) -> float:
     """Return the margin of a metric of a dataset's definition; 0, none, if it declares no range.
 
     Where a narrower bound is named, it is that share of the bound: a margin of nearly all that counts refutes nothing.
     """
-    low, high = metric.get("low"), metric.get("high")
+    low, high = metric.low, metric.high
     if low is None or high is None or scale.kind is ScaleKind.SIGN:
         return 0.0
     return DEFAULT_SHARE * min(abs(float(high - low)), scale.bound)
 
 
-def checked_margin(metric: Mapping[str, Any], scale: MetricScale, requested: float | None) -> float:
+def checked_margin(metric: DeclaredMetric, scale: MetricScale, requested: float | None) -> float:
     """Return the margin of a comparison; raise ValueError for one that cannot be tested on the metric's scale."""
-    name, unit = metric["name"], f" {scale.unit}" if scale.unit else ""
+    name, unit = metric.name, f" {scale.unit}" if scale.unit else ""
     if requested is None:
         return default_margin(metric, scale)
     if not (math.isfinite(requested) and requested >= 0):

@@ -13,13 +13,14 @@ A bound that is taken from the values seen so far would not keep the error rate:
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from core.domain.results.declared_results import DeclaredMetric
 
 Floats = NDArray[np.float64]
 
@@ -32,12 +33,11 @@ class ScaleKind(StrEnum):
     SIGN = "sign"
 
 
-def declared_width(metric: Mapping[str, Any]) -> float | None:
+def declared_width(metric: DeclaredMetric) -> float | None:
     """Return the width of the range that a dataset declares of a metric, with its worst value; None without one."""
-    ends = [metric.get(key) for key in ("low", "high")]
-    if None in ends:
+    if metric.low is None or metric.high is None:
         return None
-    values = [float(end) for end in (*ends, metric.get("worst")) if end is not None]
+    values = [float(end) for end in (metric.low, metric.high, metric.worst) if end is not None]
     return max(values) - min(values)
 
 
@@ -62,21 +62,21 @@ class MetricScale:
     worst: float | None = None
 
     @classmethod
-    def of(cls, metric: Mapping[str, Any], bound: float | None = None) -> Self:
+    def of(cls, metric: DeclaredMetric, bound: float | None = None) -> Self:
         """Return the scale of a metric of a dataset's definition; ``bound``: of the differences, from the request.
 
         Raise ValueError if the definition does not say whether higher or lower is better, and for a bound that is not
         between SMALLEST and LARGEST. A declared ``worst`` outside of `low` and `high` widens them.
         """
-        name, better = metric["name"], metric.get("better")
-        if better not in ("higher", "lower"):
+        name = metric.name
+        if not metric.has_direction:
             raise ValueError(f"The dataset does not declare whether a higher or a lower `{name}` is better.")
         if bound is not None and not SMALLEST <= bound <= LARGEST:
             allowed = f"from {SMALLEST:g} to {LARGEST:g}"
             raise ValueError(f"The bound of the differences of `{name}` is a number {allowed}, not {bound:g}.")
-        low, high, worst = (metric.get(key) for key in ("low", "high", "worst"))
-        higher = better == "higher"
-        unit = metric.get("unit") or ""
+        low, high, worst = metric.low, metric.high, metric.worst
+        higher = metric.better == "higher"
+        unit = metric.unit or ""
         unit = "" if unit == "count" else unit  # not "10 count"
         if low is not None and high is not None:
             worst = (low if higher else high) if worst is None else worst

@@ -7,7 +7,6 @@ and again, and only evidence that may be read at any time decides.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.paired_test import PairedTest, TestPlan
 from core.domain.comparisons.scenario_differences import ScenarioDifferences, scenario_differences
 from core.domain.comparisons.verdict_documents import VerdictContext, verdict_document
+from core.domain.results.declared_results import DeclaredMetric
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Pair:
     outcomes: tuple[str, str] = ("ok", "ok")
     ends: tuple[float | None, float | None] = (None, None)
     name: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -62,7 +62,7 @@ class StandingQuestion:
     ``ended``: whether both simulations have ended. ``other_seeds``: number of pairs whose tasks had different seeds.
     """
 
-    metric: Mapping[str, Any]
+    metric: DeclaredMetric
     models: tuple[str, str]
     bound: float | None = None
     margin: float = 0.0
@@ -95,7 +95,9 @@ def differences_of(
     )
 
 
-def verdict_members(pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked: StandingQuestion) -> dict[str, Any]:
+def verdict_members(
+    pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked: StandingQuestion
+) -> dict[str, object]:
     """Return ``verdict``, ``groups`` and ``scenarios`` of pairs. Raise ValueError as `MetricScale.of` does.
 
     ``numbers``: of the metric in both simulations, shape (n,) each; NaN for a task that is not ``ok``, and for one
@@ -121,7 +123,7 @@ def verdict_members(pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked
     if scenarios:
         test = test.extend(differences)
     context = VerdictContext(
-        metric=asked.metric["name"],
+        metric=asked.metric.name,
         models=asked.models,
         tasks=differences.tasks,
         clipped=differences.clipped,
@@ -139,7 +141,7 @@ def verdict_members(pairs: Sequence[Pair], numbers: tuple[Floats, Floats], asked
 
 def _groups(
     of_scenario: Mapping[int, Pair], differences: Mapping[int, float], asked: StandingQuestion, scale: MetricScale
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[dict[str, object]]]:
     """Return the verdicts on the groups of each grouping, which e-BH corrects for their number."""
     members: dict[str, dict[str, list[float]]] = {}
     for index, pair in of_scenario.items():
@@ -167,7 +169,7 @@ def _groups(
 
 def differing_pairs(
     pairs: Sequence[Pair], first: Floats, second: Floats, scale: MetricScale
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[dict[str, object]]]:
     """Return the pairs in which the first model is better, and those in which it is worse, by most.
 
     Pairs in which a task that is `ok` has no number are left out.
@@ -182,9 +184,9 @@ def differing_pairs(
     worse = [position for position in worst_first if differences[position] < 0]
     value_of = _counted_value(scale)
 
-    def described(position: int) -> dict[str, Any]:
+    def described(position: int) -> dict[str, object]:
         pair, difference = pairs[position], float(differences[position])
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "name": pair.name,
             "index": pair.index,
             "repeat": pair.repeat,

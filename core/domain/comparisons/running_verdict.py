@@ -22,6 +22,7 @@ from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.pair_verdicts import GROUPS, SCENARIOS, Floats, Pair, differences_of, differing_pairs
 from core.domain.comparisons.paired_test import PairedTest, TestPlan
 from core.domain.comparisons.verdict_documents import VerdictContext, verdict_document
+from core.domain.results.declared_results import DeclaredMetric
 
 #: Tests of a grouping by group.
 Tests = Mapping[str, GroupTest]
@@ -38,7 +39,7 @@ class Question:
     rates of its models amount to, in words.
     """
 
-    metric: Mapping[str, object]
+    metric: DeclaredMetric
     bound: float | None
     design: Design
     error_rate: float
@@ -167,7 +168,7 @@ class RunningVerdict:
     def verdict(self, question: Question, models: tuple[str, str], *, over: bool) -> dict[str, object]:
         """Return the verdict for clients. ``models``: names. ``over``: whether nothing more is played."""
         context = VerdictContext(
-            metric=str(question.metric["name"]),
+            metric=question.metric.name,
             models=models,
             tasks=self.tasks,
             clipped=self.clipped,

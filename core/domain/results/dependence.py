@@ -4,17 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.results.declared_results import DeclaredFailure
 from core.domain.results.distribution import FAILED, failing
 from core.domain.results.histogram import ValueRange, bins_of
 from core.domain.results.intervals import FEW, Bounds, mean_interval, normal_interval, wilson
 from core.domain.results.rates import are_rates
 from core.domain.results.result_groups import OTHERS
-from core.domain.results.result_table import TableRows, TextValues, mixed
+from core.domain.results.result_table import TableRows, TaskNumbers, TextValues, mixed
 from core.domain.results.scenario_intervals import values_by_unit
 from core.domain.results.scenario_units import ScenarioUnits
 from core.domain.submissions.task_parameters import Parameter
@@ -39,13 +39,13 @@ class Axis:
     """The groups of a parameter: values, or bins of numbers between ``edges``."""
 
     parameter: Parameter
-    values: Sequence[Any]
+    values: Sequence[object]
     edges: Sequence[float]
 
     def __len__(self) -> int:
         return len(self.values) or len(self.edges) - 1
 
-    def codes(self, tasks: NDArray[Any]) -> Codes:
+    def codes(self, tasks: TaskNumbers) -> Codes:
         """Return the group of each task, -1 for a task without a value."""
         values = self.parameter.of(tasks)
         if self.parameter.kind == "category":
@@ -56,12 +56,12 @@ class Axis:
         codes = bins_of(self.edges, numbers) if self.edges else np.searchsorted(np.asarray(self.values), numbers)
         return np.where(present, codes, -1)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Return the axis for clients."""
         document = {"name": self.parameter.name, "source": self.parameter.source, "kind": self.parameter.kind}
         return document | ({"edges": list(self.edges)} if self.edges else {"values": list(self.values)})
 
-    def group(self, code: int) -> dict[str, Any]:
+    def group(self, code: int) -> dict[str, object]:
         """Return what identifies a group."""
         if self.edges:
             return {"from": self.edges[code], "to": self.edges[code + 1]}
@@ -84,7 +84,7 @@ def metric_values(
     metric: str,
     rows: TableRows,
     worst: Mapping[str, float | None],
-    failure: Mapping[str, Any],
+    failure: DeclaredFailure | None,
     never: Mapping[str, float] | None = None,
 ) -> Floats:
     """Return a metric's value of each task: of tasks that are not ``ok`` the worst value; NaN for none.
@@ -104,12 +104,12 @@ def metric_values(
 
 def statistics_by_group(
     axis: Axis,
-    tasks: NDArray[Any],
+    tasks: TaskNumbers,
     values: Floats,
     declared_rate: bool | None = None,
     bounds: Bounds | None = None,
     units: ScenarioUnits | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return each group with count, mean, its 95 % interval, extremes and quartiles of a metric.
 
     Intervals are of Wilson for a rate, else of the bootstrap for up to BOOTSTRAPPED values and of the normal
@@ -157,7 +157,7 @@ def statistics_by_group(
     return documents
 
 
-def _quartiles(codes: Codes, values: Floats, tasks: NDArray[Any], groups: int) -> list[list[float | None]]:
+def _quartiles(codes: Codes, values: Floats, tasks: TaskNumbers, groups: int) -> list[list[float | None]]:
     if len(values) > SORTED:
         kept = _first_by_chance(tasks, SORTED)
         codes, values = codes[kept], values[kept]
@@ -167,7 +167,7 @@ def _quartiles(codes: Codes, values: Floats, tasks: NDArray[Any], groups: int) -
     return [np.quantile(part, (0.25, 0.5, 0.75)).tolist() if len(part) else [None] * 3 for part in parts]
 
 
-def outcomes_by_group(axis: Axis, rows: TableRows, metric: str) -> list[dict[str, Any]]:
+def outcomes_by_group(axis: Axis, rows: TableRows, metric: str) -> list[dict[str, object]]:
     """Return each group with its count and the number of ``ok`` tasks by value of a metric with texts."""
     texts = rows.texts.get(metric) or TextValues(np.full(len(rows.tasks), -1, np.int16), ())
     codes = axis.codes(rows.tasks)
@@ -183,7 +183,7 @@ def outcomes_by_group(axis: Axis, rows: TableRows, metric: str) -> list[dict[str
     ]
 
 
-def points(parameter: Parameter, rows: TableRows, values: Floats, most: int = POINTS) -> dict[str, list[Any]]:
+def points(parameter: Parameter, rows: TableRows, values: Floats, most: int = POINTS) -> dict[str, list[object]]:
     """Return up to ``most`` tasks with their numbers of a parameter and a metric, in task order.
 
     The choice looks random, is repeatable, and changes little when results are added.
@@ -200,14 +200,16 @@ def points(parameter: Parameter, rows: TableRows, values: Floats, most: int = PO
     }
 
 
-def _first_by_chance(tasks: NDArray[Any], most: int) -> NDArray[np.int64]:
+def _first_by_chance(tasks: TaskNumbers, most: int) -> NDArray[np.int64]:
     """Return the positions of up to ``most`` tasks, those whose mixed numbers are the least."""
     if len(tasks) <= most:
         return np.arange(len(tasks))
     return np.argpartition(mixed(tasks), most)[:most]
 
 
-def heat_map(first: Axis, second: Axis, tasks: NDArray[Any], values: Floats) -> dict[str, list[list[Any]]]:
+def heat_map(
+    first: Axis, second: Axis, tasks: TaskNumbers, values: Floats
+) -> dict[str, list[list[int]] | list[list[float | None]]]:
     """Return count and mean of each cell; rows are the groups of the first axis, columns those of the second."""
     rows, columns = first.codes(tasks), second.codes(tasks)
     present = (rows >= 0) & (columns >= 0) & np.isfinite(values)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.results.declared_results import DeclaredFailure
 from core.domain.results.histogram import Floats, RunningHistogram
 from core.domain.results.result_table import ResultTable, TableRows
 
@@ -14,13 +14,15 @@ from core.domain.results.result_table import ResultTable, TableRows
 FAILED = "failed"
 
 
-def failing(rows: TableRows, failure: Mapping[str, Any]) -> NDArray[np.bool_]:
+def failing(rows: TableRows, failure: DeclaredFailure | None) -> NDArray[np.bool_]:
     """Return which tasks failed: those that are not ``ok``, and those with a value that ``failure`` lists.
 
-    ``failure``: the dataset's, with ``metric`` and ``in``; empty if it declares none.
+    ``failure``: the dataset's; None if it declares none.
     """
     failed = ~rows.ok
-    name, listed = failure.get("metric", ""), failure.get("in", ())
+    if failure is None:
+        return failed
+    name, listed = failure.metric, failure.outcomes
     if (texts := rows.texts.get(name)) is not None:
         failed |= np.isin(texts.codes, [code for code, text in enumerate(texts.names) if text in listed])
     if (numbers := rows.numbers.get(name)) is not None:
@@ -34,7 +36,7 @@ class _RunningCounts:
 
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def add(self, codes: NDArray[Any]) -> None:
+    def add(self, codes: NDArray[np.int16] | NDArray[np.uint8]) -> None:
         new = np.bincount(codes[codes >= 0])
         self.counts = np.pad(self.counts, (0, max(0, len(new) - len(self.counts))))
         self.counts[: len(new)] += new
@@ -51,7 +53,7 @@ class RunningDistributions:
     def __init__(
         self,
         worst: Mapping[str, float | None],
-        failure: Mapping[str, Any],
+        failure: DeclaredFailure | None,
         never: Mapping[str, float] | None = None,
     ) -> None:
         self._worst = worst
@@ -89,7 +91,7 @@ class RunningDistributions:
             self._texts.setdefault(name, _RunningCounts()).add(texts.codes[since:])
         return rows
 
-    def described(self, rows: TableRows) -> dict[str, Any]:
+    def described(self, rows: TableRows) -> dict[str, object]:
         """Return the statuses, and each metric's distribution, of the rows of the last update."""
         statuses = {
             name: count for name, count in zip(rows.status_names, self._statuses.counts.tolist(), strict=False) if count
@@ -104,9 +106,9 @@ class RunningDistributions:
         metrics.setdefault(FAILED, self._described_failures())
         return {"statuses": failures_first, "metrics": metrics}
 
-    def _described(self, name: str, rows: TableRows, ok: int, not_ok: Mapping[str, int]) -> dict[str, Any]:
+    def _described(self, name: str, rows: TableRows, ok: int, not_ok: Mapping[str, int]) -> dict[str, object]:
         histogram = self._histograms.get(name) or RunningHistogram()
-        document: dict[str, Any] = {"kind": "number", **_histogram(histogram)}
+        document: dict[str, object] = {"kind": "number", **_histogram(histogram)}
         count = histogram.count
         if (counts := self._texts.get(name)) is not None:
             values = dict(sorted(zip(rows.texts[name].names, counts.counts.tolist(), strict=False)))
@@ -115,7 +117,7 @@ class RunningDistributions:
                 document = {"kind": "category"}
             document |= {"count": count + in_all, "values": {value: n for value, n in values.items() if n}}
             count += in_all
-        elif not count and name == self._failure.get("metric"):  # its outcomes are texts
+        elif not count and self._failure is not None and name == self._failure.metric:  # its outcomes are texts
             document = {"kind": "category", "count": 0, "values": {}}
         if name in self._never_counts:
             document["never"] = self._never_counts[name]
@@ -125,14 +127,14 @@ class RunningDistributions:
             document["not_ok"] = {"value": worst, "statuses": dict(not_ok)}
         return document
 
-    def _described_failures(self) -> dict[str, Any]:
+    def _described_failures(self) -> dict[str, object]:
         histogram = RunningHistogram()
         outcomes = np.repeat([0.0, 1.0], [self._count - self._failed, self._failed])
         histogram.add(outcomes, lambda: outcomes)
         return {"kind": "number", **_histogram(histogram), "missing": 0}
 
 
-def _histogram(histogram: RunningHistogram) -> dict[str, Any]:
+def _histogram(histogram: RunningHistogram) -> dict[str, object]:
     count = histogram.count
     mean = histogram.total / count if count else None
     return {
@@ -145,7 +147,7 @@ def _histogram(histogram: RunningHistogram) -> dict[str, Any]:
     }
 
 
-def _finite(column: NDArray[Any], never: float | None) -> Floats:
+def _finite(column: Floats, never: float | None) -> Floats:
     """Return the finite values of a column but for those that stand for "never"."""
     values = column.astype(np.float64)
     counted = np.isfinite(values)

@@ -10,9 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+
+import msgspec
 
 from core.domain.results.intervals import normal_interval
+from core.domain.results.metric_statistics import MetricStatistics
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,23 +50,42 @@ class Place:
     better: bool | None
 
 
-def plays_all(plan: Mapping[str, Any], scenarios: int, defaults: Mapping[str, Any]) -> bool:
+class _Selected(msgspec.Struct):
+    """The selected scenarios of a plan, in one of three ways."""
+
+    range: list[int] | None = None
+    tasks: list[int] | None = None
+    sample: int | None = None
+
+
+class _PlayedPlan(msgspec.Struct):
+    """Members of a task plan that tell whether simulations are comparable."""
+
+    select: _Selected | None = None
+    sweep: Mapping[str, object] | None = None
+    params: Mapping[str, object] | None = None
+
+
+def plays_all(plan: Mapping[str, object], scenarios: int, defaults: Mapping[str, object]) -> bool:
     """Return whether a simulation's task plan has all scenarios of its dataset, with the default parameters.
 
     ``scenarios``: number of the dataset's scenarios.
     """
-    select = plan.get("select") or {"range": []}
-    if "range" in select:
-        everything = list(select["range"]) == [0, scenarios]
-    elif "tasks" in select:
-        everything = len(select["tasks"]) >= scenarios and set(select["tasks"]) == set(range(scenarios))
+    played = msgspec.convert(plan, _PlayedPlan)
+    select = played.select
+    if select is None:
+        return False
+    if select.range is not None:
+        everything = select.range == [0, scenarios]
+    elif select.tasks is not None:
+        everything = len(select.tasks) >= scenarios and set(select.tasks) == set(range(scenarios))
     else:
-        everything = select["sample"] == scenarios
-    return everything and not plan.get("sweep") and (plan.get("params") or {}) == defaults
+        everything = select.sample == scenarios
+    return everything and not played.sweep and (played.params or {}) == defaults
 
 
 def penalised(
-    statistics: Mapping[str, Any], failed: int, worst: float | None, repeat: int
+    statistics: MetricStatistics, failed: int, worst: float | None, repeat: int
 ) -> tuple[float, float, float] | None:
     """Return the mean of a metric over all tasks with its 95 % interval, NaN without one; None if it has no mean.
 
@@ -72,21 +93,19 @@ def penalised(
     ``worst``. ``repeat``: repetitions of a scenario. Summaries of earlier versions have no interval of this mean:
     without repetitions it is that of the summary, or with failed tasks the normal one of all values.
     """
-    mean = statistics.get("mean_penalised")
+    mean = statistics.mean_penalised
     if mean is None:
         return None
-    if "low_penalised" in statistics:
-        low, high = statistics["low_penalised"], statistics["high_penalised"]
-        return mean, math.nan if low is None else low, math.nan if high is None else high
+    if (interval := statistics.interval(penalised=True)) is not None:
+        return mean, *interval
     if repeat > 1:
         return mean, math.nan, math.nan
-    low, high = statistics.get("low"), statistics.get("high")
-    count = int(statistics["count"])
-    if not failed and low is not None and high is not None:
-        return mean, low, high
+    count = statistics.count
+    if not failed and (interval := statistics.interval(penalised=False)) and not any(map(math.isnan, interval)):
+        return mean, *interval
     deviations = 0.0
     if count:
-        std, mean_ok = statistics.get("std"), statistics.get("mean_ok")
+        std, mean_ok = statistics.std, statistics.mean_ok
         if std is None or mean_ok is None:
             return None
         between = 0.0 if worst is None else count * failed / (count + failed) * (mean_ok - worst) ** 2

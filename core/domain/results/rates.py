@@ -5,42 +5,41 @@ in all tasks is a mean of speeds, and Wilson's interval of it would be in no uni
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.results.declared_results import DeclaredMetric
 from core.domain.results.intervals import Bounds
 
 #: Least number of values of a metric without a declaration that can show that it is a rate.
 OBSERVED = 30
 
 
-def declared_rate(metric: Mapping[str, Any]) -> bool | None:
+def declared_rate(metric: DeclaredMetric) -> bool | None:
     """Return whether a metric of a dataset's definition can be a rate; None if it declares neither unit nor range.
 
     A rate has the range from 0 to 1 and no unit. The metrics of users' environments usually declare neither.
     """
-    if metric.get("unit"):
+    if metric.unit:
         return False
-    low, high = metric.get("low"), metric.get("high")
-    if low is None and high is None:
+    if metric.low is None and metric.high is None:
         return None
-    return low == 0 and high == 1
+    return metric.low == 0 and metric.high == 1
 
 
-def declared_rates(metrics: Iterable[Mapping[str, Any]]) -> dict[str, bool | None]:
+def declared_rates(metrics: Iterable[DeclaredMetric]) -> dict[str, bool | None]:
     """Return `declared_rate` of each metric of a dataset's definition, by name."""
-    return {metric["name"]: declared_rate(metric) for metric in metrics}
+    return {metric.name: declared_rate(metric) for metric in metrics}
 
 
-def declared_bounds(metric: Mapping[str, Any]) -> Bounds | None:
+def declared_bounds(metric: DeclaredMetric) -> Bounds | None:
     """Return the least and the largest value that a metric of a dataset's definition declares, infinite for none.
 
     None if it declares neither.
     """
-    low, high = metric.get("low"), metric.get("high")
+    low, high = metric.low, metric.high
     if low is None and high is None:
         return None
     return -math.inf if low is None else float(low), math.inf if high is None else float(high)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from common.errors import Invalid
 from common.near_names import near_names, suggestion
+from core.domain.results.declared_results import declared_results
 from core.domain.results.distribution import FAILED
 from core.domain.results.line_values import decode_head, is_column, reader_of
-from core.domain.results.simulation_answer import failing_outcomes
 from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
 
 #: Most conditions of a request.
@@ -63,13 +63,13 @@ class Condition:
                 f"`{self.operator}` compares numbers: write `{self.name}{self.operator}0.5`, not {self.value[:100]!r}."
             ) from None
 
-    def meets(self, value: Any) -> bool:
+    def meets(self, value: object) -> bool:
         """Return whether a value meets it; a value that is missing, or has no order, is only unequal."""
         if self.operator in _ORDERS:
             return isinstance(value, int | float) and bool(_ORDERS[self.operator](value, self.number()))
         return self._equals(value) == (self.operator == "=")
 
-    def _equals(self, value: Any) -> bool:
+    def _equals(self, value: object) -> bool:
         if isinstance(value, bool):
             return _TRUTHS.get(self.value) is value
         if isinstance(value, int | float):
@@ -80,7 +80,7 @@ class Condition:
         return value is not None and self.value == (value if isinstance(value, str) else _text(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -96,7 +96,7 @@ class ResultFilter:
         conditions: Sequence[Condition],
         *,
         parameters: Callable[[], Mapping[str, Parameter]],
-        definition: Mapping[str, Any],
+        definition: Mapping[str, object],
         columns: Mapping[str, str] | None,
     ) -> None:
         """Raise Invalid for a name that the results do not have, and for a value that no task has.
@@ -104,8 +104,8 @@ class ResultFilter:
         ``parameters``: returns the simulation's. ``columns``: those of the tables, None if they are not known yet.
         """
         self._of_tasks: list[tuple[Parameter, _Group]] = []
-        self._of_lines: list[tuple[Callable[[bytes], Any], _Group]] = []
-        declared = {f"metrics.{metric['name']}" for metric in definition["metrics"]}
+        self._of_lines: list[tuple[Callable[[bytes], object], _Group]] = []
+        declared = {f"metrics.{metric.name}" for metric in declared_results(definition).metrics}
         for name, group in _grouped(conditions).items():
             if name == FAILED:
                 self._of_lines.append((_failure_reader(definition), group))
@@ -154,12 +154,12 @@ class ResultFilter:
         return True
 
 
-def _failure_reader(definition: Mapping[str, Any]) -> Callable[[bytes], Any]:
+def _failure_reader(definition: Mapping[str, object]) -> Callable[[bytes], object]:
     """Return the function that tells whether a line is a failure."""
-    failing = failing_outcomes(definition)
-    if failing is None:
+    failure = declared_results(definition).failure
+    if failure is None:
         return lambda line: decode_head(line).status != "ok"
-    read, bad = reader_of(f"metrics.{failing[0]}"), failing[1]
+    read, bad = reader_of(f"metrics.{failure.metric}"), failure.outcomes
 
     def failed(line: bytes) -> bool:
         _, status, outcome = read(line)
@@ -168,7 +168,7 @@ def _failure_reader(definition: Mapping[str, Any]) -> Callable[[bytes], Any]:
     return failed
 
 
-def _value_reader(column: str) -> Callable[[bytes], Any]:
+def _value_reader(column: str) -> Callable[[bytes], object]:
     read = reader_of(column)
     return lambda line: read(line).value
 

@@ -40,7 +40,11 @@ class MeasuredResult(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(MeasuredResult)
 
 
-def mixed(tasks: NDArray[Any]) -> NDArray[np.uint64]:
+#: Numbers of tasks, of tables and of selections.
+TaskNumbers = NDArray[np.int32] | NDArray[np.int64]
+
+
+def mixed(tasks: TaskNumbers) -> NDArray[np.uint64]:
     """Return a number for each task that looks random and is the same every time (splitmix64's finalizer)."""
     values = tasks.astype(np.uint64)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -48,7 +52,7 @@ def mixed(tasks: NDArray[Any]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def sampled(tasks: NDArray[Any], level: int) -> NDArray[np.bool_]:
+def sampled(tasks: TaskNumbers, level: int) -> NDArray[np.bool_]:
     """Return which tasks are in the sample of every 2 to the ``level``-th task; a higher level's sample is a part."""
     chosen: NDArray[np.bool_] = (mixed(tasks) & np.uint64((1 << level) - 1)) == 0
     return chosen

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.results.declared_results import declared_metrics
 from core.domain.results.grouped_column import Floats, GroupedColumn
 from core.domain.results.rates import declared_bounds, declared_rates
 from core.domain.results.result_columns import NESTED_COLUMNS, BlockColumn, ColumnKinds, TaskResult, columns_of
@@ -40,7 +41,7 @@ class ResultTally:
 
     def __init__(
         self,
-        metrics: Sequence[Mapping[str, Any]],
+        metrics: Sequence[Mapping[str, object]],
         group_by: Sequence[str] = (),
         swept: Sequence[str] = (),
         per_combination: int = 1,
@@ -50,9 +51,10 @@ class ResultTally:
         self._never = never or {}
         self._units = units
         scenarios = None if units is None else units.positions
-        self._bounds = {metric["name"]: ends for metric in metrics if (ends := declared_bounds(metric)) is not None}
-        self._worst = {metric["name"]: metric.get("worst") for metric in metrics}
-        self._declared_rates = declared_rates(metrics)
+        declared = declared_metrics(metrics)
+        self._bounds = {metric.name: ends for metric in declared if (ends := declared_bounds(metric)) is not None}
+        self._worst = {metric.name: metric.worst for metric in declared}
+        self._declared_rates = declared_rates(declared)
         self._booleans: dict[str, bool] = {}
         self._waiting: list[TaskResult] = []
         self._status_names = ["ok"]

@@ -4,7 +4,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from common.errors import Invalid
 from core.domain.comparisons.claims import Design, Method, method_of
@@ -13,6 +12,7 @@ from core.domain.comparisons.flips import FlipTally, flips_of
 from core.domain.comparisons.margins import checked_margin
 from core.domain.comparisons.metric_scale import MetricScale, declared_width
 from core.domain.comparisons.pair_verdicts import StandingQuestion, verdict_members
+from core.domain.results.declared_results import declared_results
 from core.domain.results.paired_metrics import paired
 from core.domain.results.rates import declared_rates
 from core.domain.results.score import judged_metric, others_with_direction
@@ -49,9 +49,9 @@ class Comparison:
         self._simulations = simulations
         self._results = results
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str, Asked], dict[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, Asked], dict[str, object]] = OrderedDict()
 
-    def compare(self, id: str, to: str, asked: Asked) -> dict[str, Any]:
+    def compare(self, id: str, to: str, asked: Asked) -> dict[str, object]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval; and verdicts.
 
         A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
@@ -72,20 +72,21 @@ class Comparison:
                     self._kept.popitem(last=False)
         return document
 
-    def flips(self, id: str, to: str, *, broke: bool) -> list[dict[str, Any]]:
+    def flips(self, id: str, to: str, *, broke: bool) -> list[dict[str, object]]:
         """Return all scenarios that broke, or that were fixed, by number."""
         definition = _common_definition(self._simulations.get(id), self._simulations.get(to))
         _, _, both = read_pairs(self._results, (id, to), definition)
         return [flip.document((id, to)) for flip in flips_of(both.pairs) if flip.broke == broke]
 
-    def _compare(self, first: Simulation, second: Simulation, asked: Asked) -> dict[str, Any]:
+    def _compare(self, first: Simulation, second: Simulation, asked: Asked) -> dict[str, object]:
         definition = _common_definition(first, second)
         mine, other, both = read_pairs(self._results, (first.id, second.id), definition)
-        declared = {metric["name"]: metric for metric in definition["metrics"]}
-        rates = declared_rates(definition["metrics"])
+        results = declared_results(definition)
+        declared = {metric.name: metric for metric in results.metrics}
+        rates = declared_rates(results.metrics)
         indexes = [pair.index for pair in both.pairs]
         metrics = {
-            name: compared | {"better": declared.get(name, {}).get("better")} | _never(name, mine, other)
+            name: compared | {"better": declared[name].better if name in declared else None} | _never(name, mine, other)
             for name in [*declared, *sorted((mine.metrics & other.metrics) - declared.keys())]
             if (
                 compared := paired(
@@ -93,12 +94,12 @@ class Comparison:
                     mine.values(name)[both.here],
                     other.values(name)[both.there],
                     rates.get(name),
-                    declared_width(declared.get(name, {})),
+                    declared_width(declared[name]) if name in declared else None,
                 )
             )
             is not None
         }
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "simulation": first.id,
             "to": second.id,
             "dataset": first.dataset.name,
@@ -107,7 +108,7 @@ class Comparison:
             "unpaired": {"here": len(mine.tasks) - len(both.pairs), "to": len(other.tasks) - len(both.pairs)},
             "flips": FlipTally().extend(both.pairs, (first.id, second.id)).document(),
         }
-        judged = judged_metric(definition, asked.metric)
+        judged = judged_metric(results, asked.metric)
         if judged is None:
             return document | {"verdict": None, "groups": {}, "scenarios": {"better": [], "worse": []}}
         try:
@@ -123,12 +124,12 @@ class Comparison:
                 other_seeds=both.other_seeds,
             )
         except ValueError as error:
-            raise Invalid(f"{error}{others_with_direction(judged, definition)}") from None
-        numbers = mine.numbers(judged["name"])[both.here], other.numbers(judged["name"])[both.there]
+            raise Invalid(f"{error}{others_with_direction(judged, results)}") from None
+        numbers = mine.numbers(judged.name)[both.here], other.numbers(judged.name)[both.there]
         return document | verdict_members(both.pairs, numbers, question)
 
 
-def _common_definition(first: Simulation, second: Simulation) -> Mapping[str, Any]:
+def _common_definition(first: Simulation, second: Simulation) -> Mapping[str, object]:
     """Return the definition of the dataset that both simulations used; raise Invalid if it is not the same one."""
     if first.dataset.digest != second.dataset.digest:
         used = [f"{each.dataset.name}@{each.dataset.version}" for each in (first, second)]

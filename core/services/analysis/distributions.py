@@ -1,7 +1,6 @@
 """Distributions of a simulation's metrics and their dependence on parameters, while it runs and afterwards."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from common.errors import Invalid
 from common.near_names import near_names, suggestion
@@ -30,11 +29,11 @@ class Distributions:
         self._database = database
         self._tables = tables
 
-    def parameters(self, id: str) -> dict[str, Any]:
+    def parameters(self, id: str) -> dict[str, object]:
         """Return the parameters of a simulation's tasks: of its scenarios, and of its sweep."""
         return {"parameters": [parameter.described() for parameter in self._tables.parameters(id).values()]}
 
-    def distributions(self, id: str) -> dict[str, Any]:
+    def distributions(self, id: str) -> dict[str, object]:
         """Return the distribution of each metric over the results so far."""
         with self._tables.current(id) as table:
             rows = table.distributions.update(table.table)
@@ -44,7 +43,7 @@ class Distributions:
             total, done, failed = simulations.counts(c, id)
         return {"tasks": {"total": total, "done": done, "failed": failed}} | coverage | document
 
-    def dependence(self, id: str, metric: str, names: Sequence[str]) -> dict[str, Any]:
+    def dependence(self, id: str, metric: str, names: Sequence[str]) -> dict[str, object]:
         """Return how a metric depends on one or two parameters. Raise Invalid for unknown names.
 
         One parameter: statistics by value or bin, and for a number also a sample of points. Two: a heat map.
@@ -59,9 +58,9 @@ class Distributions:
 
 def _dependence(
     table: SimulationTable, rows: TableRows, metric: str, parameters: Sequence[Parameter]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     kind = kind_of_metric(metric, table, rows)
-    document: dict[str, Any] = {"metric": metric, "kind": kind}
+    document: dict[str, object] = {"metric": metric, "kind": kind}
     if kind == "category" and len(parameters) > 1:
         raise Invalid(
             f"The metric {metric} has texts, and a heat map has means of numbers. Leave out one `parameter`, or take"
@@ -97,7 +96,7 @@ def _declared_rate(metric: str, table: SimulationTable, rows: TableRows) -> bool
     """
     if metric == FAILED and metric not in rows.numbers and metric not in table.worst:
         return True
-    declared = declared_rates(table.definition["metrics"]).get(metric)
+    declared = declared_rates(table.declared.metrics).get(metric)
     return True if declared is None and metric in rows.booleans else declared
 
 
@@ -105,7 +104,7 @@ def kind_of_metric(metric: str, table: SimulationTable, rows: TableRows) -> str:
     """Return whether a metric has numbers or texts. Raise Invalid with the nearest names for an unknown metric."""
     if metric in rows.numbers:
         return "number"
-    if metric in rows.texts or metric == table.failure.get("metric"):
+    if metric in rows.texts or (table.failure is not None and metric == table.failure.metric):
         return "category"
     known = [*dict.fromkeys((*table.worst, *rows.numbers, *rows.texts, FAILED))]
     if metric in known:

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from common.errors import Invalid
+from core.domain.results.declared_results import declared_results
 from core.domain.results.dependence import finite
 from core.domain.results.leaderboard import Place, PlayedScore, penalised, places, plays_all
+from core.domain.results.metric_statistics import MetricStatistics, metric_statistics
 from core.domain.results.score import Score
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
@@ -35,7 +37,7 @@ class _Headline(msgspec.Struct):
 
 
 _headline_decoder = msgspec.json.Decoder(_Headline)
-_statistics_decoder = msgspec.json.Decoder(dict[str, Any])
+_statistics_decoder = msgspec.json.Decoder(MetricStatistics)
 
 
 class Leaderboards:
@@ -51,7 +53,7 @@ class Leaderboards:
         self._kept: dict[str | None, Mapping[str, PlayedScore | None]] = {}  # by version's digest, then by simulation
         self._lock = threading.Lock()
 
-    def leaderboard(self, ref: str, limit: int) -> dict[str, Any]:
+    def leaderboard(self, ref: str, limit: int) -> dict[str, object]:
         """Return up to ``limit`` places. Raise Invalid for a dataset without a score, or without fixed scenarios."""
         dataset = self._datasets.find(ref)
         score = Score.of(dataset.definition)
@@ -94,8 +96,7 @@ class Leaderboards:
         """Yield the scores of those simulations whose tasks are all scenarios, with the default parameters."""
         declared = dataset.declared.params
         defaults = checked_params(declared, {}, dataset.name)
-        metrics: Mapping[str, Mapping[str, Any]] = {each["name"]: each for each in dataset.definition["metrics"]}
-        worst = metrics.get(metric, {}).get("worst")
+        worst = declared_results(dataset.definition).worst_values.get(metric)
         for start in range(0, len(ids), ROWS):
             with self._database.read() as c:
                 rows = simulations.headline_rows(c, ids[start : start + ROWS])
@@ -123,18 +124,20 @@ class Leaderboards:
                     )
 
 
-def _score_of(row: Any, metric: str) -> tuple[Mapping[str, int], Mapping[str, Any] | None]:
+def _score_of(row: Any, metric: str) -> tuple[Mapping[str, int], MetricStatistics | None]:
     """Return the numbers of a simulation's tasks, and the statistics of a metric; None if it has none."""
     try:
         headline = _headline_decoder.decode(row.headline or "")
     except msgspec.DecodeError:  # a row of an earlier version, without headline or with Infinity
         older = headline_of(row)
-        return (older.tasks, older.metrics.get(metric)) if older is not None else ({}, None)
+        if older is None:
+            return {}, None
+        return older.tasks, metric_statistics(older.metrics[metric]) if metric in older.metrics else None
     statistics = headline.metrics.get(metric)
     return headline.tasks, None if statistics is None else _statistics_decoder.decode(statistics)
 
 
-def _described(number: int, place: Place) -> dict[str, Any]:
+def _described(number: int, place: Place) -> dict[str, object]:
     score = place.score
     return {
         "place": number,

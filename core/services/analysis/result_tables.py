@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from common.errors import UnknownSimulation
+from core.domain.results.declared_results import DeclaredFailure, DeclaredResults, declared_results
 from core.domain.results.distribution import RunningDistributions
 from core.domain.results.intervals import Bounds
 from core.domain.results.rates import declared_bounds
@@ -34,18 +34,18 @@ BYTES = 256 << 20
 class SimulationTable:
     """The table of a simulation, and what its dataset declares. ``lock`` is held while it is read or extended.
 
-    ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``definition``:
-    the dataset's. ``bounds``: the declared range of metrics that have one. ``units``: the scenarios of the tasks, if
+    ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``declared``:
+    by the dataset. ``bounds``: the declared range of metrics that have one. ``units``: the scenarios of the tasks, if
     some have several. ``never``: by metric, the value that stands for "never". ``parameters``: None until a
     request needs them. ``size``: bytes of memory, about.
     """
 
     stage: str
     provenance: Provenance
-    definition: Mapping[str, Any]
+    declared: DeclaredResults
     worst: Mapping[str, float | None]
     bounds: Mapping[str, Bounds]
-    failure: Mapping[str, Any]
+    failure: DeclaredFailure | None
     units: ScenarioUnits | None
     never: Mapping[str, float]
     distributions: RunningDistributions
@@ -56,7 +56,7 @@ class SimulationTable:
     complete: bool = False
     size: int = 0
 
-    def coverage(self) -> dict[str, Any]:
+    def coverage(self) -> dict[str, object]:
         """Return how many results an answer covers, and whether no further result will arrive."""
         return {"read": self.table.read, "sampled": len(self.table), "complete": self.complete}
 
@@ -181,18 +181,15 @@ class ResultTables:
 
 def _new(provenance: Provenance, stage: str) -> SimulationTable:
     definition = played(provenance.dataset).definition
-    worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
-    bounds = {metric["name"]: ends for metric in definition["metrics"] if (ends := declared_bounds(metric)) is not None}
-    failure = definition.get("failure") or {}
-    never = never_values(definition)
+    declared, never = declared_results(definition), never_values(definition)
     return SimulationTable(
         stage=stage,
         provenance=provenance,
-        definition=definition,
-        worst=worst,
-        bounds=bounds,
-        failure=failure,
+        declared=declared,
+        worst=declared.worst_values,
+        bounds={metric.name: ends for metric in declared.metrics if (ends := declared_bounds(metric)) is not None},
+        failure=declared.failure,
         never=never,
         units=units_of_plan(provenance.play.tasks),
-        distributions=RunningDistributions(worst, failure, never),
+        distributions=RunningDistributions(declared.worst_values, declared.failure, never),
     )

@@ -1,7 +1,6 @@
 """Sensitivities of a simulation: which parameters go with failure, or with a metric, while it runs and afterwards."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,7 @@ from common.errors import Invalid
 from core.domain.results.dependence import finite, metric_values
 from core.domain.results.distribution import FAILED, failing
 from core.domain.results.parameter_columns import column_of_parameter, distinct_columns
-from core.domain.results.result_table import sampled
+from core.domain.results.result_table import TaskNumbers, sampled
 from core.domain.results.scenario_units import ScenarioUnits
 from core.domain.results.sensitivity import PlotBin, Sensitivity, failure_sensitivities, metric_sensitivities
 from core.domain.results.worst_combinations import FEWEST, worst_combinations
@@ -30,7 +29,7 @@ class Sensitivities:
     def __init__(self, tables: ResultTables) -> None:
         self._tables = tables
 
-    def sensitivity(self, id: str, metric: str) -> dict[str, Any]:
+    def sensitivity(self, id: str, metric: str) -> dict[str, object]:
         """Return how each parameter goes with a metric, the strongest first, and the combinations that fail most.
 
         Raise Invalid for a metric that no result has, and for one with texts.
@@ -85,7 +84,7 @@ class Sensitivities:
         )
 
 
-def _chosen(tasks: NDArray[Any], units: ScenarioUnits | None) -> NDArray[np.bool_]:
+def _chosen(tasks: TaskNumbers, units: ScenarioUnits | None) -> NDArray[np.bool_]:
     """Return which tasks are considered: all, or the largest sample by numbers that is small enough.
 
     Of many scenarios whole ones are chosen, so that values of a swept parameter can be compared within them.
@@ -101,7 +100,7 @@ def _chosen(tasks: NDArray[Any], units: ScenarioUnits | None) -> NDArray[np.bool
 
 def _described(
     sensitivity: Sensitivity, parameters: Mapping[str, Parameter], aliases: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     parameter = parameters[sensitivity.parameter]
     effect = sensitivity.effect
     return {
@@ -123,8 +122,8 @@ def _described(
     }
 
 
-def _plotted(bin: PlotBin) -> dict[str, Any]:
-    document: dict[str, Any] = {"label": bin.label}
+def _plotted(bin: PlotBin) -> dict[str, object]:
+    document: dict[str, object] = {"label": bin.label}
     if bin.least is not None:
         document |= {"from": bin.least, "to": bin.largest}
     document |= {"count": bin.count, "value": finite(bin.value), "low": finite(bin.low), "high": finite(bin.high)}

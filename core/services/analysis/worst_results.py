@@ -1,7 +1,6 @@
 """Worst results of a simulation so far, in all or in a group, without a pass over all results."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +22,7 @@ class WorstResults:
         self._tables = tables
         self._results = results
 
-    def worst(self, id: str, groups: Sequence[tuple[str, str]], most: int) -> dict[str, Any]:
+    def worst(self, id: str, groups: Sequence[tuple[str, str]], most: int) -> dict[str, object]:
         """Return up to ``most`` tasks with all of these values of parameters, the worst first.
 
         Raise Invalid for an unknown parameter or value.
@@ -35,7 +34,7 @@ class WorstResults:
             chosen = np.ones(len(rows.tasks), np.bool_)
             for parameter, value in parameters:
                 chosen &= parameter.having(rows.tasks, value)
-            score = Score.of(table.definition)
+            score = Score.declared_by(table.declared)
             tasks = worst_rows(rows, chosen, score, most)
             coverage = table.coverage()
         results = {result.task: result for result in map(_decode, self._results.lines_of(id, sorted(tasks)))}

@@ -23,6 +23,7 @@ from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, RunningVerdict, group_sizes
+from core.domain.results.declared_results import declared_results
 from core.domain.results.score import judged_metric
 from core.domain.scheduling.states import State
 from core.domain.submissions.model_labels import told_apart
@@ -227,7 +228,7 @@ class ComparisonBatches:
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
         first, second, both = read_pairs(self._results, ids, comparison.definition)
-        metric = str(comparison.question.metric["name"])
+        metric = comparison.question.metric.name
         return PlayedBatch(
             scenarios=comparison.scenarios_of[batch],
             pairs=both.pairs,
@@ -319,7 +320,7 @@ class _Comparison:
         self.id = row.id
         self.spec = comparison_spec_of(row.spec)
         self.definition = played(provenance.dataset).definition
-        metric = judged_metric(self.definition, self.spec.metric)
+        metric = judged_metric(declared_results(self.definition), self.spec.metric)
         assert metric is not None  # checked when it was requested
         self.question = question_of(self.spec, metric, row.scenarios, row.group_sizes)
         self._tasks = provenance.play.tasks

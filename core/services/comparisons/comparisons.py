@@ -22,6 +22,7 @@ from core.domain.comparisons.comparison_states import (
 )
 from core.domain.comparisons.margins import checked_margin
 from core.domain.comparisons.metric_scale import MetricScale
+from core.domain.results.declared_results import declared_results
 from core.domain.results.score import judged_metric, metrics_with_direction, others_with_direction
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
@@ -312,18 +313,18 @@ def _check_question(request: ComparisonRequest, resolved: Resolved) -> tuple[int
 
     Raise Invalid for a metric, for scenarios that cannot be compared, and for claims that cannot be shown.
     """
-    definition = played(resolved.provenance.dataset).definition
-    metric = judged_metric(definition, request.metric)
+    declared = declared_results(played(resolved.provenance.dataset).definition)
+    metric = judged_metric(declared, request.metric)
     if metric is None:
-        raise Invalid(f"Name a `metric`: the dataset has no score. {metrics_with_direction(definition)}")
+        raise Invalid(f"Name a `metric`: the dataset has no score. {metrics_with_direction(declared)}")
     try:
         margin = checked_margin(metric, MetricScale.of(metric, request.bound), request.margin)
         method = method_of(request.design, request.method)
     except ValueError as error:
-        raise Invalid(f"{error}{others_with_direction(metric, definition)}") from None
+        raise Invalid(f"{error}{others_with_direction(metric, declared)}") from None
     if request.until in (Claim.EQUIVALENT, Claim.NOT_WORSE) and not margin:
         raise Invalid(
-            f"`until`: {request.until.value} needs a `margin` above 0, in the unit of `{metric['name']}`. Where the"
+            f"`until`: {request.until.value} needs a `margin` above 0, in the unit of `{metric.name}`. Where the"
             " dataset declares no range of it, name a `bound` as well, the largest difference that counts."
         )
     if resolved.dataset.declared.gang:
