@@ -7,7 +7,6 @@ value, then every second, fourth, ... of each group), complete until the sample 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +137,7 @@ class GroupedColumn:
         """Return the number of a group's values."""
         return int(self.counts[group]) if group < len(self.counts) else 0
 
-    def summary(self, group: int, *, penalties: int, worst: float | None) -> dict[str, Any]:
+    def summary(self, group: int, *, penalties: int, worst: float | None) -> dict[str, float | int | None]:
         """Return a group's statistics; the standard deviation is that of the sample (n - 1).
 
         ``penalties``: tasks that are not ``ok``, each of which counts as ``worst`` in ``mean_penalised``.

@@ -1,12 +1,11 @@
 """Indented JSON: the text of `json.dumps(indent=2, sort_keys=True)`, which the standard library encodes in Python."""
 
 import json
-from typing import Any
 
 import msgspec
 
 
-def indented(document: Any) -> str:
+def indented(document: object) -> str:
     """Return a document as JSON with sorted keys, each level indented by two spaces."""
     compact = json.dumps(document, sort_keys=True)
     try:

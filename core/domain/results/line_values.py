@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import defstruct
 
 from core.domain.results.result_columns import FIXED_COLUMNS, NESTED_COLUMNS
 
@@ -14,7 +15,7 @@ class LineValue(NamedTuple):
 
     task: int
     status: str
-    value: Any
+    value: object
 
 
 class _Head(msgspec.Struct):
@@ -44,10 +45,12 @@ def reader_of(column: str) -> Callable[[bytes], LineValue]:
 
         return read_fixed
     # Members that are not declared are skipped, which takes a third of the time that a dictionary of all takes.
-    only = dict[str, Any] if "." in path else msgspec.defstruct("_Only", [("value", Any, None)], rename={"value": path})
-    line_type = msgspec.defstruct(
-        "_Line", [("task", int), ("status", str), ("member", only)], rename={"member": member}
+    only = (
+        dict[str, object]
+        if "." in path
+        else msgspec.defstruct("_Only", [("value", object, None)], rename={"value": path})
     )
+    line_type = defstruct("_Line", [("task", int), ("status", str), ("member", only)], rename={"member": member})
     decode = msgspec.json.Decoder(line_type).decode
 
     def read_member(line: bytes) -> LineValue:
@@ -58,7 +61,7 @@ def reader_of(column: str) -> Callable[[bytes], LineValue]:
     return read_member
 
 
-def value_at(members: Mapping[str, Any], path: str) -> Any:
+def value_at(members: Mapping[str, object], path: str) -> object:
     """Return the value of a dotted name; a name may itself have dots."""
     if path in members and not isinstance(members[path], dict):
         return members[path]

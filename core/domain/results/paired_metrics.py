@@ -5,7 +5,6 @@ The unit is the scenario: its value is the mean over the repetitions and swept c
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ def paired(
     second: Floats,
     declared_rate: bool | None = None,
     width: float | None = None,
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the mean paired difference with its 95 % interval; NaN is not a value. None without a pair of values.
 
     ``indexes``: scenario of each pair of tasks. ``declared_rate``: whether the dataset declares the metric as a rate.
@@ -39,7 +38,7 @@ def paired(
     means, to_means = (np.bincount(codes, weights=values) / sizes for values in (mine, other))
     differences = means - to_means
     low, high = mean_interval(differences, None if width is None else (-width, width))
-    result = {
+    result: dict[str, object] = {
         "count": len(sizes),
         "tasks": len(mine),
         "mean": float(means.mean()),

@@ -17,7 +17,7 @@ FIXED_KINDS: Mapping[str, str] = {"task": "int", "status": "str", "error": "str"
 #: Most columns whose kinds are recorded.
 MOST_COLUMNS = 1000
 
-_NO_MEMBERS: Mapping[str, Any] = {}
+_NO_MEMBERS: Mapping[str, object] = {}
 
 
 class TaskResult(msgspec.Struct, gc=False):
@@ -25,17 +25,17 @@ class TaskResult(msgspec.Struct, gc=False):
 
     task: int
     status: str
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
+    scenario: dict[str, object]
+    metrics: dict[str, object]
     error: str | None = None
-    timing: dict[str, Any] = {}
+    timing: dict[str, object] = {}
 
 
 #: A column of a block: the path of its name, its values (None if a row has none), and their types.
-BlockColumn = tuple[tuple[str, ...], list[Any], set[type]]
+BlockColumn = tuple[tuple[str, ...], list[object], set[type]]
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return the kind of a column for a value."""
     if isinstance(value, bool):
         return "bool"
@@ -53,7 +53,7 @@ def common_kind(kind: str, other: str) -> str:
     return "float" if {kind, other} == {"int", "float"} else "str"
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]], prefix: tuple[str, ...] = ()) -> Iterator[BlockColumn]:
+def columns_of(rows: Sequence[Mapping[str, object]], prefix: tuple[str, ...] = ()) -> Iterator[BlockColumn]:
     """Yield the columns of a block of rows; members of objects are columns of their own."""
     for name, values in _members(rows):
         types = set(map(type, values))
@@ -66,7 +66,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], prefix: tuple[str, ...] = ()) 
         yield from columns_of([value if type(value) is dict else _NO_MEMBERS for value in values], (*prefix, name))
 
 
-def _members(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
+def _members(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, list[object]]]:
     """Yield names and values. Most rows have equal names, which is faster."""
     shapes = set(map(tuple, rows))
     shapes.discard(())
@@ -111,7 +111,7 @@ class ColumnKinds:
     def __init__(self) -> None:
         self._kinds: dict[str, str | None] = dict(FIXED_KINDS)
 
-    def add(self, rows: Sequence[Mapping[str, Any]], prefix: str, columns: Iterable[BlockColumn]) -> None:
+    def add(self, rows: Sequence[Mapping[str, object]], prefix: str, columns: Iterable[BlockColumn]) -> None:
         """Add a block's rows of one nested member, and their columns."""
         if len(self._kinds) > MOST_COLUMNS:
             return
@@ -138,7 +138,7 @@ class ColumnKinds:
         return ordered_kinds(self._kinds) if len(self._kinds) <= MOST_COLUMNS else None
 
 
-def paths_of(rows: Iterable[Mapping[str, Any]], prefix: str) -> Iterator[str]:
+def paths_of(rows: Iterable[Mapping[str, object]], prefix: str) -> Iterator[str]:
     """Yield the dotted names of all members, row by row."""
     for row in rows:
         for name, value in row.items():

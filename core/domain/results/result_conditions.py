@@ -7,7 +7,6 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,16 +17,18 @@ from common.near_names import near_names, suggestion
 from core.domain.results.declared_results import declared_results
 from core.domain.results.distribution import FAILED
 from core.domain.results.line_values import decode_head, is_column, reader_of
+from core.domain.results.result_table import TaskNumbers
 from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
 
 #: Most conditions of a request.
 CONDITIONS = 20
 _FORM = re.compile(r"([^=<>!]+)(<=|>=|!=|=|<|>)(.*)")
-_ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+#: Comparisons of two numbers, and of an array of them.
+_ORDERS: Mapping[str, tuple[Callable[[float, float], bool], np.ufunc]] = {
+    "<": (operator.lt, np.less),
+    "<=": (operator.le, np.less_equal),
+    ">": (operator.gt, np.greater),
+    ">=": (operator.ge, np.greater_equal),
 }
 _TRUTHS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
 
@@ -66,7 +67,7 @@ class Condition:
     def meets(self, value: object) -> bool:
         """Return whether a value meets it; a value that is missing, or has no order, is only unequal."""
         if self.operator in _ORDERS:
-            return isinstance(value, int | float) and bool(_ORDERS[self.operator](value, self.number()))
+            return isinstance(value, int | float) and _ORDERS[self.operator][0](value, self.number())
         return self._equals(value) == (self.operator == "=")
 
     def _equals(self, value: object) -> bool:
@@ -135,7 +136,7 @@ class ResultFilter:
             lines = [lines[position] for position in kept.tolist()]
         return [line for line in lines if self._meets(line)] if self._of_lines else list(lines)
 
-    def _chosen_tasks(self, tasks: NDArray[Any]) -> NDArray[np.bool_]:
+    def _chosen_tasks(self, tasks: TaskNumbers) -> NDArray[np.bool_]:
         chosen = np.ones(len(tasks), np.bool_)
         for parameter, (equalities, others) in self._of_tasks:
             if equalities:
@@ -183,10 +184,10 @@ def _grouped(conditions: Sequence[Condition]) -> dict[str, _Group]:
     }
 
 
-def _compared(parameter: Parameter, tasks: NDArray[Any], condition: Condition) -> NDArray[np.bool_]:
+def _compared(parameter: Parameter, tasks: TaskNumbers, condition: Condition) -> NDArray[np.bool_]:
     if condition.operator == "!=":
         return ~parameter.having(tasks, condition.value)
     if parameter.kind != "number":
         raise Invalid(f"{parameter.name} has no order: its values are texts. Compare it by `=` or `!=`.")
-    compared: NDArray[np.bool_] = _ORDERS[condition.operator](parameter.of(tasks), condition.number())
+    compared: NDArray[np.bool_] = _ORDERS[condition.operator][1](parameter.of(tasks), condition.number())
     return compared

@@ -6,7 +6,6 @@ A group or an outcome beyond its limit is not listed.
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class OutcomeNames:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def numbered(self, values: Sequence[Any]) -> "NumberedTexts":
+    def numbered(self, values: Sequence[object]) -> "NumberedTexts":
         """Return the numbers of values; OUTCOMES for further ones, -1 for what is not a text."""
         numbers = self._numbers
         for value in dict.fromkeys(value for value in values if type(value) is str):
@@ -77,7 +76,7 @@ class Grouping:
         self._scenarios = scenarios
         self._failures = None if scenarios is None else UnitSums(scenarios)
         #: Numbers of the groups by key, in order of first appearance.
-        self.groups: dict[Any, int] = {}
+        self.groups: dict[Hashable, int] = {}
         #: Results that belong to no listed group.
         self.unlisted = 0
         self._statuses: dict[int, dict[str, int]] = {}
@@ -154,7 +153,7 @@ class Grouping:
         rates: Mapping[str, bool] | None = None,
         bounds: Mapping[str, Bounds] | None = None,
         bootstrap: bool = False,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return a group's statuses, outcomes and statistics.
 
         ``worst``: by declared metric, the value that a task counts which is not ``ok``. ``rates``: whether each metric

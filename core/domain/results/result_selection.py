@@ -5,7 +5,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -166,7 +166,7 @@ class _Descending:
 #: The order of the worst tasks: those that are not ``ok`` in task order, then the worst scores, then those without one.
 WORST = "worst"
 #: Sorts numbers, then texts, then results without the value; equals by task. In the order WORST, -1 is not ``ok``.
-SortKey = tuple[int, Any, int]
+SortKey = tuple[int, int | float | str | _Descending, int]
 
 
 def worst_key(score: Score) -> Callable[[bytes], SortKey]:
@@ -223,7 +223,7 @@ def sort_key(sort: str) -> Callable[[bytes], SortKey]:
     return key_of
 
 
-def _key(value: Any, task: int, descending: bool) -> SortKey:
+def _key(value: object, task: int, descending: bool) -> SortKey:
     if value is None:
         return 2, 0, task
     if isinstance(value, int | float):
@@ -232,7 +232,7 @@ def _key(value: Any, task: int, descending: bool) -> SortKey:
     return 1, _Descending(text) if descending else text, task
 
 
-def _plain(key: SortKey) -> list[Any]:
+def _plain(key: SortKey) -> list[object]:
     rank, value, task = key
     return [rank, value.text if isinstance(value, _Descending) else value, task]
 
@@ -247,11 +247,11 @@ def _sorted_position(sort: str, cursor: str) -> SortKey:
     return rank, _Descending(value) if isinstance(value, str) and sort.startswith("-") else value, task
 
 
-def _cursor(position: Any) -> str:
+def _cursor(position: object) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
-def _decoded(cursor: str) -> Any:
+def _decoded(cursor: str) -> object:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:

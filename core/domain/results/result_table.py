@@ -34,7 +34,7 @@ class MeasuredResult(msgspec.Struct, gc=False):
 
     task: int
     status: str
-    metrics: dict[str, Any]
+    metrics: dict[str, object]
 
 
 _decoder = msgspec.json.Decoder(MeasuredResult)
@@ -244,7 +244,7 @@ class ResultTable:
             column.convert(type)
         column.view[positions] = narrow
 
-    def _text_codes(self, name: str, values: Sequence[Any]) -> list[int]:
+    def _text_codes(self, name: str, values: Sequence[object]) -> list[int]:
         names = self._names.setdefault(name, {})
         codes: dict[str, int] = {}
         for value in dict.fromkeys(value for value in values if type(value) is str):

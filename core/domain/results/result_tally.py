@@ -65,7 +65,7 @@ class ResultTally:
         self._group_by = {name: Grouping(GROUPS) for name in group_by}
         self._parameters = {name: Grouping(SWEPT) for name in swept}
         self._sweep = Grouping(SWEPT, scenarios) if swept else None
-        self._combinations: dict[int, Mapping[str, Any]] = {}
+        self._combinations: dict[Hashable, Mapping[str, object]] = {}
         self._per_combination = per_combination
         self._kinds = ColumnKinds()
 
@@ -98,7 +98,7 @@ class ResultTally:
             keyed.append((self._sweep, combinations))
             if len(self._combinations) < SWEPT:
                 for combination, result in zip(combinations, results, strict=True):
-                    self._combinations.setdefault(combination, result.scenario.get("params") or {})
+                    self._combinations.setdefault(combination, _params_of(result))
         room = KEPT_OF_ALL_IN_GROUPS // (metrics * max(1, len(keyed)))
         for grouping, keys in keyed:
             grouping.add(block, keys, min(KEPT_IN_GROUPS, room))
@@ -200,7 +200,12 @@ class ResultTally:
             self._fold(block)
 
 
-def floats(values: Sequence[Any], types: set[type]) -> Floats:
+def _params_of(result: TaskResult) -> Mapping[str, object]:
+    params = result.scenario.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def floats(values: Sequence[object], types: set[type]) -> Floats:
     """Return values as floats; NaN for all that is not a number or beyond every float."""
     if not types - {int, float, bool, type(None)}:
         try:
@@ -210,7 +215,7 @@ def floats(values: Sequence[Any], types: set[type]) -> Floats:
     return np.array([_float(value) for value in values], np.float64)
 
 
-def _float(value: Any) -> float:
+def _float(value: object) -> float:
     if not isinstance(value, int | float):
         return float("nan")
     try:
@@ -219,6 +224,6 @@ def _float(value: Any) -> float:
         return float("nan")
 
 
-def _label(value: Any) -> str:
+def _label(value: object) -> str:
     """Return the name of a parameter's group."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

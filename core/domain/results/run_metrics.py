@@ -3,7 +3,8 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+
+import msgspec
 
 #: Figures of each metric that are logged.
 FIGURES = ("mean", "low", "high", "p50", "mean_penalised")
@@ -12,11 +13,19 @@ MOST = 900
 _ALLOWED = re.compile(r"[^A-Za-z0-9_\-. :/]")
 
 
-def metrics_of(dataset: str, summary: Mapping[str, Any]) -> dict[str, float]:
+class _LoggedSummary(msgspec.Struct):
+    """The members of a summary that are logged."""
+
+    tasks: Mapping[str, int]
+    metrics: Mapping[str, Mapping[str, object]]
+
+
+def metrics_of(dataset: str, summary: Mapping[str, object]) -> dict[str, float]:
     """Return the metrics of a summary by their names in MLflow: `windtunnel/DATASET/METRIC_FIGURE`."""
     prefix = f"windtunnel/{dataset}"
-    values: dict[str, Any] = {f"{prefix}/tasks_{name}": value for name, value in summary["tasks"].items()}
-    for metric, figures in summary["metrics"].items():
+    logged = msgspec.convert(summary, _LoggedSummary)
+    values: dict[str, object] = {f"{prefix}/tasks_{name}": value for name, value in logged.tasks.items()}
+    for metric, figures in logged.metrics.items():
         values |= {f"{prefix}/{metric}_{figure}": figures.get(figure) for figure in FIGURES}
     finite = {name: value for name, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
     return {_ALLOWED.sub("_", name)[:250]: float(value) for name, value in list(finite.items())[:MOST]}

@@ -6,7 +6,6 @@ the same street, the same traffic, the same difficulty. An interval that counts 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +29,19 @@ class ScenarioUnits:
         """Number of different scenarios."""
         return self.positions if self.first is None else len(np.unique(self.first))
 
-    def of(self, tasks: NDArray[Any]) -> Codes:
+    def of(self, tasks: NDArray[np.int32] | NDArray[np.int64]) -> Codes:
         """Return the scenario of each task, a number from 0 to less than ``positions``."""
         units: Codes = tasks.astype(np.int64) % self.positions
         return units if self.first is None else self.first[units]
 
 
-def units_of(select: Mapping[str, Any], scenarios: int, tasks: int) -> ScenarioUnits | None:
+def units_of(select: Mapping[str, object], scenarios: int, tasks: int) -> ScenarioUnits | None:
     """Return the scenarios of a plan's tasks; None if each task is of a scenario of its own.
 
     ``select``: the plan's selection. ``scenarios``: number of scenarios in it. ``tasks``: number of tasks.
     """
-    first = _first_of_equal(select.get("tasks", ()))
+    listed = select.get("tasks")
+    first = _first_of_equal(listed) if isinstance(listed, list | tuple) else None
     return None if first is None and tasks == scenarios else ScenarioUnits(scenarios, first)
 
 

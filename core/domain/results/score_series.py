@@ -7,7 +7,6 @@ arrival, from the sketches of batches; parts are merged in pairs whenever there 
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class TaskSeries:
         self._counts += np.bincount(parts, minlength=len(self._counts))
         self._sums += np.bincount(parts, [float(value) for _, value in scored], minlength=len(self._counts))
 
-    def described(self) -> dict[str, Any] | None:
+    def described(self) -> dict[str, object] | None:
         """Return the metric, its mean, and the means of the parts that have a score; None without any score."""
         return _described(self._metric, self._counts.tolist(), self._sums.tolist())
 
@@ -83,12 +82,12 @@ class ArrivalSeries:
         self._counts.append(0)
         self._sums.append(0.0)
 
-    def described(self) -> dict[str, Any] | None:
+    def described(self) -> dict[str, object] | None:
         """Return the metric, its mean, and the means of the parts; None without any score."""
         return _described(self._metric, self._counts, self._sums)
 
 
-def _described(metric: str | None, counts: Sequence[int], sums: Sequence[float]) -> dict[str, Any] | None:
+def _described(metric: str | None, counts: Sequence[int], sums: Sequence[float]) -> dict[str, object] | None:
     """Return the description of a series, in six significant digits."""
     if not sum(counts):
         return None

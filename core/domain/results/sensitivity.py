@@ -16,7 +16,6 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,7 @@ class Sensitivity:
 
 def failure_sensitivities(
     columns: Mapping[str, Values],
-    failed: Sequence[bool] | NDArray[Any],
+    failed: Sequence[bool] | NDArray[np.bool_],
     units: Codes | None = None,
     swept: Set[str] = frozenset(),
 ) -> list[Sensitivity]:

@@ -1,7 +1,6 @@
 """Worst tasks of a simulation: those that are not ``ok`` first, then those with the worst scores."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class WorstTasks:
         score = number_of(result.metrics.get(metric)) if metric else None
         return float("inf") if score is None else self._score.sign * score
 
-    def described(self) -> list[dict[str, Any]]:
+    def described(self) -> list[dict[str, object]]:
         """Return the worst tasks, the worst first."""
         return [self._score.described(result) for _, result in self._worst]
 

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from common.downloads import Download
 from common.errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
+from core.domain.results.declared_results import declared_results
+from core.domain.results.result_columns import TaskResult
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of, play_document
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
@@ -73,7 +74,7 @@ class Replays:
         if deleted:
             raise UnknownDataset(f"{dataset.name}@{dataset.version} was deleted; a replay needs its scenarios.")
 
-    def inputs(self, id: str, task: int) -> tuple[ResolvedDataset, Dataset, Mapping[str, Any], bytes]:
+    def inputs(self, id: str, task: int) -> tuple[ResolvedDataset, Dataset, Mapping[str, object], bytes]:
         """Return the inputs of a replay: the dataset in provenance, the dataset, the evaluator's set-up, the trace."""
         with self._database.read() as c:
             provenance = simulations.find(c, id).provenance
@@ -90,39 +91,37 @@ class Replays:
         etag = hashlib.sha256(document).hexdigest()[:32]
         return Download(len(document), "application/json", f'"{etag}"', lambda a, b: iter((document[a:b],)))
 
-    def _metrics(self, id: str) -> list[Any]:
+    def _metrics(self, id: str) -> list[dict[str, object]]:
         """Return the metrics that a simulation's dataset declares, with titles, units and ranges."""
         return described_metrics(self._definition(id))
 
-    def _definition(self, id: str) -> Mapping[str, Any]:
+    def _definition(self, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
             return played(dataset_of(simulations.find(c, id).provenance)).definition
 
-    def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
+    def keep(self, id: str, task: int, replay: Mapping[str, object]) -> None:
         """Store a replay, with the metrics that its dataset declares. Idempotent."""
         described = dict(replay) | {"metrics": self._metrics(id)}
         self._store.put(_key(id, task), (self._titled(described, id, task),))
         self._notifier.publish(id)
 
-    def _titled(self, replay: Mapping[str, Any], id: str, task: int) -> bytes:
+    def _titled(self, replay: Mapping[str, object], id: str, task: int) -> bytes:
         """Return a replay as JSON, with the task's name, outcome and result."""
         line = next(self._results.lines(id, task, task + 1), None)
         if line is None:
             raise UnknownArtifact()
-        result = msgspec.json.decode(line)
-        name = result["scenario"].get("name", f"task {task}")
-        outcome = result["metrics"].get("outcome") or result["status"]
+        document = msgspec.json.decode(line)
+        result = msgspec.convert(document, TaskResult)
+        name = result.scenario.get("name", f"task {task}")
+        outcome = result.metrics.get("outcome") or result.status
         failed = self._is_failure(id, result)
-        return msgspec.json.encode(
-            dict(replay) | {"title": name, "outcome": outcome, "failed": failed, "result": result}
-        )
+        titled = {"title": name, "outcome": outcome, "failed": failed, "result": document}
+        return msgspec.json.encode(dict(replay) | titled)
 
-    def _is_failure(self, id: str, result: Mapping[str, Any]) -> bool:
+    def _is_failure(self, id: str, result: TaskResult) -> bool:
         """Tell whether a task failed: by the model's fault, or with an outcome that its dataset calls a failure."""
-        failure = self._definition(id).get("failure")
-        return result["status"] != "ok" or (
-            failure is not None and result["metrics"].get(failure["metric"]) in failure["in"]
-        )
+        failure = declared_results(self._definition(id)).failure
+        return result.status != "ok" or (failure is not None and result.metrics.get(failure.metric) in failure.outcomes)
 
     def refuse(self, id: str, task: int, reason: str) -> None:
         """Store that a task cannot be replayed, so that the job is not enqueued again."""

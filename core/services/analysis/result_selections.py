@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from common.errors import Invalid
 from core.domain.results.result_conditions import ResultFilter
@@ -81,7 +80,7 @@ class ResultSelections:
         check_sort(sort, columns)
         return sort_key(sort)
 
-    def _definition(self, id: str) -> Mapping[str, Any]:
+    def _definition(self, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
             row = simulations.find(c, id)
         return played(dataset_of(row.provenance)).definition

@@ -1,7 +1,6 @@
 """Sweeps: the statistics of each combination of swept parameters, for any number of combinations."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,7 @@ class Sweeps:
         self._simulations = simulations
         self._results = results
 
-    def sweep(self, id: str) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+    def sweep(self, id: str) -> tuple[list[str], Iterator[Mapping[str, object]]]:
         """Return the swept parameters, and a row for each combination in task order.
 
         A simulation without a sweep has one combination. Rows that the summary does not have are computed from the
@@ -50,7 +49,7 @@ class Sweeps:
 
         return parameters, self._computed(id, tally, SWEPT * per_combination)
 
-    def _computed(self, id: str, empty: Callable[[], ResultTally], window: int) -> Iterator[Mapping[str, Any]]:
+    def _computed(self, id: str, empty: Callable[[], ResultTally], window: int) -> Iterator[Mapping[str, object]]:
         """Yield the rows of all combinations, those of ``window`` tasks at a time. ``empty``: makes a tally."""
         tally, current = empty(), 0
         for body in self._results.lines(id):
