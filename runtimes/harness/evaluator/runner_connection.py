@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ LARGEST = 256 << 20
 BUFFER = 4 << 20
 
 
-class EvaluationSetup(msgspec.Struct):
+class EvaluationSetup(msgspec.Struct, dict=True):
     """What the evaluator must know of a simulation to run its tasks; ``deadline`` in seconds per action."""
 
     document: dict[str, Any] = msgspec.field(name="definition")
@@ -29,9 +30,9 @@ class EvaluationSetup(msgspec.Struct):
     batch: int = 1
     format: str = ""
 
-    @property
+    @cached_property
     def definition(self) -> Definition:
-        """The definition of the dataset."""
+        """The definition of the dataset, read once."""
         return definition_of(self.document)
 
 
