@@ -8,11 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.domain.results.result_table import TaskNumbers
 from core.domain.submissions.task_parameters import Parameter
 
 Floats = NDArray[np.float64]
@@ -51,8 +51,9 @@ class Bins:
     edges: tuple[tuple[float, float], ...] = ()
 
 
+Arrays = Floats | NDArray[np.int64] | NDArray[np.bool_] | NDArray[np.object_]
 #: Values of a parameter, one for each result, or the column of them, which several tables can share.
-Values = Sequence[Any] | NDArray[Any] | Numbers | Levels
+Values = Sequence[object] | Arrays | Numbers | Levels
 
 
 def column_of(values: Values) -> Numbers | Levels:
@@ -70,7 +71,7 @@ def column_of(values: Values) -> Numbers | Levels:
     return _levels([str(value) if isinstance(value, list | dict) else value for value in listed])
 
 
-def column_of_parameter(parameter: Parameter, tasks: NDArray[Any]) -> Numbers | Levels:
+def column_of_parameter(parameter: Parameter, tasks: TaskNumbers) -> Numbers | Levels:
     """Return a parameter's column for tasks; of levels the most frequent first, and the rest as OTHERS."""
     values = parameter.of(tasks)
     if parameter.kind == "number":
@@ -91,7 +92,7 @@ def numbers(values: Floats) -> Numbers:
     return Numbers(values, np.argsort(values))
 
 
-def _levels(values: Sequence[Any]) -> Levels:
+def _levels(values: Sequence[object]) -> Levels:
     counts = Counter(values)
     counts.pop(None, None)
     frequent = [value for value, _ in counts.most_common()]
@@ -101,7 +102,7 @@ def _levels(values: Sequence[Any]) -> Levels:
     return Levels(np.fromiter(map(codes.__getitem__, values), np.int64, len(values)), names)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
