@@ -1,7 +1,8 @@
 """Selections of a simulation's results, and what its tables need to know of them."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from common.errors import Invalid
 from core.domain.results.result_conditions import ResultFilter
@@ -23,11 +24,26 @@ from core.domain.results.result_selection import (
 from core.domain.results.score import Score
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.provenance import dataset_of
+from core.domain.submissions.stored_documents import decode_document
 from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from core.store import simulations
 from core.store.database import Database
+
+
+class _ArchivedResults(msgspec.Struct):
+    """Size and CRC of the results in an archive, which tell them from others."""
+
+    bytes: int
+    crc32: int
+
+
+class _SummaryOfTables(msgspec.Struct):
+    """Members of a summary that are about tables. ``columns``: their kinds, absent of earlier versions."""
+
+    archive: _ArchivedResults
+    columns: Mapping[str, str] | None = None
 
 
 class ResultSelections:
@@ -94,6 +110,5 @@ class ResultSelections:
             row = simulations.find(c, id)
         if State(row.state) not in FINAL or row.summary is None:
             return None, ""
-        summary = json.loads(row.summary)
-        archive = summary["archive"]
-        return summary.get("columns"), f"{archive['bytes']:x}-{archive['crc32']:08x}"
+        summary = decode_document(row.summary, _SummaryOfTables)
+        return summary.columns, f"{summary.archive.bytes:x}-{summary.archive.crc32:08x}"

@@ -188,7 +188,7 @@ class Datasets:
         assert row.described is not None
         built_in = datasets()[decode_document(row.described, VersionDescription).extends]
         version, _, digest = row.content
-        description = json.loads(row.described)
+        description = decode_document(row.described, dict[str, object])
         return extend(built_in, name=row.name, version=str(version), digest=digest, description=description)
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:

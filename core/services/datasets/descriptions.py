@@ -1,6 +1,5 @@
 """JSON descriptions of datasets (short and full, built-in and registered), and differences between versions."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -72,7 +71,7 @@ def version_document(row: DatasetVersionRow, tags: Sequence[str]) -> dict[str, o
         "file_count": row.files,
         "bytes": row.bytes,
         "registered": True,
-        "source": shortened(json.loads(row.source)),
+        "source": shortened(decode_document(row.source, dict[str, object])),
         "created_at": moment(row.created_at),
         "interface": None,
         "metrics": [],
@@ -95,7 +94,8 @@ def version_document(row: DatasetVersionRow, tags: Sequence[str]) -> dict[str, o
         document["reason"] = row.reason
         document["next_step"] = NEXT_STEP
     if row.state == "registering":
-        document["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
+        begun = {"files": 0, "bytes": 0, "rate": None}
+        document["progress"] = decode_document(row.progress, dict[str, object]) if row.progress else begun
     return document
 
 
