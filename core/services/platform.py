@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
@@ -105,7 +104,7 @@ class PlatformOptions:
 
     home: Path
     executor_configs: Sequence[ExecutorConfig]
-    sandbox: Mapping[str, Any]
+    sandbox: Mapping[str, object]
     own_environments: Collection[str] = ()
     gang_executors: Collection[str] = ()
     streams: int = 1000

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from minio import Minio
 from minio.commonconfig import CopySource
+from sqlalchemy import update
 
 from benchmarks import registering as benchmark
 from common.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
@@ -32,6 +33,7 @@ from core.store import datasets as store
 from core.store import simulations
 from core.store.claims import HeldClaim
 from core.store.database import Database
+from core.store.tables import dataset_versions
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
@@ -86,6 +88,18 @@ def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> 
     platform.catalogue.datasets.delete("d@2")
     assert register(platform, "d", {"a": b"3"})["version"] == "3"
     assert register(platform, "d", {"a": b"2"})["version"] == "4"
+
+
+@pytest.mark.parametrize("source", ["{", "{}", '{"upload": 1}', '{"of_a_later_version": "x"}'])
+def test_a_version_whose_source_cannot_be_read_has_failed_with_the_reason(platform: Platform, source: str) -> None:
+    id = request_version(platform, "d", tar({"a": b"1"}, "w"))
+    corrupting = update(dataset_versions).where(dataset_versions.c.id == id).values(source=source)
+    platform.database.write(lambda c: c.execute(corrupting))
+    platform.jobs.dataset_registration.register(id)
+    with platform.database.read() as c:
+        row = store.by_id(c, id)
+    assert row is not None and row.reason is not None
+    assert row.state == "failed" and row.reason.startswith("The database has a ")
 
 
 def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platform, clock: Clock) -> None:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -124,7 +123,7 @@ class Leaderboards:
                     )
 
 
-def _score_of(row: Any, metric: str) -> tuple[Mapping[str, int], MetricStatistics | None]:
+def _score_of(row: simulations.HeadlineRow, metric: str) -> tuple[Mapping[str, int], MetricStatistics | None]:
     """Return the numbers of a simulation's tasks, and the statistics of a metric; None if it has none."""
     try:
         headline = _headline_decoder.decode(row.headline or "")

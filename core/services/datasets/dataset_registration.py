@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from common.errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, OnError
@@ -97,16 +96,18 @@ class DatasetRegistration:
             row = store.by_id(c, claim.id)
         if row is None:
             raise ClaimLost
-        source = stored_source(row.source)
-        progress = RegistrationProgress(self._database, claim, source.upload_ids())
+        progress = None
         try:
+            source = stored_source(row.source)
+            progress = RegistrationProgress(self._database, claim, source.upload_ids())
             if row.attempts > ATTEMPTS:
                 raise Invalid(f"Its registration was interrupted {ATTEMPTS} times; see the log.")
             self._versions.purge(claim.id)  # objects of an earlier attempt
             self._read(row, source, claim, progress)
         except Exception as error:
             # A source that never answered is probably a wrong address.
-            failure = JOB.failure_of(error, exhausted=not progress.begun or row.attempts >= ATTEMPTS)
+            begun = progress is not None and progress.begun
+            failure = JOB.failure_of(error, exhausted=not begun or row.attempts >= ATTEMPTS)
             if failure.action is Action.FAIL:
                 self._fail(claim, failure.reason)
                 return
@@ -114,7 +115,9 @@ class DatasetRegistration:
                 self._database.write(lambda c: store.CLAIMS.change(c, claim, attempts=row.attempts - 1))
             logger.warning("registration of version %s is retried: %s", claim.id, failure.reason)
 
-    def _read(self, row: Any, source: SourceKind, claim: HeldClaim, progress: RegistrationProgress) -> None:
+    def _read(
+        self, row: store.DatasetVersionRow, source: SourceKind, claim: HeldClaim, progress: RegistrationProgress
+    ) -> None:
         """Write the manifest, check the description, and make the version ready."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         version = VersionObjects(
@@ -145,7 +148,7 @@ class DatasetRegistration:
         values["described"] = described
         located = IN_BUCKETS if progress.located else ()
 
-        def finish(c: Connection) -> Any:
+        def finish(c: Connection) -> store.DatasetVersionRow | None:
             return store.finish(c, claim, values, self._database.now(c), located=located)
 
         finished = self._database.write(finish)

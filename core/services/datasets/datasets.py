@@ -4,6 +4,7 @@ import json
 import mimetypes
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain, islice
 
@@ -11,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from common.downloads import Download
-from common.errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
+from common.errors import Corrupt, InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
 from common.near_names import near_names, suggestion
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
@@ -378,8 +379,9 @@ class Datasets:
 
     def release_uploads(self, row: DatasetVersionRow) -> None:
         """End the protection of the uploads of a version's source."""
-        for upload in stored_source(row.source).upload_ids():
-            self._uploads.let_go(upload)
+        with suppress(Corrupt):  # a source that cannot be read protects nothing by it; its uploads expire
+            for upload in stored_source(row.source).upload_ids():
+                self._uploads.let_go(upload)
 
     # -- prefetch
 

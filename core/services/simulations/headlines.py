@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from core.domain.submissions.stored_documents import decode_document
-from core.store.simulations import SimulationRow
+from core.store.simulations import HeadlineRow, SimulationRow
 
 #: Statistics by metric.
 Statistics = dict[str, dict[str, float | int | None]]
@@ -52,7 +52,7 @@ def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
     return {"summary": json.dumps(summary), "headline": json.dumps(headline)}
 
 
-def headline_of(row: SimulationRow) -> Headline | None:
+def headline_of(row: SimulationRow | HeadlineRow) -> Headline | None:
     """Return the headline of a simulation's row; None if it has no summary.
 
     A digest that it lacks is read from the summary, where the row has that too.

@@ -43,7 +43,7 @@ class NewSimulation:
     row: Mapping[str, object]
     stage: Mapping[str, object]
     total: int
-    model_import: Mapping[str, object] | None
+    model_import: Mapping[str, str] | None
     logged_to: str | None
 
 
@@ -107,7 +107,7 @@ class NewSimulations:
             logged_to=self._imports.origins.run_server(submission, resolved.model),
         )
 
-    def _import_of(self, submission: Submission) -> dict[str, object] | None:
+    def _import_of(self, submission: Submission) -> dict[str, str] | None:
         """Return the row of the import of a model that is named by reference; None for another model."""
         if submission.model_reference is None:
             return None

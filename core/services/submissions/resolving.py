@@ -59,7 +59,7 @@ class Resolver:
         datasets: Datasets,
         executor_configs: Sequence[ExecutorConfig],
         *,
-        sandbox: Mapping[str, Any],
+        sandbox: Mapping[str, object],
         gang_executors: Collection[str],
     ) -> None:
         self._models = models
@@ -90,7 +90,7 @@ class Resolver:
         return Resolved(dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
 
     def with_model(
-        self, provenance: Provenance, model: Model, source: Mapping[str, Any], *, gang: bool
+        self, provenance: Provenance, model: Model, source: Mapping[str, object], *, gang: bool
     ) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
 
@@ -242,7 +242,7 @@ class Resolver:
         provenance: Provenance,
         runtime: catalogue.Runtime,
         model: Model,
-        source: Mapping[str, Any] | None,
+        source: Mapping[str, object] | None,
         *,
         gang: bool,
     ) -> Provenance:

@@ -1,11 +1,9 @@
 """Kinds of source: each a file that the table below names by its member of a request."""
 
-import json
 from collections.abc import Mapping
 
-import msgspec
-
-from common.errors import Invalid
+from common.errors import Corrupt, Invalid
+from core.domain.submissions.stored_documents import decode_document
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.archive_source import ArchiveSource
 from core.services.datasets.source_kinds.base import SourceKind
@@ -39,6 +37,9 @@ def source_of_request(request: Mapping[str, object], uploads: Uploads, sources: 
 
 
 def stored_source(text: str) -> SourceKind:
-    """Return the source of a version, from its stored text."""
-    document = json.loads(text)
-    return msgspec.convert(document, KINDS[[name for name in KINDS if name in document][-1]])
+    """Return the source of a version, from its stored text. Raise Corrupt if no kind has written it."""
+    document = decode_document(text, dict[str, object])
+    kinds = [kind for name, kind in KINDS.items() if name in document]
+    if not kinds:
+        raise Corrupt(f"The database has a source of a dataset of a kind that there is not: {text[:200]!r}.")
+    return decode_document(text, kinds[-1])
