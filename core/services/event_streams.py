@@ -7,7 +7,7 @@ from common.errors import NotFound
 from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
-from core.store.simulations import EventRow
+from core.store.events import EventRow
 
 
 def follow(

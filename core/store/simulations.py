@@ -1,4 +1,4 @@
-"""Simulations, stages and events in SQL. `move` is the only function that changes a state."""
+"""Simulations and their stages in SQL. `move` is the only function that changes a state."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,13 @@ from sqlalchemy import (
 )
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
-from core.domain.scheduling.preparation import Preparation, PreparationStep
+from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.domain.submissions.stored_documents import decode_document
-from core.store import scheduling_changes
+from core.store import events, scheduling_changes
 from core.store.claims import Claims
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
-from core.store.tables import events, idempotency, simulations, stages
+from core.store.tables import simulations, stages
 
 
 class SimulationRow(StoredRow, frozen=True, gc=False):
@@ -99,33 +98,12 @@ class EndRow(StoredRow, frozen=True, gc=False):
     deleted_at: float | None
 
 
-class EventRow(StoredRow, frozen=True, gc=False):
-    """An event of a simulation or a comparison; ``body`` is a document."""
-
-    simulation_id: str
-    seq: int
-    type: str
-    body: str
-    at: float
-
-
-class IdempotencyRow(StoredRow, frozen=True, gc=False):
-    """A request with an idempotency key, by its digest, and the simulation or comparison that it created."""
-
-    digest: str
-    simulation_id: str | None
-
-
 def listed_columns(record: type[StoredRow]) -> list[ColumnElement[object]]:
     """Return the columns of a record for lists: a summary, which may be large, is read if a row has no headline."""
     unread = case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary")
     return [unread if column.name == "summary" else column for column in columns_of(simulations, record)]
 
 
-_NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i RETURNING event_seq")
-_NEXT_EVENT_WHILE = text(
-    "UPDATE simulations SET event_seq=event_seq+1, changed_at=:now WHERE id=:i AND state=:state RETURNING event_seq"
-)
 #: Claims on simulations that are staged, and on those that are deleted.
 STAGING = Claims(table=simulations, needed="state='staging'")
 DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL", ready="")
@@ -170,7 +148,6 @@ _UNSUMMED = (
 )
 _INSERT = insert(simulations)
 _INSERT_STAGE = insert(stages)
-_INSERT_EVENT = insert(events)
 _SELECT = select(*columns_of(simulations, SimulationRow))
 _FIND = _SELECT.where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
 _AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
@@ -181,23 +158,7 @@ _HEADLINES = select(*listed_columns(HeadlineRow)).where(
     _AMONG, simulations.c.deleted_at.is_(None), func.length(simulations.c.provenance) <= LONGEST_PROVENANCE
 )
 _SUMMARIES = select(simulations.c.id, simulations.c.summary).where(_AMONG, simulations.c.summary.is_not(None))
-_EVENTS_AFTER = (
-    select(*columns_of(events, EventRow))
-    .where(events.c.simulation_id == bindparam("i"), events.c.seq > bindparam("after"))
-    .order_by(events.c.seq)
-    .limit(bindparam("most"))
-)
-_LAST_EVENT = (
-    select(events.c.type, events.c.body)
-    .where(events.c.simulation_id == bindparam("i"), events.c.type.in_(bindparam("types", expanding=True)))
-    .order_by(events.c.seq.desc())
-    .limit(1)
-)
-_EVENTS_OF_TYPES = _EVENTS_AFTER.where(events.c.type.in_(bindparam("types", expanding=True)))
 _END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
-_IDEMPOTENCY_KEY = select(*columns_of(idempotency, IdempotencyRow)).where(
-    idempotency.c.principal == bindparam("p"), idempotency.c.key == bindparam("k")
-)
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
 _QUEUED = select(*columns_of(simulations, QueuedRow)).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
@@ -229,7 +190,7 @@ def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
     scheduling_changes.add(c, new.id)
-    say(c, new.id, "state", {"state": new.state}, new.created_at)
+    events.say(c, new.id, "state", {"state": new.state}, new.created_at)
 
 
 def find(c: Connection, id: str) -> SimulationRow:
@@ -345,7 +306,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     seq = c.scalar(moving, values | {"simulation": id, "current": current.value})
     if seq is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
-    _insert_event(c, id, int(seq), "state", body, now)
+    events.insert_event(c, id, int(seq), "state", body, now)
     scheduling_changes.add(c, id)
     return int(seq)
 
@@ -364,10 +325,6 @@ def _moving(changed: frozenset[str], *, again: bool) -> Update:
         .values(event_seq=s.event_seq + 1, claim=None, claim_until=0.0, **attempt, **named)
         .returning(s.event_seq)
     )
-
-
-def _insert_event(c: Connection, id: str, seq: int, type: str, body: Mapping[str, object], now: float) -> None:
-    c.execute(_INSERT_EVENT, {"simulation_id": id, "seq": seq, "type": type, "body": json.dumps(body), "at": now})
 
 
 def conclude(c: Connection, id: str, current: State, outcome: State, reason: str) -> None:
@@ -418,60 +375,6 @@ def _check(current: State, following: State) -> None:
 def _storable(reason: str) -> str:
     """Replace NUL, which a model's message may contain and PostgreSQL's text cannot hold."""
     return reason.replace("\0", "\ufffd")
-
-
-def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> int:
-    """Insert an event; the simulation's row numbers it in the same transaction, so that events appear in order."""
-    seq = c.scalar(_NEXT_EVENT, {"i": id, "now": now})
-    if seq is None:
-        raise UnknownSimulation()
-    _insert_event(c, id, int(seq), type, body, now)
-    return int(seq)
-
-
-def say_while(c: Connection, id: str, state: State, type: str, body: Mapping[str, object], now: float) -> bool:
-    """Insert an event as ``say`` does, if the simulation is in a state; return whether it was."""
-    seq = c.scalar(_NEXT_EVENT_WHILE, {"i": id, "now": now, "state": state.value})
-    if seq is None:
-        return False
-    _insert_event(c, id, int(seq), type, body, now)
-    return True
-
-
-def events_after(c: Connection, id: str, after: int, limit: int = 500, types: Sequence[str] = ()) -> list[EventRow]:
-    """Return the events after number ``after``; ``types``: only of these, of all if empty."""
-    values = {"i": id, "after": after, "most": limit}
-    if types:
-        return read_rows(c.execute(_EVENTS_OF_TYPES, values | {"types": list(types)}), EventRow)
-    return read_rows(c.execute(_EVENTS_AFTER, values), EventRow)
-
-
-def last_event(c: Connection, id: str, types: Sequence[str]) -> tuple[str, Mapping[str, object]] | None:
-    """Return type and body of a simulation's newest event of these types, or None."""
-    row = c.execute(_LAST_EVENT, {"i": id, "types": list(types)}).first()
-    if row is None:
-        return None
-    type, body = row
-    return type, json.loads(body)
-
-
-def event_bodies(c: Connection, id: str, type: str) -> list[Mapping[str, object]]:
-    """Return the bodies of a simulation's events of one type."""
-    query = select(events.c.body).where(events.c.simulation_id == id, events.c.type == type)
-    return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]
-
-
-def preparation_events(c: Connection, ids: Sequence[str]) -> dict[str, tuple[str, PreparationStep]]:
-    """Return type and body of the last event of each of these simulations that says how it is staged or launched."""
-    if not ids:
-        return {}
-    said = events.c.simulation_id.in_(ids) & events.c.type.in_(("staging", "launch"))
-    last = select(events.c.simulation_id, func.max(events.c.seq).label("seq")).where(said)
-    latest = last.group_by(events.c.simulation_id).subquery()
-    query = select(events.c.simulation_id, events.c.type, events.c.body).join(
-        latest, (events.c.simulation_id == latest.c.simulation_id) & (events.c.seq == latest.c.seq)
-    )
-    return {id: (type, decode_document(body, PreparationStep)) for id, type, body in c.execute(query)}
 
 
 def set_bundle(c: Connection, id: str, bundle: Mapping[str, object]) -> None:
@@ -529,18 +432,6 @@ def set_progress(c: Connection, id: str, progress: Mapping[str, object]) -> None
     c.execute(_SET_PROGRESS, {"i": id, "progress": json.dumps(progress)})
 
 
-def remember_key(
-    c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
-) -> IdempotencyRow | None:
-    """Insert an idempotency key; return the existing row instead if there is one that has not expired."""
-    c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
-    existing = read_row(c.execute(_IDEMPOTENCY_KEY, {"p": principal, "k": key}).first(), IdempotencyRow)
-    if existing is None:
-        row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
-        c.execute(insert(idempotency).values(**row))
-    return existing
-
-
 def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:
     """Replace a simulation's specification; raise Conflict if it has ended."""
     running = simulations.c.state.not_in([state.value for state in FINAL])
@@ -553,12 +444,6 @@ def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:
 def set_summary(c: Connection, id: str, columns: Mapping[str, str | None]) -> None:
     """Store the columns of the summary of a simulation that ended early."""
     c.execute(update(simulations).where(simulations.c.id == id).values(**columns))
-
-
-def replayed(c: Connection, principal: str, key: str, now: float) -> IdempotencyRow | None:
-    """Return the row of an idempotency key, or None if it does not exist or has expired."""
-    unexpired = _IDEMPOTENCY_KEY.where(idempotency.c.expires_at > now)
-    return read_row(c.execute(unexpired, {"p": principal, "k": key}).first(), IdempotencyRow)
 
 
 def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from common.errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
-from core.store import leaders, listing, simulations
+from core.store import events, leaders, listing, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from core.store.tables import metadata
@@ -65,7 +65,7 @@ def test_a_failed_write_does_not_fail_other_writes(queued: Database) -> None:
         except RuntimeError:
             outcomes.append("failed")
 
-    writes = [fail, lambda c: simulations.say(c, "s1", "note", {}, 1.0)] * 10
+    writes = [fail, lambda c: events.say(c, "s1", "note", {}, 1.0)] * 10
     threads = [threading.Thread(target=attempt, args=(work,)) for work in writes]
     for thread in threads:
         thread.start()
@@ -73,7 +73,7 @@ def test_a_failed_write_does_not_fail_other_writes(queued: Database) -> None:
         thread.join()
     with queued.read() as c:
         assert simulations.find(c, "s1").model == "zero"
-        assert [row.seq for row in simulations.events_after(c, "s1", 0)] == list(range(1, 12))
+        assert [row.seq for row in events.read_after(c, "s1", 0)] == list(range(1, 12))
     assert sorted(outcomes) == ["done"] * 10 + ["failed"] * 10
 
 
@@ -94,7 +94,7 @@ def test_one_of_two_concurrent_transitions_succeeds_and_one_event_is_written(que
         thread.join()
     assert sorted(outcomes) == ["late"] * 5 + ["moved"]
     with queued.read() as c:
-        assert [row.body for row in simulations.events_after(c, "s1", 0)] == [
+        assert [row.body for row in events.read_after(c, "s1", 0)] == [
             '{"state": "queued"}',
             '{"state": "staging"}',
         ]
@@ -185,11 +185,11 @@ def test_a_full_disk_is_named_in_the_error_and_loses_nothing(queued: Database) -
     pages = queued.write(lambda c: c.execute(text("PRAGMA page_count")).scalar_one())
     queued.write(lambda c: c.execute(text(f"PRAGMA max_page_count = {pages}")).all())
     with pytest.raises(StorageFull):
-        queued.write(lambda c: simulations.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
+        queued.write(lambda c: events.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
     queued.write(lambda c: c.execute(text("PRAGMA max_page_count = 1000000")).all())
-    queued.write(lambda c: simulations.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
+    queued.write(lambda c: events.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
     with queued.read() as c:
-        assert [row.seq for row in simulations.events_after(c, "s1", 0)] == [1, 2]
+        assert [row.seq for row in events.read_after(c, "s1", 0)] == [1, 2]
 
 
 def test_a_locked_sqlite_database_is_an_outage_and_not_an_error_of_the_platform(tmp_path: Path) -> None:

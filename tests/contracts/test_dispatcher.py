@@ -22,7 +22,7 @@ from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
-from core.store import simulations
+from core.store import events, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.filesystem import FilesystemStore
@@ -192,7 +192,7 @@ class DispatcherRig:
 
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:
-            return [body["message"] for body in simulations.event_bodies(c, id, "launch")]
+            return [body["message"] for body in events.bodies(c, id, "launch")]
 
     def state(self, id: str) -> State:
         return self.platform.submissions.simulations.get(id).state
@@ -304,7 +304,7 @@ def test_the_event_of_the_end_is_the_last_also_if_progress_is_summed_up_meanwhil
     rig.dispatch.tick([], time.time())  # forgets what it has summed up
     rig.dispatch.tick([running], time.time())  # by a snapshot that was read before the end
     with rig.platform.database.read() as c:
-        last = simulations.events_after(c, id, 0)[-1]
+        last = events.read_after(c, id, 0)[-1]
     assert (last.type, json.loads(last.body)["state"]) == ("state", "succeeded")
 
 

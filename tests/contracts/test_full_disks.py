@@ -12,7 +12,7 @@ from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import ATTEMPTS
-from core.store import simulations
+from core.store import events
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from runtimes.environments import OutOfSpace, prepare
@@ -37,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 def storage_events(rig: DispatcherRig, id: str) -> list[bool]:
     with rig.platform.database.read() as c:
-        return [body["stored"] for body in simulations.event_bodies(c, id, "storage")]
+        return [body["stored"] for body in events.bodies(c, id, "storage")]
 
 
 def test_results_that_do_not_fit_on_the_disk_are_named_in_the_reason_and_in_an_event(
@@ -79,7 +79,7 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
         assert waiting.state is State.QUEUED and waiting.next_attempt_at is not None
         assert waiting.reason and "disk" in waiting.reason and "full" in waiting.reason
     with platform.database.read() as c:
-        states = [json.loads(event.body) for event in simulations.events_after(c, id, 0) if event.type == "state"]
+        states = [json.loads(event.body) for event in events.read_after(c, id, 0) if event.type == "state"]
     assert "full" in states[-1]["reason"]
     disk.empty()
     stage(platform, staging, id)

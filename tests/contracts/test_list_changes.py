@@ -12,7 +12,7 @@ from core.notifications.change_notifier import ChangeNotifier, simulation_waiter
 from core.notifications.local_notifier import LocalNotifier
 from core.services.simulations import list_changes
 from core.services.simulations.list_changes import Changes, ListChanges
-from core.store import simulations
+from core.store import events, simulations
 from core.store.database import Connection, Database
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
@@ -63,7 +63,7 @@ def test_submissions_changes_and_deletions_are_reported_once(database: Database,
         assert message(stream).ids == ("s2",)
         database.write(lambda c: cancel(c, "s1", clock.now + 2))
         assert message(stream).ids == ("s1",)
-        database.write(lambda c: simulations.say(c, "s2", "progress", {}, clock.now + 3))
+        database.write(lambda c: events.say(c, "s2", "progress", {}, clock.now + 3))
         assert message(stream).ids == ("s2",)
         database.write(lambda c: simulations.delete(c, "s1", clock.now + 4))
         assert message(stream) == Changes(("s1",), False, int((clock.now + 4) * 1e6))

@@ -17,7 +17,7 @@ from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
 from core.services.scheduling import snapshots
 from core.services.scheduling.dispatch import Dispatch
-from core.store import scheduling_changes, simulations
+from core.store import idempotency_keys, scheduling_changes, simulations
 from core.store.database import Connection, Database
 from tests.contracts.test_dispatcher import DispatcherRig
 from tests.contracts.test_dispatcher import rig as rig  # a fixture
@@ -142,11 +142,11 @@ def test_the_counts_of_metrics_and_an_idempotency_key_do_not_read_all_rows(full:
     assert counter.during(count) < 20 * 2000
     for number in range(300):
         database.write(
-            lambda c: simulations.remember_key(c, "a", str(number), "d", "s", 1.0, 100.0)  # noqa: B023 - run at once
+            lambda c: idempotency_keys.remember(c, "a", str(number), "d", "s", 1.0, 100.0)  # noqa: B023 - run at once
         )
-    assert counter.during(lambda: database.write(lambda c: simulations.replayed(c, "a", "7", 1.0) and None)) < 1000
+    assert counter.during(lambda: database.write(lambda c: idempotency_keys.find(c, "a", "7", 1.0) and None)) < 1000
     remember = counter.during(
-        lambda: database.write(lambda c: simulations.remember_key(c, "b", "1", "d", "s", 1.0, 100.0))
+        lambda: database.write(lambda c: idempotency_keys.remember(c, "b", "1", "d", "s", 1.0, 100.0))
     )
     assert remember < 1000, "expired keys are found by an index"
 

@@ -19,7 +19,7 @@ from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from core.services.store_health import StoreHealth
 from core.services.uploads.models import Models, key_of
-from core.store import simulations
+from core.store import events, simulations
 from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import open_store, prepare_store
@@ -286,7 +286,7 @@ def test_results_that_others_have_stored_since_end_a_refusal(rig: DispatcherRig)
         (("storage", {"stored": False, "message": "full again"}), "full again"),
         (("storage", {"stored": True, "message": "its results are stored again"}), None),
     ):
-        rig.platform.database.write(lambda c, body=body: simulations.say(c, id, *body, 0.0))
+        rig.platform.database.write(lambda c, body=body: events.say(c, id, *body, 0.0))
         assert rig.dispatch.refused_results(id) == refused
 
 

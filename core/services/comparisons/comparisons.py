@@ -39,7 +39,7 @@ from core.services.event_streams import event_of, follow
 from core.services.simulations.simulations import KEY_TTL, PRINCIPAL
 from core.services.submissions.resolving import Resolved, Resolver
 from core.services.uploads.models import PROJECT, Models
-from core.store import comparison_listing, simulations
+from core.store import comparison_listing, events, idempotency_keys, simulations
 from core.store import comparisons as store
 from core.store.comparisons import BatchSimulationRow, ComparedModelRow
 from core.store.database import Connection, Database
@@ -75,7 +75,7 @@ class Comparisons:
         """
         if key is not None:
             with self._database.read() as c:
-                replayed = simulations.replayed(c, PRINCIPAL, key, self._database.now(c))
+                replayed = idempotency_keys.find(c, PRINCIPAL, key, self._database.now(c))
             if replayed is not None:
                 return self._replayed(replayed, request_digest), True
         _check_models(request)
@@ -97,11 +97,11 @@ class Comparisons:
             "submitted_by": submitted_by,
         }
 
-        def write(c: Connection) -> simulations.IdempotencyRow | None:
+        def write(c: Connection) -> idempotency_keys.IdempotencyRow | None:
             now = self._database.now(c)
             if key is not None:
                 until = now + KEY_TTL
-                if previous := simulations.remember_key(c, PRINCIPAL, key, request_digest, id, now, until):
+                if previous := idempotency_keys.remember(c, PRINCIPAL, key, request_digest, id, now, until):
                     return previous
             store.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
@@ -113,7 +113,7 @@ class Comparisons:
         self._notifier.enqueue("compare", id)
         return self.get(id), False
 
-    def _replayed(self, previous: simulations.IdempotencyRow, request_digest: str) -> dict[str, object]:
+    def _replayed(self, previous: idempotency_keys.IdempotencyRow, request_digest: str) -> dict[str, object]:
         if previous.digest != request_digest:
             raise IdempotencyMismatch()
         return self.get(str(previous.simulation_id))
@@ -208,7 +208,7 @@ class Comparisons:
         """Return up to ``limit`` present events after number ``after``."""
         with self._database.read() as c:
             store.find(c, id)
-            return [event_of(row) for row in simulations.events_after(c, id, after, limit)]
+            return [event_of(row) for row in events.read_after(c, id, after, limit)]
 
     def ended(self, id: str, after: int) -> bool:
         """Return whether no event will follow number ``after``, unless a model joins."""

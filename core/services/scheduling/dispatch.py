@@ -26,7 +26,7 @@ from core.services.scheduling.model_environments import locked
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
-from core.store import clock_steps, executors, launches, leases, results, scheduling_changes, simulations
+from core.store import clock_steps, events, executors, launches, leases, results, scheduling_changes, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.catalogue.never_values import never_values
@@ -157,7 +157,7 @@ class Dispatch:
         def steps(c: Connection) -> None:
             now = self._database.now(c)
             simulations.move(c, simulation.id, State.QUEUED, State.STAGING, now, **changes)
-            simulations.say(c, simulation.id, "staging", {"what": "missing", "message": missing.message}, now)
+            events.say(c, simulation.id, "staging", {"what": "missing", "message": missing.message}, now)
 
         if self._refused(simulation, executor) or not self._wrote(simulation.id, steps):
             return False
@@ -288,7 +288,7 @@ class Dispatch:
         Progress after the note shows that others were stored, though no process has noted that.
         """
         with self._database.read() as c:
-            newest = simulations.last_event(c, id, ("storage", "progress"))
+            newest = events.last_of_types(c, id, ("storage", "progress"))
         if newest is None or newest[0] != "storage" or newest[1]["stored"]:
             return None
         return str(newest[1]["message"])
@@ -306,14 +306,14 @@ class Dispatch:
         noted = self._noted.get(launch.id)
         if noted is None:  # the previous dispatcher may have written some
             with self._database.read() as c:
-                bodies = simulations.event_bodies(c, launch.simulation, "launch")
+                bodies = events.bodies(c, launch.simulation, "launch")
             noted = self._noted[launch.id] = {str(body["key"]) for body in bodies if body["launch"] == launch.id}
         fresh = [note for note in notes if note.key not in noted]
 
         def write(c: Connection) -> None:
             for note in fresh:
                 body = {"launch": launch.id, "executor": launch.executor, "key": note.key, "message": note.message}
-                simulations.say(c, launch.simulation, "launch", body, self._database.now(c))
+                events.say(c, launch.simulation, "launch", body, self._database.now(c))
 
         if fresh:
             self._write(write)
@@ -476,7 +476,7 @@ class Dispatch:
         body["answer"] = progress.answer(definition, simulation.provenance.play.tasks)
 
         def write(c: Connection) -> bool:
-            if not simulations.say_while(c, simulation.id, State.RUNNING, "progress", body, self._database.now(c)):
+            if not events.say_while(c, simulation.id, State.RUNNING, "progress", body, self._database.now(c)):
                 return False  # it has just ended, and the event of its end is the last
             simulations.set_progress(c, simulation.id, {**body, "score": progress.score()})
             return True

@@ -23,7 +23,7 @@ from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.launch_files import LaunchFiles
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.scheduling.storage_notes import StorageNotes
-from core.store import launches, leases, results, simulations
+from core.store import events, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
@@ -216,7 +216,7 @@ class Leases:
             if launches.reserve(c, launch.id, Reservation.LENT, Reservation.READY):
                 message = "its model is loaded; it waits for free workers"
                 body = {"launch": launch.id, "executor": row.executor, "key": "ready", "message": message}
-                simulations.say(c, launch.simulation, "launch", body, now)
+                events.say(c, launch.simulation, "launch", body, now)
             return False
         if State(row.simulation_state) is State.LAUNCHING:
             started = simulations.find(c, launch.simulation).started_at or now

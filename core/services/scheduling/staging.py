@@ -37,7 +37,7 @@ from core.services.scheduling.model_environments import ModelEnvironments, Say, 
 from core.services.store_health import StoreHealth
 from core.services.uploads.models import key_of, store_shipped
 from core.store import datasets as store
-from core.store import leases, simulations
+from core.store import events, leases, simulations
 from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 from datasets.nodecache.model_files import StoredModel
@@ -390,7 +390,7 @@ class Staging:
         return progress
 
     def _add_event(self, id: str, body: Mapping[str, object]) -> None:
-        self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
+        self._database.write(lambda c: events.say(c, id, "staging", body, self._database.now(c)))
         self._notifier.publish(id)
 
     @staticmethod

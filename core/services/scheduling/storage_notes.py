@@ -5,7 +5,7 @@ import threading
 
 from common.errors import PlatformError
 from core.notifications.notifier import Notifier
-from core.store import simulations
+from core.store import events, simulations
 from core.store.database import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class StorageNotes:
 
         def write(c: Connection) -> None:
             simulations.explain(c, id, reason)
-            simulations.say(c, id, "storage", body, self._database.now(c))
+            events.say(c, id, "storage", body, self._database.now(c))
 
         try:
             self._database.write(write)

@@ -22,8 +22,8 @@ from core.notifications.change_notifier import Waiters
 from core.services.event_streams import event_of, follow
 from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra, ArchiveExtras
 from core.services.simulations.inheritance import Inheritance, inherit
+from core.store import events, simulations
 from core.store import results as store
-from core.store import simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
@@ -53,14 +53,14 @@ class Results:
         """Return the present events after number ``after``."""
         with self._database.read() as c:
             simulations.find(c, id)
-            rows = simulations.events_after(c, id, after)
+            rows = events.read_after(c, id, after)
         return [event_of(row) for row in rows]
 
     def event_page(self, id: str, after: int, limit: int, *, types: Sequence[str] = ()) -> list[Event]:
         """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
         with self._database.read() as c:
             simulations.find(c, id)
-            rows = simulations.events_after(c, id, after, limit, types)
+            rows = events.read_after(c, id, after, limit, types)
         return [event_of(row) for row in rows]
 
     def ended(self, id: str, after: int) -> bool:

@@ -14,8 +14,8 @@ from core.domain.submissions.stored_documents import load_document
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
+from core.store import events, simulations
 from core.store import run_logs as store
-from core.store import simulations
 from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
 
@@ -98,4 +98,4 @@ class RunLogging:
 
     def _say(self, c: Connection, id: str, run: str | None, message: str, *, logged: bool) -> None:
         body = {"run": run, "logged": logged, "message": message}
-        simulations.say(c, id, "run_log", body, self._database.now(c))
+        events.say(c, id, "run_log", body, self._database.now(c))

@@ -39,7 +39,7 @@ from core.services.simulations.retries import ATTEMPTS, Retries
 from core.services.standstill import Standstill
 from core.services.submissions.model_imports import ModelImports
 from core.services.submissions.resolving import Resolver
-from core.store import comparisons, executors
+from core.store import comparisons, events, executors, idempotency_keys
 from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -140,7 +140,7 @@ class Simulations:
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                previous = store.remember_key(c, PRINCIPAL, key, request_digest, new.id, now, now + KEY_TTL)
+                previous = idempotency_keys.remember(c, PRINCIPAL, key, request_digest, new.id, now, now + KEY_TTL)
                 if previous is not None:
                     if previous.digest != request_digest:
                         raise IdempotencyMismatch()
@@ -168,7 +168,7 @@ class Simulations:
 
     def _replayed(self, key: str, digest: str) -> str | None:
         with self._database.read() as c:
-            row = store.replayed(c, PRINCIPAL, key, self._database.now(c))
+            row = idempotency_keys.find(c, PRINCIPAL, key, self._database.now(c))
         if row is None:
             return None
         if row.digest != digest:
@@ -229,10 +229,10 @@ class Simulations:
         positions = store.positions(c, waiting)
         closed = executors.closed(c) if positions else {}
         now = self._database.now(c)
-        events = store.preparation_events(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
+        steps = events.preparation_steps(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings: dict[str, str | None] = {}
         for row in rows:
-            type, step = events.get(row.id, ("", PreparationStep()))
+            type, step = steps.get(row.id, ("", PreparationStep()))
             if row.state == State.STAGING:
                 doings[row.id] = staging(doing(step), claimed=bool(row.claim) and row.claim_until > now)
             elif type == "launch":  # what was staged is over
@@ -346,7 +346,7 @@ class Simulations:
             if spec_of(row.spec).gang:
                 raise Unsupported("A gang keeps its size. Cancel it and submit it again.")
             store.respecify(c, id, load_document(row.spec) | {"workers": workers})
-            store.say(c, id, "workers", {"workers": workers}, self._database.now(c))
+            events.say(c, id, "workers", {"workers": workers}, self._database.now(c))
 
         self._database.write(write)
         self._notifier.wake("dispatch")

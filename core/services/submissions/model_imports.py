@@ -30,7 +30,7 @@ from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, Failed
 from core.services.submissions.model_origins import ModelOrigins
 from core.services.submissions.resolving import Resolver
 from core.services.uploads.models import Models, Properties
-from core.store import leases, simulations
+from core.store import events, leases, simulations
 from core.store import model_imports as store
 from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
@@ -207,7 +207,7 @@ class ModelImports:
                 Models.keep(c, model)
                 simulations.supply_model(c, id, **supplied)
                 body = {"what": "model", "message": f"{row.reference} is {model.digest}", "bytes": model.size}
-                simulations.say(c, id, "staging", {**body, "total_bytes": model.size, "fraction": 1.0}, now)
+                events.say(c, id, "staging", {**body, "total_bytes": model.size, "fraction": 1.0}, now)
 
         self._database.write(finish)
         if id is not None:
@@ -268,7 +268,7 @@ class ModelImports:
                 store.CLAIMS.change(c, claim, state="failed", reason="no simulation waits for it any more")
                 return False
             if id is not None:
-                simulations.say(c, id, "staging", event, self._database.now(c))
+                events.say(c, id, "staging", event, self._database.now(c))
             return True
 
         if not self._database.write(say):
