@@ -184,6 +184,12 @@ def test_a_bare_name_means_the_version_that_it_always_meant(name: str) -> None:
     assert meant is versions()[name][0]
 
 
+def test_a_version_with_the_tasks_of_another_names_the_first_version_that_has_them() -> None:
+    for published in versions().values():
+        first = {dataset.digest for dataset in published if dataset.declared.seeds is None}
+        assert {dataset.seeds for dataset in published} <= first
+
+
 def test_the_second_version_of_car_street_is_the_first_with_a_metric_more() -> None:
     first, second = versions()["car_street"]
     files = {entry["path"]: entry["digest"] for entry in second.definition["files"]}
