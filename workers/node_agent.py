@@ -72,12 +72,14 @@ class Agent:
         sandbox: int | None,
         refusal: str | None,
         warm: WarmRunnerOptions,
+        fetch_timeout: float = FETCH_TIMEOUT,
     ) -> None:
         self._launches = home / "launches"
         self._models = models
         self._run = home / "run"
         self._cores = cores
         self._refusal = refusal
+        self._fetch_timeout = fetch_timeout
         self._running: dict[str, RunningLaunch] = {}
         self._inherited: set[str] = set()  # launches of a previous agent process whose runners may still run
         self._remove_at = 0.0
@@ -193,10 +195,10 @@ class Agent:
         model = stored_model(launch["runtime"], launch["format"], launch["model_digest"], launch["model_key"])
         fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
-            return await asyncio.wait_for(fetched, FETCH_TIMEOUT)
+            return await asyncio.wait_for(fetched, self._fetch_timeout)
         except TimeoutError:
             raise StoreUnavailable(
-                f"the model has not arrived from the object store within {FETCH_TIMEOUT:g} s"
+                f"the model has not arrived from the object store within {self._fetch_timeout:g} s"
             ) from None
 
     def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:

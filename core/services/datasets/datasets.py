@@ -186,11 +186,11 @@ class Datasets:
 
     @staticmethod
     def _extended(row: DatasetVersionRow) -> Dataset:
-        assert row.described is not None
+        # not `content`: local play has the files of a version without a manifest
+        assert row.described is not None and row.digest is not None
         built_in = datasets()[decode_document(row.described, VersionDescription).extends]
-        version, _, digest = row.content
         description = decode_document(row.described, dict[str, object])
-        return extend(built_in, name=row.name, version=str(version), digest=digest, description=description)
+        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=description)
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:
         """Return a page of scenarios and the position of the next page."""
