@@ -11,8 +11,8 @@ import click
 from windtunnel.visible_text import is_visible, visible, visible_json
 
 Document = Mapping[str, Any]
-#: A column of a table: its head, and the text of a document.
-Column = tuple[str, Callable[[Document], object]]
+#: A column of a table: its head, and the member of a document that it shows, if there, or what it shows of it.
+Column = tuple[str, str | Callable[[Document], object]]
 #: Columns of a terminal that the last column of a table keeps, however narrow the terminal.
 LEAST_WIDTH = 10
 
@@ -78,7 +78,7 @@ def table(columns: Sequence[Column], documents: Iterable[Document], width: int |
 
     ``width`` is that of the terminal: the texts of the last column are cut to fit.
     """
-    rows = [[_cell(text(document)) for _, text in columns] for document in documents]
+    rows = [[_cell(document, shown) for _, shown in columns] for document in documents]
     right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     heads = [head.upper() for head, _ in columns]
     widths = [max([_width(heads[i]), *(_width(row[i]) for row in rows)]) for i in range(len(columns))]
@@ -97,7 +97,7 @@ def table(columns: Sequence[Column], documents: Iterable[Document], width: int |
 
 def fields(columns: Sequence[Column], document: Document) -> str:
     """Return the fields of a document, a line each; those without a value are left out."""
-    pairs = [(head, _cell(text(document))) for head, text in columns]
+    pairs = [(head, _cell(document, shown)) for head, shown in columns]
     width = max(len(head) for head, _ in pairs) + 1
     return "".join(f"{head + ':':<{width}} {coloured(text)}\n" for head, text in pairs if text not in {"", "–"})
 
@@ -108,7 +108,8 @@ def coloured(cell: str) -> str:
     return click.style(cell, fg=colour) if colour else cell
 
 
-def _cell(value: object) -> str:
+def _cell(document: Document, shown: str | Callable[[Document], object]) -> str:
+    value = document.get(shown) if isinstance(shown, str) else shown(document)
     return visible("" if value is None else str(value)).replace("\n", " ").replace("\t", " ")
 
 

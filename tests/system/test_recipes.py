@@ -63,6 +63,7 @@ def test_what_the_recipes_write_is_well_formed(generated: tuple[Tree, set[str]])
     ruff = str(ROOT / ".venv/bin/ruff")
     tree.run(ruff, "check", "--no-cache", ".")
     tree.run(ruff, "format", "--no-cache", "--check", ".")
+    tree.run(str(ROOT / ".venv/bin/python"), "-m", "scripts.ratchets")
 
 
 def test_the_tests_of_the_recipes_pass(generated: tuple[Tree, set[str]], tmp_path: Path) -> None:

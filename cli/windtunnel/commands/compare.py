@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from windtunnel import Client
 
 METRICS: Sequence[outputs.Column] = (
-    ("metric", lambda metric: metric["name"]),
+    ("metric", "name"),
     ("first", lambda metric: figures.number(metric["mean"])),
     ("second", lambda metric: figures.number(metric["to"])),
     ("difference", lambda metric: figures.number(metric["difference"])),
     ("95 % low", lambda metric: figures.number(metric["low"])),
     ("95 % high", lambda metric: figures.number(metric["high"])),
-    ("scenarios", lambda metric: metric["count"]),
+    ("scenarios", "count"),
 )
 FLIPS: Sequence[outputs.Column] = (
-    ("flip", lambda flip: flip["flip"]),
+    ("flip", "flip"),
     ("scenario", lambda flip: flip["name"] or flip["index"]),
-    ("repeat", lambda flip: flip["repeat"]),
+    ("repeat", "repeat"),
     ("parameters", lambda flip: ", ".join(f"{name} {value}" for name, value in flip["params"].items())),
-    ("first", lambda flip: flip["outcome"]),
-    ("second", lambda flip: flip["to_outcome"]),
+    ("first", "outcome"),
+    ("second", "to_outcome"),
     ("at", lambda flip: figures.seconds(flip["at"])),
 )
 

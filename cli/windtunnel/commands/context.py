@@ -15,9 +15,9 @@ from windtunnel.errors import BadConfiguration
 
 COLUMNS: Sequence[outputs.Column] = (
     ("current", lambda context: "*" if context["current"] else ""),
-    ("name", lambda context: context["name"]),
-    ("url", lambda context: context["url"]),
-    ("token", lambda context: context["token"]),
+    ("name", "name"),
+    ("url", "url"),
+    ("token", "token"),
 )
 
 

@@ -15,34 +15,34 @@ if TYPE_CHECKING:
     from windtunnel import Client
 
 COLUMNS: Sequence[outputs.Column] = (
-    ("name", lambda dataset: dataset["name"]),
-    ("version", lambda dataset: dataset["version"]),
-    ("state", lambda dataset: dataset["state"]),
+    ("name", "name"),
+    ("version", "version"),
+    ("state", "state"),
     ("scenarios", lambda dataset: "" if dataset["tasks"] is None else dataset["tasks"]),
-    ("simulator", lambda dataset: dataset["simulator"]),
+    ("simulator", "simulator"),
     ("tags", lambda dataset: ", ".join(dataset["tags"])),
-    ("title", lambda dataset: dataset["title"]),
+    ("title", "title"),
 )
 DETAILS: Sequence[outputs.Column] = (
     *COLUMNS,
-    ("description", lambda dataset: dataset["description"]),
-    ("digest", lambda dataset: dataset["digest"]),
+    ("description", "description"),
+    ("digest", "digest"),
     ("score", lambda dataset: (dataset.get("score") or {}).get("formula")),
     ("observation", lambda dataset: _space(dataset, "observation")),
     ("action", lambda dataset: _space(dataset, "action")),
     ("parameters", lambda dataset: ", ".join(dataset.get("params") or {})),
-    ("reason", lambda dataset: dataset.get("reason")),
-    ("next step", lambda dataset: dataset.get("next_step")),
+    ("reason", "reason"),
+    ("next step", "next_step"),
 )
 METRICS: Sequence[outputs.Column] = (
-    ("metric", lambda metric: metric["name"]),
-    ("unit", lambda metric: metric.get("unit")),
-    ("better", lambda metric: metric.get("better")),
-    ("title", lambda metric: metric.get("title")),
+    ("metric", "name"),
+    ("unit", "unit"),
+    ("better", "better"),
+    ("title", "title"),
 )
 SCENARIOS: Sequence[outputs.Column] = (
-    ("index", lambda scenario: scenario.get("index")),
-    ("name", lambda scenario: scenario.get("name")),
+    ("index", "index"),
+    ("name", "name"),
     (
         "members",
         lambda scenario: ", ".join(
@@ -53,13 +53,13 @@ SCENARIOS: Sequence[outputs.Column] = (
     ),
 )
 FILES: Sequence[outputs.Column] = (
-    ("path", lambda file: file["path"]),
+    ("path", "path"),
     ("size", lambda file: figures.size(file["size"])),
-    ("digest", lambda file: file["digest"]),
+    ("digest", "digest"),
 )
 CHANGES: Sequence[outputs.Column] = (
-    ("change", lambda change: change["change"]),
-    ("path", lambda change: change["path"]),
+    ("change", "change"),
+    ("path", "path"),
 )
 
 

@@ -23,13 +23,13 @@ def drained(drain: Mapping[str, Any] | None) -> str:
 
 HEALTH = {True: "yes", False: "no", None: "not known yet"}
 COLUMNS: Sequence[outputs.Column] = (
-    ("name", lambda executor: executor["name"]),
-    ("kind", lambda executor: executor["kind"]),
-    ("in use", lambda executor: executor["in_use"]),
-    ("workers", lambda executor: executor["workers"]),
+    ("name", "name"),
+    ("kind", "kind"),
+    ("in use", "in_use"),
+    ("workers", "workers"),
     ("healthy", lambda executor: HEALTH[executor["healthy"]]),
     ("drained", lambda executor: drained(executor.get("drain"))),
-    ("reason", lambda executor: executor["reason"]),
+    ("reason", "reason"),
 )
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from windtunnel import Client
 
 COLUMNS: Sequence[outputs.Column] = (
-    ("name", lambda model: model["name"]),
-    ("version", lambda model: model["version"]),
-    ("format", lambda model: model["format"]),
+    ("name", "name"),
+    ("version", "version"),
+    ("format", "format"),
     ("size", lambda model: figures.size(model["size"])),
     ("tags", lambda model: ", ".join(model["tags"])),
     ("digest", lambda model: model["digest"][:19]),
@@ -26,10 +26,10 @@ COLUMNS: Sequence[outputs.Column] = (
 )
 DETAILS: Sequence[outputs.Column] = (
     *COLUMNS[:5],
-    ("digest", lambda model: model["digest"]),
-    ("file", lambda model: model["filename"]),
-    ("runtime", lambda model: model["runtime"]),
-    ("id", lambda model: model["id"]),
+    ("digest", "digest"),
+    ("file", "filename"),
+    ("runtime", "runtime"),
+    ("id", "id"),
     *COLUMNS[6:],
     ("packages", lambda model: ", ".join((model["dependencies"] or {}).get("requirements", []))),
     ("imported from", lambda model: (model["source"] or {}).get("reference")),

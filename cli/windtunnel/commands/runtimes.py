@@ -23,18 +23,18 @@ def files(formats: Sequence[Mapping[str, Any]]) -> str:
 
 
 COLUMNS: Sequence[outputs.Column] = (
-    ("name", lambda runtime: runtime["name"]),
+    ("name", "name"),
     ("formats", lambda runtime: ", ".join(format["name"] for format in runtime["formats"])),
     ("files", lambda runtime: files(runtime["formats"])),
-    ("title", lambda runtime: runtime["title"]),
+    ("title", "title"),
 )
-DETAILS: Sequence[outputs.Column] = (*COLUMNS, ("description", lambda runtime: runtime["description"]))
+DETAILS: Sequence[outputs.Column] = (*COLUMNS, ("description", "description"))
 FORMATS: Sequence[outputs.Column] = (
-    ("format", lambda format: format["name"]),
+    ("format", "name"),
     ("files", lambda format: files([format])),
-    ("environment", lambda format: format["environment"]),
+    ("environment", "environment"),
     ("ready", lambda format: "yes" if format["ready"] else "at first use"),
-    ("title", lambda format: format["title"]),
+    ("title", "title"),
 )
 
 

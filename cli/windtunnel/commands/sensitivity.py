@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 #: Parameters and combinations of a table, unless a limit is given.
 MOST_ROWS = 10
 PARAMETERS: Sequence[outputs.Column] = (
-    ("parameter", lambda row: row["parameter"]),
-    ("from", lambda row: row["source"]),
+    ("parameter", "parameter"),
+    ("from", "source"),
     ("association", lambda row: figures.number(row["association"])),
     ("effect", lambda row: row["effect"]["name"].replace("_", " ")),
     ("value", lambda row: figures.number(row["effect"]["value"])),
     ("95 % low", lambda row: figures.number(row["effect"]["low"])),
     ("95 % high", lambda row: figures.number(row["effect"]["high"])),
-    ("of", lambda row: row["level"]),
+    ("of", "level"),
 )
 COMBINATIONS: Sequence[outputs.Column] = (
-    ("failures", lambda row: row["failures"]),
-    ("of", lambda row: row["count"]),
+    ("failures", "failures"),
+    ("of", "count"),
     ("rate", lambda row: figures.percent(row["failures"], row["count"])),
     ("95 % low", lambda row: figures.percent(row["low"], 1)),
     ("95 % high", lambda row: figures.percent(row["high"], 1)),

@@ -172,8 +172,8 @@ def _dataset(document: outputs.Document) -> str:
 
 
 COLUMNS: Sequence[outputs.Column] = (
-    ("id", lambda document: document["id"]),
-    ("state", lambda document: document["state"]),
+    ("id", "id"),
+    ("state", "state"),
     ("model", _model),
     ("dataset", _dataset),
     ("tasks", _tasks),
@@ -184,20 +184,20 @@ COLUMNS: Sequence[outputs.Column] = (
 DETAILS: Sequence[outputs.Column] = (
     *COLUMNS[:7],
     ("runtime", lambda document: document["runtime"]["name"]),
-    ("executor", lambda document: document["executor"]),
-    ("workers", lambda document: document["workers"]),
-    ("reason", lambda document: document["reason"]),
-    ("position", lambda document: document["position"]),
+    ("executor", "executor"),
+    ("workers", "workers"),
+    ("reason", "reason"),
+    ("position", "position"),
     ("remaining", lambda document: figures.seconds(document["eta"]) if document["eta"] is not None else ""),
     ("labels", lambda document: ", ".join(f"{name}={value}" for name, value in document["labels"].items())),
     ("submitted", _time("created_at")),
     ("started", _time("started_at")),
     ("ended", _time("ended_at")),
-    ("results digest", lambda document: document["results_digest"]),
-    ("retry of", lambda document: document["retry_of"]),
+    ("results digest", "results_digest"),
+    ("retry of", "retry_of"),
 )
 METRICS: Sequence[outputs.Column] = (
-    ("metric", lambda metric: metric["name"]),
+    ("metric", "name"),
     ("mean", lambda metric: figures.number(metric.get("mean"))),
     ("95 % low", lambda metric: figures.number(metric.get("low"))),
     ("95 % high", lambda metric: figures.number(metric.get("high"))),
