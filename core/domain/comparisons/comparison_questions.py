@@ -1,8 +1,7 @@
-"""Question of a stored comparison: what its request asked, also if an earlier version has stored it."""
+"""Question of a stored comparison: what its request asked."""
 
 from collections.abc import Mapping
 
-from core.domain.comparisons.claims import Method
 from core.domain.comparisons.comparison_spec import ComparisonSpec
 from core.domain.comparisons.running_verdict import Question
 from core.domain.results.declared_results import DeclaredMetric
@@ -20,14 +19,13 @@ def question_of(
     return Question(
         metric=metric,
         bound=spec.bound,
-        design=spec.subject,
+        design=spec.design,
         error_rate=spec.error_rate / models if family else spec.error_rate,
         scenarios=scenarios,
         groups=groups,
         margin=spec.margin,
-        method=spec.method or Method.ANYTIME,
+        method=spec.method,
         until=spec.until,
-        former=spec.former,
         family=_family(spec.error_rate, models, divided=family) if models > 1 else None,
     )
 

@@ -53,10 +53,9 @@ TESTED_WITH: Mapping[Fact, tuple[str, int]] = {
 class TestPlan:
     """What is fixed before the first pair. ``bound`` and ``margin``: in the metric's unit, the margin below the bound.
 
-    ``scenarios``: how many there are. ``known_end``: at the end of an exact list its mean decides alone, as in
-    comparisons that began before claims were kept. ``standing``: the pairs are those that two simulations have, in no
-    order; there is one look, once both have ended (``ended``), and the any-time evidence is that of the whole sample,
-    which may be read again and again while results arrive.
+    ``scenarios``: how many there are. ``standing``: the pairs are those that two simulations have, in no order; there
+    is one look, once both have ended (``ended``), and the any-time evidence is that of the whole sample, which may be
+    read again and again while results arrive.
     """
 
     __test__ = False  # not a test of pytest
@@ -67,7 +66,6 @@ class TestPlan:
     method: Method = Method.JOINED
     error_rate: float = 0.05
     margin: float = 0.0
-    known_end: bool = False
     standing: bool = False
     ended: bool = True
 
@@ -221,10 +219,10 @@ class PairedTest:
         for fact in (Fact.ABOVE_MINUS_MARGIN, Fact.BELOW_MARGIN):
             if fact in self.bets:
                 known[fact] = self.bets[fact].total >= size * self.bets[fact].null - rounding
-        shown = {} if self.plan.known_end else dict(self.shown)
+        shown = dict(self.shown)
         for fact, holds in known.items():
             if holds and fact not in shown:
-                shown[fact] = self.shown.get(fact) or Shown(count=self.count, test="certain")
+                shown[fact] = Shown(count=self.count, test="certain")
         return replace(self, shown=shown)
 
     def _sample(self, stream: str, sign: int) -> tuple[Floats, Floats]:
@@ -371,7 +369,7 @@ class PairedTest:
             below, above = (share * self.count / self.plan.scenarios for share in self.unknown_shares)
             low, high = (-1.0, 1.0) if self.plan.standing else (self.sequence.low, self.sequence.high)
             return max(-1.0, low - below), min(1.0, high + above)
-        if not self.plan.standing and (self.plan.known_end or self.lowest == self.highest):
+        if not self.plan.standing and self.lowest == self.highest:
             return self.sequence.low, self.sequence.high
         threshold = self.sequence.plan.log_threshold
         low, high = (standing_bound(*self._sample(_WORST[sign], sign), threshold) - HALF for sign in (1, -1))

@@ -16,7 +16,6 @@ import numpy as np
 from core.domain.comparisons.claims import Claim, Design, Method, is_over
 from core.domain.comparisons.confidence_sequence import Plan
 from core.domain.comparisons.flips import FlipTally
-from core.domain.comparisons.former_verdicts import is_former, present_group, present_test
 from core.domain.comparisons.group_verdicts import GroupTest, described_groups, largest_groups
 from core.domain.comparisons.metric_scale import MetricScale
 from core.domain.comparisons.pair_verdicts import GROUPS, SCENARIOS, Floats, Pair, differences_of, differing_pairs
@@ -35,8 +34,7 @@ class Question:
     ``metric``: of the dataset's definition. ``bound``: of the differences, in the metric's unit; None for the declared
     range. ``margin``: in the same unit. ``scenarios``: how many there are. ``groups``: number of scenarios by grouping
     and group. ``until``: claim at which it ends, shown or refuted; None: at the first of equivalent, better and worse.
-    ``former``: whether it began before claims were kept, and ends by the rules of then. ``family``: what the error
-    rates of its models amount to, in words.
+    ``family``: what the error rates of its models amount to, in words.
     """
 
     metric: DeclaredMetric
@@ -48,7 +46,6 @@ class Question:
     margin: float = 0.0
     method: Method = Method.JOINED
     until: Claim | None = None
-    former: bool = False
     family: str | None = None
 
     @property
@@ -66,7 +63,6 @@ class Question:
             method=self.method,
             error_rate=self.error_rate,
             margin=self.margin,
-            known_end=self.former,
         )
 
     def group_test(self, scenarios: int) -> GroupTest:
@@ -111,7 +107,7 @@ class RunningVerdict:
 
     ``better`` and ``worse``: the pairs that differ most, described for clients, the largest difference first.
     ``tasks``, ``clipped`` and ``without_value``: numbers of pairs of tasks. ``flips``: scenarios that broke or were
-    fixed; None if they were not counted from the first batch on.
+    fixed.
     """
 
     test: PairedTest
@@ -121,7 +117,7 @@ class RunningVerdict:
     tasks: int = 0
     clipped: int = 0
     without_value: int = 0
-    flips: FlipTally | None = field(default_factory=FlipTally)
+    flips: FlipTally = field(default_factory=FlipTally)
     looks: Sequence[Sequence[int | float]] = ()
 
     @classmethod
@@ -157,7 +153,7 @@ class RunningVerdict:
             tasks=self.tasks + differences.tasks,
             clipped=self.clipped + differences.clipped,
             without_value=self.without_value + differences.unknown,
-            flips=self.flips.extend(batch.pairs, batch.simulations) if self.flips is not None else None,
+            flips=self.flips.extend(batch.pairs, batch.simulations),
             looks=[*self.looks, [test.count, test.mean, *test.interval]],
         )
 
@@ -189,7 +185,7 @@ class RunningVerdict:
                 for grouping, tests in self.groups.items()
             },
             "scenarios": {"better": list(self.better), "worse": list(self.worse)},
-            "flips": self.flips.document() if self.flips is not None else None,
+            "flips": self.flips.document(),
         }
 
     def to_json(self) -> dict[str, object]:
@@ -198,38 +194,9 @@ class RunningVerdict:
         return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, object], question: Question) -> Self:
-        """Return the state of ``to_json``, or of an earlier version; raise ValueError for other bets."""
-        if not is_former(document.get("test")):
-            return msgspec.convert(document, cls)
-        former = msgspec.convert(document, _FormerState)
-        test = present_test(former.test, question.plan)
-        return cls(
-            test=test,
-            groups={
-                grouping: {group: present_group(state) for group, state in tests.items()}
-                for grouping, tests in former.groups.items()
-            },
-            better=former.better,
-            worse=former.worse,
-            tasks=test.sequence.count,
-            clipped=former.clipped,
-            without_value=former.without_value,
-            flips=None,
-            looks=former.looks,
-        )
-
-
-class _FormerState(msgspec.Struct):
-    """The state of comparisons that began before claims were kept."""
-
-    test: object
-    groups: Mapping[str, Mapping[str, object]]
-    better: Sequence[Mapping[str, object]]
-    worse: Sequence[Mapping[str, object]]
-    clipped: int
-    without_value: int
-    looks: Sequence[Sequence[int | float]]
+    def from_json(cls, document: Mapping[str, object]) -> Self:
+        """Return the state of ``to_json``; raise ValueError for other bets."""
+        return msgspec.convert(document, cls)
 
 
 def _extended(tests: Tests, groups: Sequence[str | None], differences: Floats) -> dict[str, GroupTest]:

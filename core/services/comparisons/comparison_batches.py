@@ -198,7 +198,7 @@ class ComparisonBatches:
         question = comparison.question
         before = RunningVerdict.begin(question)
         if model.running_verdict:
-            before = RunningVerdict.from_json(json.loads(model.running_verdict), question)
+            before = RunningVerdict.from_json(json.loads(model.running_verdict))
         verdict = before.extend(question, self._played(comparison, model.batch, ids))
         ends = verdict.test.complete or (verdict.is_over(question) and not comparison.spec.play_all)
         shown = verdict.verdict(question, told_apart(_ref(model), _ref(reference)), over=ends)

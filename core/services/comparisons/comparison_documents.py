@@ -1,25 +1,12 @@
 """Documents of comparisons: what clients read, from rows."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
-from core.domain.comparisons.claims import Decision, Design, Fact, Method, claims_of, refuted_claims
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.submissions.provenance import provenance_of
+from core.domain.submissions.stored_documents import load_document
 from core.services.datasets.descriptions import moment
 from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
-
-#: Members that verdicts lack of comparisons that began before claims were kept, and their meaning then.
-_FORMER_VERDICT: Mapping[str, object] = {
-    "method": Method.ANYTIME.value,
-    "margin": 0.0,
-    "decided_by": None,
-    "biased": False,
-    "smallest_margin": None,
-    "pairs_for_margin": None,
-}
 
 
 def comparison_document(
@@ -46,10 +33,10 @@ def comparison_document(
         "seed": spec.seed,
         "margin": spec.margin,
         "margin_from": spec.margin_from,
-        "method": (spec.method or Method.ANYTIME).value,
+        "method": spec.method.value,
         "until": spec.until.value if spec.until is not None else None,
         "family": spec.family,
-        "design": spec.subject.value,
+        "design": spec.design.value,
         "selection": spec.scenarios,
         "scenarios": row.scenarios,
         "labels": row.label_values,
@@ -63,7 +50,7 @@ def comparison_document(
 
 def _compared(model: ComparedModelRow, plays: Sequence[BatchSimulationRow], *, details: bool) -> dict[str, object]:
     """Return a model that is compared with the reference."""
-    verdict = verdict_document(model.verdict) if model.verdict else None
+    verdict = load_document(model.verdict) if model.verdict else None
     document = _model(model) | {
         "state": model.state,
         "reason": model.reason,
@@ -76,40 +63,7 @@ def _compared(model: ComparedModelRow, plays: Sequence[BatchSimulationRow], *, d
     if not details:
         return document
     empty: dict[str, object] = {"looks": [], "groups": {}, "scenarios": {"better": [], "worse": []}, "flips": None}
-    return document | empty | (json.loads(model.details) if model.details else {})
-
-
-class _FormerVerdict(msgspec.Struct):
-    """The members of a verdict that claims follow from. ``low`` and ``high``: of its interval."""
-
-    decision: Decision
-    design: Design
-    count: int
-    low: float
-    high: float
-    saving: Mapping[str, object] | None = None
-
-
-def verdict_document(stored: str) -> dict[str, object]:
-    """Return a verdict; one that was stored before claims were kept has those that follow from its decision."""
-    document: dict[str, object] = json.loads(stored)
-    if "claims" in document:
-        return document
-    former = msgspec.convert(document, _FormerVerdict)
-    fact = {Decision.BETTER: Fact.ABOVE_ZERO, Decision.WORSE: Fact.BELOW_ZERO}.get(former.decision)
-    facts = {fact} if fact else set()
-    refuted = refuted_claims(facts, former.low, former.high, 0.0)
-    saving = former.saving
-    return (
-        {**_FORMER_VERDICT, "tasks": former.count}
-        | document
-        | {
-            "saving": None if saving is None else {**saving, "needed_at_most": saving["needed"]},
-            "design": (Design.EXACT if former.design is Design.LIST else Design.POPULATION).value,
-            "claims": {claim.value: holds for claim, holds in claims_of(facts).items()},
-            "refuted": {claim.value: holds for claim, holds in refuted.items()},
-        }
-    )
+    return document | (load_document(model.details) if model.details else empty)
 
 
 def _model(model: ComparedModelRow) -> dict[str, object]:
