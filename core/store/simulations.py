@@ -157,7 +157,6 @@ LONGEST_PROVENANCE = 1 << 17
 _HEADLINES = select(*listed_columns(HeadlineRow)).where(
     _AMONG, simulations.c.deleted_at.is_(None), func.length(simulations.c.provenance) <= LONGEST_PROVENANCE
 )
-_SUMMARIES = select(simulations.c.id, simulations.c.summary).where(_AMONG, simulations.c.summary.is_not(None))
 _END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
@@ -219,11 +218,6 @@ def headline_rows(c: Connection, ids: Sequence[str]) -> list[HeadlineRow]:
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
     return read_rows(c.execute(_HEADLINES, {"ids": ids}), HeadlineRow)
-
-
-def summaries(c: Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Return the summaries of these simulations that have one, by id."""
-    return {row.id: row.summary for row in c.execute(_SUMMARIES, {"ids": list(ids)})} if ids else {}
 
 
 def hold(c: Connection, id: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from common.errors import TooManyDryRuns
 from core.domain.scheduling.states import State
@@ -45,7 +45,7 @@ def test_a_submission_is_answered_with_the_simulation(client: FlaskClient, submi
 
 
 def test_a_simulation_has_the_digest_of_its_results_once_it_has_ended(
-    client: FlaskClient, submit: Submit, finished: str, platform: Platform
+    client: FlaskClient, submit: Submit, finished: str
 ) -> None:
     assert submit().json["results_digest"] is None
     address = f"/v1/simulations/{finished}"
@@ -53,13 +53,6 @@ def test_a_simulation_has_the_digest_of_its_results_once_it_has_ended(
     assert digest.startswith("sha256:") and client.get(address).json["results_digest"] == digest
     listed = {item["id"]: item["results_digest"] for item in client.get("/v1/simulations").json["items"]}
     assert listed[finished] == digest
-    # that of an earlier version, whose headline has none
-    row = tables.simulations.c.id == finished
-    with platform.database.read() as c:
-        summary = json.loads(c.scalar(select(tables.simulations.c.summary).where(row)))
-    headline = json.dumps({"tasks": summary["tasks"], "metrics": summary["metrics"]})
-    platform.database.write(lambda c: c.execute(update(tables.simulations).where(row).values(headline=headline)))
-    assert client.get(address).json["results_digest"] == digest
 
 
 def test_every_link_of_a_simulation_exists(client: FlaskClient, finished: str) -> None:

@@ -63,9 +63,9 @@ class Tasks:
 class Simulation:
     """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
 
-    ``results_digest``: of the results without their timing; None until the end, and in lists of what an earlier version
-    ended. ``score``: metric, mean and series (results/score_series.py); None: no score so far.
-    ``submitted_by``: the caller (common/callers.py); None: not recorded.
+    ``results_digest``: of the results without their timing; None until the end. ``score``: metric, mean and series
+    (results/score_series.py); None: no score so far. ``submitted_by``: the caller (common/callers.py); None: not
+    recorded.
     """
 
     id: str

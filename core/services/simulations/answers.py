@@ -1,7 +1,7 @@
 """Answers of simulations, from their headlines after the end; while they run, their progress has the answer so far."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -10,7 +10,6 @@ from core.domain.results.simulation_answer import answer_of, failures_of_older, 
 from core.domain.submissions.records import Simulation
 from core.services.datasets.catalogue import played
 from core.store import simulations as store
-from core.store.database import Connection
 
 Outcomes = Mapping[str, Mapping[str, int]]
 
@@ -28,29 +27,17 @@ class _Failures(msgspec.Struct):
 _outcomes_decoder, _failures_decoder = msgspec.json.Decoder(_Outcomes), msgspec.json.Decoder(_Failures)
 
 
-def outcomes_of_older(c: Connection, rows: Sequence[store.SimulationRow]) -> dict[str, Outcomes]:
-    """Return the outcomes of the simulations that an earlier version has ended, whose headlines have no failures.
-
-    Their summaries are read, which may be a hundred times larger than a headline.
-    """
-    older = [row.id for row in rows if row.headline and '"failures":' not in row.headline]
-    texts = store.summaries(c, older) | {row.id: row.summary for row in rows if not row.headline and row.summary}
-    return {id: _decoded(text) for id, text in texts.items()}
-
-
-def _decoded(text: str) -> Outcomes:
+def _outcomes_of_older(summary: str) -> Outcomes:
+    """Return the outcomes of a simulation that 0.2.0 has ended, whose row has no headline."""
     try:
-        return _outcomes_decoder.decode(text).outcomes
+        return _outcomes_decoder.decode(summary).outcomes
     except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
-        outcomes: Outcomes = json.loads(text).get("outcomes", {})
+        outcomes: Outcomes = json.loads(summary).get("outcomes", {})
         return outcomes
 
 
-def answer(simulation: Simulation, row: store.SimulationRow, older: Outcomes | None) -> Mapping[str, object] | None:
-    """Return the answer of a simulation; None without a result, and if its dataset is not installed any more.
-
-    ``row``: of the simulation. ``older``: see `outcomes_of_older`.
-    """
+def answer(simulation: Simulation, row: store.SimulationRow) -> Mapping[str, object] | None:
+    """Return the answer of a simulation, of its row; None without a result, and if its dataset is not installed."""
     if simulation.approximate:
         return simulation.answer
     try:
@@ -58,8 +45,8 @@ def answer(simulation: Simulation, row: store.SimulationRow, older: Outcomes | N
     except PlatformError:
         return None
     failures = (
-        failures_of_older(definition, older)
-        if older is not None
+        failures_of_older(definition, _outcomes_of_older(row.summary))
+        if row.summary and not row.headline
         else _failures_decoder.decode(row.headline or "{}").failures
     )
     return answer_of(

@@ -16,10 +16,9 @@ Statistics = dict[str, dict[str, float | int | None]]
 
 
 class Headline(msgspec.Struct):
-    """Counts of the tasks, statistics of the metrics, and what older summaries lack.
+    """Counts of the tasks, statistics of the metrics, digest of the results, and what older summaries lack.
 
-    That are the series of the score, the failures by outcome (results/simulation_answer.py: `FailureTally`), and in
-    headlines of earlier versions the digest of the results.
+    That are the series of the score, and the failures by outcome (results/simulation_answer.py: `FailureTally`).
     """
 
     tasks: dict[str, int]
@@ -38,12 +37,7 @@ class ProgressSoFar(msgspec.Struct):
     answer: dict[str, object] | None = None
 
 
-class _ResultsDigest(msgspec.Struct):
-    results_digest: str | None = None
-
-
 _decoder = msgspec.json.Decoder(Headline)
-_digest_decoder = msgspec.json.Decoder(_ResultsDigest)
 
 
 def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
@@ -53,18 +47,12 @@ def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
 
 
 def headline_of(row: SimulationRow | HeadlineRow) -> Headline | None:
-    """Return the headline of a simulation's row; None if it has no summary.
-
-    A digest that it lacks is read from the summary, where the row has that too.
-    """
+    """Return the headline of a simulation's row; None if it has no summary."""
     source = row.headline or row.summary
     if not source:
         return None
     try:
-        headline = _decoder.decode(source)
-        if headline.results_digest is None and row.headline and row.summary:
-            headline.results_digest = _digest_decoder.decode(row.summary).results_digest
-        return headline
+        return _decoder.decode(source)
     except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
         document = json.loads(source)
         return Headline(document["tasks"], document["metrics"], results_digest=document.get("results_digest"))

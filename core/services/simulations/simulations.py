@@ -30,7 +30,7 @@ from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.simulations import dry_runs
-from core.services.simulations.answers import answer, outcomes_of_older
+from core.services.simulations.answers import answer
 from core.services.simulations.cancellations import Cancellations
 from core.services.simulations.headlines import ProgressSoFar, headline_of, progress_of
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations
@@ -237,16 +237,13 @@ class Simulations:
                 doings[row.id] = staging(doing(step), claimed=bool(row.claim) and row.claim_until > now)
             elif type == "launch":  # what was staged is over
                 doings[row.id] = doing(step)
-        older = outcomes_of_older(c, rows)
         page = [
             self._simulation(row, counts.get(row.id), positions.get(row.id), closed, now, doings.get(row.id))
             for row in rows
         ]
         if any(each.state not in FINAL for each in page) and (standstill := self._standstill.problem(c)) is not None:
             page = [replace(each, reason=with_standstill(each.state, each.reason, standstill)) for each in page]
-        return [
-            replace(each, answer=answer(each, row, older.get(row.id))) for each, row in zip(page, rows, strict=True)
-        ]
+        return [replace(each, answer=answer(each, row)) for each, row in zip(page, rows, strict=True)]
 
     def _simulation(
         self,
