@@ -1,36 +1,36 @@
-"""Idempotency keys in SQL: which request a caller has sent under a key, and what it created."""
+"""Idempotency keys in SQL: which request was sent under a key, by its digest, and what it created."""
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, insert, select
 
-from core.store.rows import StoredRow, columns_of, read_row
+from common.errors import IdempotencyMismatch
 from core.store.tables import idempotency
 
-
-class IdempotencyRow(StoredRow, frozen=True, gc=False):
-    """A request with an idempotency key, by its digest, and the simulation or comparison that it created."""
-
-    digest: str
-    simulation_id: str | None
+#: Seconds for which a key is valid.
+TTL = 86_400.0
+#: Owner of all keys: all clients of a platform have the same token.
+PRINCIPAL = "local"
 
 
-_IDEMPOTENCY_KEY = select(*columns_of(idempotency, IdempotencyRow)).where(
-    idempotency.c.principal == bindparam("p"), idempotency.c.key == bindparam("k")
-)
+def find(c: Connection, key: str, digest: str, now: float) -> str | None:
+    """Return the simulation or comparison that the request with a key has created; None for a key that is not valid.
 
-
-def find(c: Connection, principal: str, key: str, now: float) -> IdempotencyRow | None:
-    """Return the row of an idempotency key, or None if it does not exist or has expired."""
-    unexpired = _IDEMPOTENCY_KEY.where(idempotency.c.expires_at > now)
-    return read_row(c.execute(unexpired, {"p": principal, "k": key}).first(), IdempotencyRow)
-
-
-def remember(
-    c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
-) -> IdempotencyRow | None:
-    """Insert an idempotency key; return the existing row instead if there is one that has not expired."""
-    c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
-    existing = read_row(c.execute(_IDEMPOTENCY_KEY, {"p": principal, "k": key}).first(), IdempotencyRow)
+    Raise IdempotencyMismatch if that was another request.
+    """
+    row = idempotency.c
+    query = select(row.digest, row.simulation_id).where(row.principal == PRINCIPAL, row.key == key)
+    existing = c.execute(query.where(row.expires_at > now)).first()
     if existing is None:
-        row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
-        c.execute(insert(idempotency).values(**row))
+        return None
+    if existing.digest != digest:
+        raise IdempotencyMismatch()
+    return str(existing.simulation_id)
+
+
+def remember(c: Connection, key: str, digest: str, created: str, now: float) -> str | None:
+    """Insert a key for what is ``created``; return what ``find`` does instead, if the key is valid already."""
+    c.execute(idempotency.delete().where(idempotency.c.expires_at <= now))
+    existing = find(c, key, digest, now)
+    if existing is None:
+        row = {"principal": PRINCIPAL, "key": key, "digest": digest, "simulation_id": created}
+        c.execute(insert(idempotency).values(**row, expires_at=now + TTL))
     return existing

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from common.errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, TooManyTasks
+from common.errors import Conflict, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from common.ids import new_id
 from core.domain.comparisons.claims import Claim, Method, method_of
 from core.domain.comparisons.comparison_requests import ComparisonRequest
@@ -36,7 +36,6 @@ from core.services.comparisons.comparison_documents import comparison_document
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import event_of, follow
-from core.services.simulations.simulations import KEY_TTL, PRINCIPAL
 from core.services.submissions.resolving import Resolved, Resolver
 from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, events, idempotency_keys, simulations
@@ -75,9 +74,9 @@ class Comparisons:
         """
         if key is not None:
             with self._database.read() as c:
-                replayed = idempotency_keys.find(c, PRINCIPAL, key, self._database.now(c))
+                replayed = idempotency_keys.find(c, key, request_digest, self._database.now(c))
             if replayed is not None:
-                return self._replayed(replayed, request_digest), True
+                return self.get(replayed), True
         _check_models(request)
         first, *others = self._resolve_all(request)
         scenarios, margin, method = _check_question(request, first[1])
@@ -97,11 +96,10 @@ class Comparisons:
             "submitted_by": submitted_by,
         }
 
-        def write(c: Connection) -> idempotency_keys.IdempotencyRow | None:
+        def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                until = now + KEY_TTL
-                if previous := idempotency_keys.remember(c, PRINCIPAL, key, request_digest, id, now, until):
+                if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
                     return previous
             store.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
@@ -109,14 +107,9 @@ class Comparisons:
             return None
 
         if (previous := self._database.write(write)) is not None:
-            return self._replayed(previous, request_digest), True
+            return self.get(previous), True
         self._notifier.enqueue("compare", id)
         return self.get(id), False
-
-    def _replayed(self, previous: idempotency_keys.IdempotencyRow, request_digest: str) -> dict[str, object]:
-        if previous.digest != request_digest:
-            raise IdempotencyMismatch()
-        return self.get(str(previous.simulation_id))
 
     def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from common.errors import (
     Conflict,
     Gone,
-    IdempotencyMismatch,
     IllegalTransition,
     InUse,
     NotFinished,
@@ -44,10 +43,6 @@ from core.store import listing as listing_store
 from core.store import simulations as store
 from core.store.database import Connection, Database
 
-#: Seconds for which an Idempotency-Key is valid.
-KEY_TTL = 86_400.0
-#: Owner of all Idempotency-Keys: all clients of a platform have the same token.
-PRINCIPAL = "local"
 #: Writes more in the transaction of a submission, for its simulation.
 Within = Callable[[Connection, str], None]
 
@@ -140,11 +135,8 @@ class Simulations:
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                previous = idempotency_keys.remember(c, PRINCIPAL, key, request_digest, new.id, now, now + KEY_TTL)
-                if previous is not None:
-                    if previous.digest != request_digest:
-                        raise IdempotencyMismatch()
-                    return str(previous.simulation_id)
+                if (previous := idempotency_keys.remember(c, key, request_digest, new.id, now)) is not None:
+                    return previous
             self._new_simulations.keep(c, [new])
             self._new_simulations.insert(c, new, now)
             if within is not None:
@@ -168,12 +160,7 @@ class Simulations:
 
     def _replayed(self, key: str, digest: str) -> str | None:
         with self._database.read() as c:
-            row = idempotency_keys.find(c, PRINCIPAL, key, self._database.now(c))
-        if row is None:
-            return None
-        if row.digest != digest:
-            raise IdempotencyMismatch()
-        return str(row.simulation_id)
+            return idempotency_keys.find(c, key, digest, self._database.now(c))
 
     # -- queries
 
