@@ -1,6 +1,5 @@
 """Comparisons of models in SQL: their models, the simulations of their batches, and which need a job."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, text, update
@@ -10,6 +9,7 @@ from core.domain.comparisons.comparison_states import ComparisonState
 from core.domain.scheduling.states import FINAL
 from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims
+from core.store.events import insert_event
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
@@ -146,23 +146,12 @@ def simulations_of(c: Connection, ids: Sequence[str]) -> list[BatchSimulationRow
     """Return the simulations of comparisons, by batch."""
     if not ids:
         return []
-    query = (
-        select(
-            played.c.comparison_id,
-            played.c.ordinal,
-            played.c.batch,
-            played.c.simulation_id,
-            simulations.c.state.label("simulation_state"),
-            simulations.c.reason,
-        )
-        .join(
-            simulations,
-            (simulations.c.id == played.c.simulation_id) & simulations.c.deleted_at.is_(None),
-            isouter=True,
-        )
-        .where(played.c.comparison_id.in_(ids))
+    described = {"simulation_state": simulations.c.state, "reason": simulations.c.reason}
+    alive = (simulations.c.id == played.c.simulation_id) & simulations.c.deleted_at.is_(None)
+    query = select(*columns_of(played, BatchSimulationRow, **described)).join(simulations, alive, isouter=True)
+    ordered = query.where(played.c.comparison_id.in_(ids)).order_by(
+        played.c.comparison_id, played.c.batch, played.c.ordinal
     )
-    ordered = query.order_by(played.c.comparison_id, played.c.batch, played.c.ordinal)
     return read_rows(c.execute(ordered), BatchSimulationRow)
 
 
@@ -210,8 +199,7 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: floa
     seq = c.scalar(_NEXT_EVENT, {"i": id})
     if seq is None:
         raise UnknownComparison()
-    row = {"simulation_id": id, "seq": int(seq), "type": type, "body": json.dumps(body), "at": now}
-    c.execute(insert(events).values(**row))
+    insert_event(c, id, int(seq), type, body, now)
 
 
 def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:

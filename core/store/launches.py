@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, insert, select, text, update
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.stored_documents import decode_document, load_document
-from core.store.rows import StoredRow, read_row, read_rows
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import launches, simulations
 
 
@@ -50,20 +50,14 @@ class _LaunchedWorkers(msgspec.Struct, frozen=True):
 UNTAKEN = -1
 _INSERT = insert(launches)
 _KNOWN = select(launches.c.id).where(launches.c.id.in_(bindparam("ids", expanding=True)))
-_WITH_SIMULATION = select(
-    launches.c.id,
-    launches.c.simulation_id,
-    launches.c.attempt,
-    launches.c.executor,
-    launches.c.token_hash,
-    launches.c.resources,
-    launches.c.state,
-    launches.c.reservation,
-    launches.c.created_at,
-    simulations.c.state.label("simulation_state"),
-    simulations.c.outcome,
-    simulations.c.created_at.label("submitted_at"),
-).join(simulations, simulations.c.id == launches.c.simulation_id)
+_SIMULATION = {
+    "simulation_state": simulations.c.state,
+    "outcome": simulations.c.outcome,
+    "submitted_at": simulations.c.created_at,
+}
+_WITH_SIMULATION = select(*columns_of(launches, LaunchRow, **_SIMULATION)).join(
+    simulations, simulations.c.id == launches.c.simulation_id
+)
 _FIND = _WITH_SIMULATION.where(launches.c.id == bindparam("i"))
 _LIVE = _WITH_SIMULATION.where(text("launches.state='live'"))
 _END = text("UPDATE launches SET state='over' WHERE id=:i AND state='live' RETURNING id")

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import asdict
 from sqlalchemy import Connection, bindparam, insert, text
 
 from core.domain.scheduling.ranges import (
@@ -24,6 +25,7 @@ from core.domain.scheduling.ranges import (
     patience,
     share,
 )
+from core.store.rows import StoredRow
 from core.store.tables import ranges
 
 #: Seconds between two reports of a worker at work.
@@ -168,8 +170,7 @@ class LeasingWorker:
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(StoredRow, frozen=True, gc=False):
     """Location of the result lines of tasks [start, stop) in an object."""
 
     start: int
@@ -297,20 +298,7 @@ def range_state(c: Connection, stage: str, start: int) -> RangeState | None:
 
 def record(c: Connection, stage: str, segment: Segment) -> None:
     """Add a segment's row; its object is durable already."""
-    c.execute(
-        _SEGMENT,
-        {
-            "s": stage,
-            "start": segment.start,
-            "stop": segment.stop,
-            "object": segment.object,
-            "offset": segment.offset,
-            "bytes": segment.bytes,
-            "crc32": segment.crc32,
-            "failed": segment.failed,
-            "sketch": segment.sketch,
-        },
-    )
+    c.execute(_SEGMENT, {"s": stage, **asdict(segment)})
 
 
 def heartbeat(c: Connection, stage: str, start: int, fencing_token: str, task: int, now: float) -> RangePosition | None:

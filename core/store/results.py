@@ -1,13 +1,14 @@
 """Segments, artifacts and logs in SQL: the byte ranges of objects that hold results, by task and by arrival."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from msgspec.structs import asdict
 from sqlalchemy import Connection, bindparam, func, or_, select, text
 
 from core.domain.scheduling.states import State
 from core.store.database import lock
 from core.store.leases import Segment
-from core.store.rows import StoredRow, columns_of, read_rows
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import artifacts, logs, segments
 
 
@@ -19,16 +20,19 @@ class LogRow(StoredRow, frozen=True, gc=False):
     object: str
 
 
-_COLUMNS = (
-    segments.c.start,
-    segments.c.stop,
-    segments.c.object,
-    segments.c.offset,
-    segments.c.bytes,
-    segments.c.crc32,
-    segments.c.failed,
-    segments.c.sketch,
-)
+class Artifact(StoredRow, frozen=True, gc=False):
+    """A file that a task produced; ``task`` -1: of the whole simulation."""
+
+    task: int
+    name: str
+    media_type: str
+    object: str
+    offset: int
+    bytes: int
+    crc32: int
+
+
+_COLUMNS = columns_of(segments, Segment)
 #: Lock between retries, which add references to objects, and compactions, which move all references and delete objects.
 _OBJECTS_LOCK = "objects"
 _UNNUMBERED = text("SELECT 1 FROM segments WHERE stage_id=:s AND arrival IS NULL LIMIT 1")
@@ -59,15 +63,7 @@ _NEWS = text(
     " FROM simulations s WHERE s.id=:i AND s.deleted_at IS NULL"
 )
 _SEGMENT_AT = select(*_COLUMNS).where(_OF_STAGE, segments.c.start == bindparam("at"))
-_ARTIFACT_COLUMNS = (
-    artifacts.c.task,
-    artifacts.c.name,
-    artifacts.c.media_type,
-    artifacts.c.object,
-    artifacts.c.offset,
-    artifacts.c.bytes,
-    artifacts.c.crc32,
-)
+_ARTIFACT_COLUMNS = columns_of(artifacts, Artifact)
 _ARTIFACTS = (
     select(*_ARTIFACT_COLUMNS)
     .where(
@@ -91,19 +87,6 @@ _REPOINT_SEGMENTS = text(_REPOINT.format(table="segments"))
 _REPOINT_ARTIFACTS = text(_REPOINT.format(table="artifacts"))
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A file that a task produced; ``task`` -1: of the whole simulation."""
-
-    task: int
-    name: str
-    media_type: str
-    object: str
-    offset: int
-    bytes: int
-    crc32: int
-
-
 def stage_ids(c: Connection, simulation: str) -> list[str]:
     """Return the ids of a simulation's stages, in order."""
     return list(c.scalars(_STAGE_IDS, {"i": simulation}))
@@ -115,7 +98,7 @@ def segments_in(
     """Return segments of a stage that start after task ``after``, in task order."""
     values = {"s": stage, "after": after, "most": limit}
     rows = c.execute(_SEGMENTS_IN, values) if upto is None else c.execute(_SEGMENTS_UPTO, values | {"upto": upto})
-    return [Segment(*row) for row in rows]
+    return read_rows(rows, Segment)
 
 
 def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int = 1000) -> list[Segment]:
@@ -165,23 +148,21 @@ def news(c: Connection, simulation: str, stage: str, after: int) -> News | None:
 
 def segment_at(c: Connection, stage: str, start: int) -> Segment | None:
     """Return the segment that starts at a task, or None."""
-    row = c.execute(_SEGMENT_AT, {"s": stage, "at": start}).first()
-    return Segment(*row) if row else None
+    return read_row(c.execute(_SEGMENT_AT, {"s": stage, "at": start}).first(), Segment)
 
 
 def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit: int) -> list[Artifact]:
     """Return artifacts after (task, name), in that order."""
     task, name = after
     rows = c.execute(_ARTIFACTS, {"i": simulation, "after": task, "after_name": name, "most": limit})
-    return [Artifact(*row) for row in rows]
+    return read_rows(rows, Artifact)
 
 
 def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact | None:
     """Return an artifact, or None."""
     a = artifacts.c
     query = select(*_ARTIFACT_COLUMNS).where(a.simulation_id == simulation, a.task == task, a.name == name)
-    row = c.execute(query).first()
-    return Artifact(*row) if row else None
+    return read_row(c.execute(query).first(), Artifact)
 
 
 def add_artifact(c: Connection, simulation: str, item: Artifact) -> None:

@@ -22,9 +22,12 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
 R = TypeVar("R", bound=StoredRow)
 
 
-def columns_of(table: StoredTable, record: type[StoredRow]) -> Sequence[ColumnElement[object]]:
-    """Return the columns of a table that a record has, for `select` and `returning`."""
-    return [table.c[name] for name in record.__struct_fields__]
+def columns_of(
+    table: StoredTable, record: type[StoredRow], **others: ColumnElement[object]
+) -> Sequence[ColumnElement[object]]:
+    """Return the columns of a table that a record has, for `select` and `returning`; ``others``: not of the table."""
+    fields = record.__struct_fields__
+    return [others[name].label(name) if name in others else table.c[name] for name in fields]
 
 
 def read_rows(rows: Iterable[Sequence[object]], record: type[R]) -> list[R]:

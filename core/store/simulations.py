@@ -98,10 +98,9 @@ class EndRow(StoredRow, frozen=True, gc=False):
     deleted_at: float | None
 
 
-def listed_columns(record: type[StoredRow]) -> list[ColumnElement[object]]:
+def listed_columns(record: type[StoredRow]) -> Sequence[ColumnElement[object]]:
     """Return the columns of a record for lists: a summary, which may be large, is read if a row has no headline."""
-    unread = case((simulations.c.headline.is_(None), simulations.c.summary)).label("summary")
-    return [unread if column.name == "summary" else column for column in columns_of(simulations, record)]
+    return columns_of(simulations, record, summary=case((simulations.c.headline.is_(None), simulations.c.summary)))
 
 
 #: Claims on simulations that are staged, and on those that are deleted.

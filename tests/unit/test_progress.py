@@ -1,10 +1,10 @@
 """Progress of a simulation: counts, speed and metrics, for any order of results."""
 
 import json
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from core.domain.results.outcomes import too_many
 from core.domain.results.result_columns import TaskResult
