@@ -90,7 +90,7 @@ def _serve(leases: Leases, environ: Environ, wait: float) -> tuple[int, Any]:
     if match is None:
         raise NotFound()
     operation = (environ["REQUEST_METHOD"], match[2])
-    if operation == ("GET", "wait") and not leases.wait(match[1], wait):
+    if operation == ("GET", "wait") and not leases.launch_waiters.wait(match[1], wait):
         return 200, {"retry_after": 0.0}
     launch = _authenticated(leases, match[1], environ)
     if operation in (("GET", None), ("GET", "wait")):

@@ -268,5 +268,5 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     database, store = Database(settings.database), store_of(settings)
     specs = ScenarioSpecs(database, store, Sources(store, connections_of(settings)))
     leases = Leases(database, store, notifier, options=options, specs=specs)
-    on_shutdown(leases.stop_waiting)
+    on_shutdown(leases.launch_waiters.close)
     return runner_api.create(leases)

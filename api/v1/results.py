@@ -220,7 +220,7 @@ class HistoryView(MethodView):
         In order, in pages: the events that `/events` streams, without waiting for more.
         """
         limit = query["limit"]
-        events = services().results.event_page(id, query["after"], limit + 1, types=query.get("type", ()))
+        events = services().results.events(id, query["after"], limit + 1, types=query.get("type", ()))
         shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
         return page(shown, events[limit - 1].seq if len(events) > limit else None)
 

@@ -76,7 +76,7 @@ def waiting(leases: Leases, send_wait: SendWait, **options: Any) -> Iterator[lis
     responses: list[Any] = []
     thread = threading.Thread(target=lambda: responses.append(send_wait(**options)), daemon=True)
     thread.start()
-    until(lambda: leases.waiting)
+    until(lambda: leases.launch_waiters.waiting)
     yield responses
     thread.join(30.0)
     assert not thread.is_alive()
@@ -165,7 +165,7 @@ def test_waiting_runners_share_one_query_and_none_without_a_wake(platform: Platf
 
 
 def test_a_stream_misses_no_wake_up_because_runners_wait_in_the_same_process(platform: Platform, queued: str) -> None:
-    assert platform.scheduling.leases.wait(ID, 0.01) is False
+    assert platform.scheduling.leases.launch_waiters.wait(ID, 0.01) is False
     changes = platform.submissions.changes
     with changes.watching(queued):
         for _ in range(20):
@@ -202,5 +202,5 @@ def test_warm_launches_have_the_same_rows_as_any_launch(platform: Platform, work
 
 def test_a_process_that_shuts_down_ends_all_waits(send_wait: SendWait, platform: Platform) -> None:
     with waiting(platform.scheduling.leases, send_wait) as responses:
-        platform.scheduling.leases.stop_waiting()
+        platform.scheduling.leases.launch_waiters.close()
     assert responses[0][0] == 429 and send_wait()[0] == 429

@@ -5,8 +5,8 @@ import msgspec
 from core.domain.submissions.stored_documents import decode_document
 
 
-class PackedBundle(msgspec.Struct, frozen=True):
-    """A bundle in the object store; ``size`` in bytes."""
+class LaunchFile(msgspec.Struct, frozen=True):
+    """An object in the store that a launch's runner may fetch, such as a bundle; ``size`` in bytes."""
 
     key: str
     digest: str
@@ -16,8 +16,8 @@ class PackedBundle(msgspec.Struct, frozen=True):
 class PackedFiles(msgspec.Struct, frozen=True):
     """Packed files of a simulation: an evaluator's inputs, the model's own packages, and the model's size in bytes."""
 
-    play: PackedBundle | None = None
-    environment: PackedBundle | None = None
+    play: LaunchFile | None = None
+    environment: LaunchFile | None = None
     model_size: int | None = None
 
 

@@ -1,10 +1,9 @@
 """Files of launches: the model, its environment and the bundle of scenarios, for runners without a shared folder."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from common.errors import NotFound
-from core.domain.submissions.packed_files import packed_files_of
+from core.domain.submissions.packed_files import LaunchFile, packed_files_of
 from core.services.uploads import shipped_models
 from core.services.uploads.models import PROJECT, key_of
 from core.store import models, simulations
@@ -13,15 +12,6 @@ from datasets.objectstore.base import ObjectStore
 
 #: Bundles: what an evaluator reads, and the model's own packages.
 BUNDLES = ("play", "environment")
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchFile:
-    """An object in the store that a launch's runner may fetch; size in bytes."""
-
-    key: str
-    digest: str
-    size: int
 
 
 class LaunchFiles:
@@ -78,5 +68,4 @@ class LaunchFiles:
 
 def _bundle(row: simulations.SimulationRow, name: str) -> LaunchFile | None:
     files = packed_files_of(row.bundle)
-    bundle = {"play": files.play, "environment": files.environment}.get(name)
-    return LaunchFile(bundle.key, bundle.digest, bundle.size) if bundle is not None else None
+    return {"play": files.play, "environment": files.environment}.get(name)

@@ -88,7 +88,8 @@ class Leases:
         self._store = store
         self._notifier = notifier
         self._options = options or LeaseOptions()
-        self._launch_waiters = launch_waiters or LaunchWaiters(
+        #: Requests that wait for their launch, in this process; ``authenticate`` checks their tokens afterwards.
+        self.launch_waiters = launch_waiters or LaunchWaiters(
             database, ChangeNotifier(database, notifier, interval=INTERVAL)
         )
         self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
@@ -99,19 +100,6 @@ class Leases:
         self._lock = threading.Lock()
 
     # -- authentication
-
-    @property
-    def waiting(self) -> int:
-        """Number of requests in this process that wait for a launch."""
-        return self._launch_waiters.waiting
-
-    def wait(self, launch_id: str, timeout: float) -> bool:
-        """Block until a launch with this id exists; return whether it does. ``authenticate`` checks the token."""
-        return self._launch_waiters.wait(launch_id, timeout)
-
-    def stop_waiting(self) -> None:
-        """End all requests that wait for a launch with TooManyWaits (429), before this process ends."""
-        self._launch_waiters.close()
 
     def authenticate(self, launch_id: str, token: str) -> CachedLaunch:
         """Return the launch if the token belongs to it; raise Unauthorized, or Gone once the launch is over."""

@@ -7,7 +7,7 @@ from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.page_commits import commit_page
 from core.services.simulations.results import Results
-from core.services.simulations.summaries import SimulationSummary, summary_of_nothing
+from core.services.simulations.summaries import SimulationSummary, summarize
 from core.store import leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -31,8 +31,8 @@ class Cancellations:
         with self._database.read() as c:
             rows = store.found(c, ids)
             counts = store.counts_of(c, list(rows))
-        summaries = {
-            id: summary_of_nothing(self._results, row, counts[id][0])
+        summaries = {  # without extras no object is read, so that a store that is away keeps none from ending
+            id: summarize(self._results, row, (), counts[id][0], extras=())
             for id, row in rows.items()
             if State(row.state) is State.QUEUED and counts[id][1] == 0
         }

@@ -49,14 +49,7 @@ class Results:
 
     # -- events
 
-    def events(self, id: str, after: int = 0) -> list[Event]:
-        """Return the present events after number ``after``."""
-        with self._database.read() as c:
-            simulations.find(c, id)
-            rows = events.read_after(c, id, after)
-        return [event_of(row) for row in rows]
-
-    def event_page(self, id: str, after: int, limit: int, *, types: Sequence[str] = ()) -> list[Event]:
+    def events(self, id: str, after: int = 0, limit: int = 500, *, types: Sequence[str] = ()) -> list[Event]:
         """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
         with self._database.read() as c:
             simulations.find(c, id)
@@ -217,12 +210,15 @@ class Results:
 
     def artifact(self, id: str, task: int, name: str) -> Download:
         """Return an artifact. Raise UnknownArtifact."""
+        return self._download(id, self._artifact(id, task, name))
+
+    def _artifact(self, id: str, task: int, name: str) -> store.Artifact:
         with self._database.read() as c:
             simulations.find(c, id)
             artifact = store.artifact(c, id, task, name)
         if artifact is None:
             raise UnknownArtifact()
-        return self._download(id, artifact)
+        return artifact
 
     def link(self, id: str, task: int, name: str) -> str | None:
         """Return a presigned URL of an artifact, or None if the object store has none.
@@ -230,11 +226,7 @@ class Results:
         Artifacts share objects with others, and a presigned URL is of a whole object: the first request copies the
         artifact to an object of its own, which is deleted with the simulation.
         """
-        with self._database.read() as c:
-            simulations.find(c, id)
-            artifact = store.artifact(c, id, task, name)
-        if artifact is None:
-            raise UnknownArtifact()
+        artifact = self._artifact(id, task, name)
         cut = hashlib.sha256(f"{task}/{name}".encode()).hexdigest()[:32]
         key = f"results/{id}/cut-{cut}-{artifact.crc32:08x}"
         link = self._objects.link(key, seconds=LINK_TTL, filename=name.rpartition("/")[2])
@@ -372,7 +364,7 @@ class Results:
         summary: Mapping[str, object],
         size: int,
         crc32: int,
-        extras: Sequence[ArchiveExtra] | None = None,
+        extras: Sequence[ArchiveExtra] | None,
     ) -> ArchiveDescription:
         """Return sizes and CRC of the archive of a simulation that is being finalized, for its summary.
 
@@ -382,7 +374,7 @@ class Results:
         if extras is None:
             extras = self._extras.measure(row.id, provenance_of(row.provenance))
         archive = ArchiveDescription(bytes=size, crc32=crc32, size=0, extras=extras)
-        documents = self._documents(row, load_document(json.dumps(summary)))
+        documents = self._documents(row, summary)
         return replace(archive, size=zip.measure(self._members(row.id, archive, documents)))
 
 

@@ -3,7 +3,7 @@
 import gc
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +20,7 @@ from core.domain.results.worst_tasks import WorstTasks
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import Tasks
 from core.services.datasets.catalogue import played
-from core.services.simulations.archive_extras import ArchiveDescription
+from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra
 from core.services.simulations.headlines import summary_columns
 from core.services.simulations.plan_units import units_of_plan
 from core.services.simulations.results import Results
@@ -45,10 +45,18 @@ class SimulationSummary:
         return summary_columns({**self.statistics, "archive": msgspec.to_builtins(self.archive)})
 
 
-def summarize(results: Results, row: SimulationRow, bodies: Iterable[bytes], total: int) -> SimulationSummary:
+def summarize(
+    results: Results,
+    row: SimulationRow,
+    bodies: Iterable[bytes],
+    total: int,
+    *,
+    extras: Sequence[ArchiveExtra] | None = None,
+) -> SimulationSummary:
     """Summarize result lines.
 
-    ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of its tasks.
+    ``row``: of the simulation. ``bodies``: its result lines in task order. ``total``: number of its tasks. ``extras``:
+    of its archive; None to measure them.
     """
     provenance = provenance_of(row.provenance)
     definition = played(provenance.dataset).definition
@@ -79,7 +87,7 @@ def summarize(results: Results, row: SimulationRow, bodies: Iterable[bytes], tot
     summary["score_series"] = scores.described()
     summary["failures"] = failures.described()
     summary["tasks"]["total"] = total
-    archive = results.describe_archive(row, summary, size, crc)
+    archive = results.describe_archive(row, summary, size, crc, extras)
     return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, errors)
 
 
@@ -116,22 +124,3 @@ def blocks_of(body: bytes) -> Iterator[list[bytes]]:
     lines = iter(body.splitlines())
     while block := list(islice(lines, BLOCK)):
         yield block
-
-
-def summary_of_nothing(results: Results, row: SimulationRow, total: int) -> SimulationSummary:
-    """Return the summary of a simulation that ends before it was started: its archive has no model and no logs.
-
-    It reads no object, so a simulation can be cancelled while the object store is away.
-    """
-    provenance = provenance_of(row.provenance)
-    definition = played(provenance.dataset).definition
-    summary = tally_of(provenance).summary() | {"worst": []}
-    summary |= {
-        "results_digest": "sha256:" + hashlib.sha256().hexdigest(),
-        "score": definition.get("score"),
-        "score_series": None,
-        "failures": FailureTally(definition).described(),
-    }
-    summary["tasks"]["total"] = total
-    archive = results.describe_archive(row, summary, 0, 0, ())
-    return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, ErrorTally())
