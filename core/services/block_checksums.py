@@ -83,6 +83,24 @@ class BlockChecksums:
             yield position, bytes(rest)
 
 
+def verified(chunks: Iterable[bytes], digest: str, name: str) -> Iterator[bytes]:
+    """Yield content; raise Corrupt instead of yielding the last chunk if its digest is not ``digest``.
+
+    So its end is withheld unless the digest is right: a disk may flip bits.
+    """
+    hasher = hashlib.sha256()
+    last = b""
+    for chunk in chunks:
+        hasher.update(chunk)
+        if last:
+            yield last
+        last = chunk
+    if f"sha256:{hasher.hexdigest()}" != digest:
+        raise damaged(name)
+    if last:
+        yield last
+
+
 def damaged(name: str) -> Corrupt:
     """Return the error for stored bytes that differ from their digest."""
     return Corrupt(f"The stored bytes of {name} are damaged: their digest has changed. Upload it again.")

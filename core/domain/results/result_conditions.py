@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +17,7 @@ from core.domain.results.declared_results import declared_results
 from core.domain.results.distribution import FAILED
 from core.domain.results.line_values import decode_head, is_column, reader_of
 from core.domain.results.result_table import TaskNumbers
-from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
+from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter, label_of
 
 #: Most conditions of a request.
 CONDITIONS = 20
@@ -78,11 +77,7 @@ class Condition:
                 return float(self.value) == value
             except ValueError:
                 return False
-        return value is not None and self.value == (value if isinstance(value, str) else _text(value))
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+        return value is not None and self.value == label_of(value)
 
 
 #: Conditions on one name: any of the equalities, and all the others.

@@ -13,7 +13,7 @@ from common.errors import Invalid
 from core.domain.results.line_values import decode_head, is_column, reader_of
 from core.domain.results.result_conditions import Condition, ResultFilter
 from core.domain.results.score import Score, number_of
-from core.domain.submissions.task_parameters import Parameter, find_parameter
+from core.domain.submissions.task_parameters import Parameter, find_parameter, label_of
 
 #: Most results of a page, and the bytes of lines at which a page ends early.
 PAGE, PAGE_BYTES = 10_000, 64 << 20
@@ -228,7 +228,7 @@ def _key(value: object, task: int, descending: bool) -> SortKey:
         return 2, 0, task
     if isinstance(value, int | float):
         return 0, -value if descending else value, task
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = label_of(value)
     return 1, _Descending(text) if descending else text, task
 
 

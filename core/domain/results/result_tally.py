@@ -8,7 +8,6 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from core.domain.results.rates import declared_bounds, declared_rates
 from core.domain.results.result_columns import NESTED_COLUMNS, BlockColumn, ColumnKinds, TaskResult, columns_of
 from core.domain.results.result_groups import Block, Grouping, NumberedTexts, OutcomeNames
 from core.domain.results.scenario_units import ScenarioUnits
+from core.domain.submissions.task_parameters import float_of, label_of
 
 #: Results of a block.
 BLOCK = 4096
@@ -92,7 +92,7 @@ class ResultTally:
             keyed.append((grouping, values if types == {str} else list(texts)))
         for name, grouping in self._parameters.items():
             values, types = scenarios.get(("params", name), nothing)
-            keyed.append((grouping, values if types == {str} else list(map(_label, values))))
+            keyed.append((grouping, values if types == {str} else list(map(label_of, values))))
         if self._sweep:
             combinations = [result.task // self._per_combination for result in results]
             keyed.append((self._sweep, combinations))
@@ -212,18 +212,4 @@ def floats(values: Sequence[object], types: set[type]) -> Floats:
             return np.array(values, np.float64)
         except OverflowError:
             pass
-    return np.array([_float(value) for value in values], np.float64)
-
-
-def _float(value: object) -> float:
-    if not isinstance(value, int | float):
-        return float("nan")
-    try:
-        return float(value)
-    except OverflowError:
-        return float("nan")
-
-
-def _label(value: object) -> str:
-    """Return the name of a parameter's group."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return np.array([float_of(value) for value in values], np.float64)

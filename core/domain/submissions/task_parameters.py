@@ -58,7 +58,7 @@ class Parameter:
 
     def having(self, tasks: TaskNumbers, text: str) -> NDArray[np.bool_]:
         """Return which tasks have a value, as a client writes it. Raise Invalid for a value that no task has."""
-        known = [value if isinstance(value, str) else label_of(value) for value in self.values]
+        known = list(map(label_of, self.values))
         position = known.index(text) if text in known else self._position(text)
         if position is None:
             near = near_names(text, known[:COMPARED])
@@ -93,7 +93,7 @@ def parameter_of(name: str, source: str, values: Sequence[object], stride: int) 
     if not present:
         return None
     if all(type(value) in (int, float) for value in present):
-        table = np.array([_float(value) for value in values])
+        table = np.array([float_of(value) for value in values])
         finite = np.unique(table[np.isfinite(table)])
         if len(finite):
             return Parameter(name, source, "number", table, stride, [plain(number) for number in finite.tolist()])
@@ -113,8 +113,8 @@ def plain(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _float(value: object) -> float:
-    """Return a number; NaN for None, and for a number that is too large."""
+def float_of(value: object) -> float:
+    """Return a number; NaN for all that is not one, and for a number that is beyond every float."""
     try:
         return float(value) if isinstance(value, int | float) else float("nan")
     except OverflowError:

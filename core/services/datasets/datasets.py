@@ -19,7 +19,7 @@ from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
-from core.services.block_checksums import BlockChecksums
+from core.services.block_checksums import BlockChecksums, verified
 from core.services.datasets import catalogue, dataset_sources
 from core.services.datasets.descriptions import (
     NEXT_STEP,
@@ -32,7 +32,6 @@ from core.services.datasets.descriptions import (
 )
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds import source_of_request, stored_source
-from core.services.uploads.checksum_stream import verified
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import comparisons

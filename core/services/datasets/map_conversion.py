@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Protocol
 
 from common.errors import BadScenario, OriginFailed, StorageFull
 from datasets.catalogue.car_street import map_scenarios, planned_scenarios
@@ -201,17 +200,7 @@ class MapConversion:
         return network
 
 
-class _Unpacker(Protocol):
-    """The standard library's unpacker of gzip, whose class has no public name."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
-def _inflated(unpacker: _Unpacker, chunk: bytes) -> Iterator[bytes]:
+def _inflated(unpacker: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
     """Yield the unpacked bytes of a piece of gzip, at most 1 MiB at a time."""
     try:
         while chunk and not unpacker.eof:

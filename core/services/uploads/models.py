@@ -26,10 +26,9 @@ from common.near_names import near_names, suggestion
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
-from core.services.block_checksums import BlockChecksums
+from core.services.block_checksums import BlockChecksums, verified
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
-from core.services.uploads.checksum_stream import verified
 from core.services.uploads.declared_dependencies import declared
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import comparisons, model_locks
