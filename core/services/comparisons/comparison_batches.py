@@ -18,7 +18,6 @@ from common.errors import (
     StoreUnavailable,
     UnknownComparison,
 )
-from core.domain.comparisons.comparison_questions import question_of
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.play_order import batches
@@ -322,7 +321,7 @@ class _Comparison:
         self.definition = played(provenance.dataset).definition
         metric = judged_metric(declared_results(self.definition), self.spec.metric)
         assert metric is not None  # checked when it was requested
-        self.question = question_of(self.spec, metric, row.scenarios, row.group_sizes)
+        self.question = self.spec.question(metric, row.scenarios, row.group_sizes)
         self._tasks = provenance.play.tasks
 
     @cached_property
