@@ -6,7 +6,6 @@ considered dead can neither finish the version nor add references to it.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
@@ -29,14 +28,6 @@ PREFETCHES = Claims(table=prefetches, needed="state='fetching'", ready="")
 #: States of the versions that lists show; a version in the state `same` is shown as the version that it equals.
 _LISTED = ("registering", "ready", "failed")
 _LATEST_FIRST = (case((versions.c.state == "ready", 0), else_=1), versions.c.version.desc(), versions.c.id.desc())
-
-
-class VersionContent(NamedTuple):
-    """Number, manifest and digest of a version that is ready."""
-
-    version: int
-    manifest: str
-    digest: str
 
 
 class DatasetVersionRow(StoredRow, frozen=True, gc=False):
@@ -66,10 +57,10 @@ class DatasetVersionRow(StoredRow, frozen=True, gc=False):
     ended_at: float | None
 
     @property
-    def content(self) -> VersionContent:
-        """Number, manifest and digest; only of a version that is ready."""
-        assert self.version is not None and self.manifest is not None and self.digest is not None, "it is not ready"
-        return VersionContent(self.version, self.manifest, self.digest)
+    def manifest_key(self) -> str:
+        """Key of its manifest; only of a version that is ready."""
+        assert self.manifest is not None, "it is not ready"
+        return self.manifest
 
     @property
     def tag_names(self) -> list[str]:

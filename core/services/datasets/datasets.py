@@ -185,7 +185,6 @@ class Datasets:
 
     @staticmethod
     def _extended(row: DatasetVersionRow) -> Dataset:
-        # not `content`: local play has the files of a version without a manifest
         assert row.described is not None and row.digest is not None
         built_in = datasets()[decode_document(row.described, VersionDescription).extends]
         description = decode_document(row.described, dict[str, object])
@@ -200,7 +199,7 @@ class Datasets:
             if not row.described:
                 raise NotPlayable()
             described = decode_document(row.described, VersionDescription)
-            rows = list(self._lines(row.content.manifest, described, after, limit + 1))
+            rows = list(self._lines(row.manifest_key, described, after, limit + 1))
         return rows[:limit], after + limit if len(rows) > limit else None
 
     def _lines(
@@ -220,14 +219,16 @@ class Datasets:
     def entry(self, ref: str, path: str) -> ManifestEntry:
         """Return the manifest entry of a file. Raise UnknownFile."""
         row = self._ready(ref)
-        entry = manifest_object.find(self._objects, row.content.manifest, file_names.normalized(path))
+        entry = manifest_object.find(self._objects, row.manifest_key, file_names.normalized(path))
         if entry is None:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
         return entry
 
     def digest(self, ref: str) -> str:
         """Return the digest of a version that is ready."""
-        return self._ready(ref).content.digest
+        digest = self._ready(ref).digest
+        assert digest is not None, "it is ready"
+        return digest
 
     def map_names(self, ref: str) -> Collection[str]:
         """Return the names of the maps that a dataset has of its own."""
@@ -242,14 +243,14 @@ class Datasets:
 
     def entries(self, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
-        return manifest_object.read(self._objects, self._ready(ref).content.manifest)
+        return manifest_object.read(self._objects, self._ready(ref).manifest_key)
 
     def files(
         self, ref: str, *, after: str | None = None, limit: int = 100
     ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a version's files, by path."""
         start = after and file_names.normalized(after)
-        entries = list(islice(manifest_object.read(self._objects, self._ready(ref).content.manifest, start), limit + 1))
+        entries = list(islice(manifest_object.read(self._objects, self._ready(ref).manifest_key, start), limit + 1))
         page = [
             {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)}
             for entry in entries[:limit]
@@ -284,8 +285,7 @@ class Datasets:
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, object]]:
         """Yield the files added, removed and changed between two versions, by path, in constant memory."""
         before, now = (
-            manifest_object.read(self._objects, self._ready(f"{name}@{version}").content.manifest)
-            for version in (old, new)
+            manifest_object.read(self._objects, self._ready(f"{name}@{version}").manifest_key) for version in (old, new)
         )
         return differences(before, now)
 

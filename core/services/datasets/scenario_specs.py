@@ -67,5 +67,5 @@ class ScenarioSpecs:
         """Return the lines of a registered dataset's scenarios; none if it was deleted."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, dataset.digest)
-        entry = manifest_object.find(self._objects, row.content.manifest, listed) if row is not None else None
+        entry = manifest_object.find(self._objects, row.manifest_key, listed) if row is not None else None
         return iter(()) if entry is None else non_blank(lines(self._sources.read(entry)))

@@ -45,9 +45,7 @@ class BucketSource(SourceKind, frozen=True):
         with access.version.database.read() as c:
             previous = store.before(c, access.row)
         known = (
-            manifest_object.read(access.version.objects, previous.content.manifest)
-            if previous is not None
-            else iter(())
+            manifest_object.read(access.version.objects, previous.manifest_key) if previous is not None else iter(())
         )
         last = next(known, None)
 

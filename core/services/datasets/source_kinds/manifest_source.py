@@ -135,7 +135,7 @@ def checked_line(line: Mapping[str, object]) -> tuple[str, str, int, str | None,
 def _inherit(other: store.DatasetVersionRow, index: ManifestIndex, access: SourceAccess) -> None:
     """Locate contents in another version; references to its objects are inserted before they are used."""
     entries: list[ManifestEntry] = []
-    for entry in chain(manifest_object.read(access.version.objects, other.content.manifest), [None]):
+    for entry in chain(manifest_object.read(access.version.objects, other.manifest_key), [None]):
         if entry is not None and index.misses(entry.digest):
             entries.append(entry)
         if entries and (entry is None or len(entries) >= 10_000):
