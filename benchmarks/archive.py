@@ -21,6 +21,7 @@ from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.redis_notifier import RedisNotifier, embedded
+from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import Results
 from core.store import results as artifacts
 from core.store import simulations
@@ -59,8 +60,9 @@ def add_artifacts(home: Path, id: str, size: int) -> None:
     results = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
     summary = json.loads(row.summary)
     archive = summary["archive"]
-    summary["archive"] = msgspec.to_builtins(results.describe_archive(row, summary, archive["bytes"], archive["crc32"]))
-    database.write(lambda c: simulations.set_summary(c, id, summary))
+    described = results.describe_archive(row, summary, archive["bytes"], archive["crc32"], None)
+    columns = summary_columns(summary | {"archive": msgspec.to_builtins(described)})
+    database.write(lambda c: simulations.describe(c, id, **columns))
     notifier.close()
     database.close()
 

@@ -370,16 +370,6 @@ def _storable(reason: str) -> str:
     return reason.replace("\0", "\ufffd")
 
 
-def set_bundle(c: Connection, id: str, bundle: Mapping[str, object]) -> None:
-    """Store the keys of the bundles that were packed for a simulation's evaluators."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(bundle=json.dumps(bundle)))
-
-
-def set_provenance(c: Connection, id: str, provenance: str) -> None:
-    """Store a provenance to which staging has added what was not known before."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(provenance=provenance))
-
-
 def bundles(c: Connection) -> set[str]:
     """Return the keys of the bundles of simulations that have not ended."""
     query = select(simulations.c.bundle).where(simulations.c.state.in_(_UNENDED), simulations.c.bundle.is_not(None))
@@ -420,6 +410,11 @@ def await_preparation(c: Connection, ids: Sequence[str]) -> None:
     c.execute(update(simulations).where(_AMONG, *_WAITING).values(preparation=Preparation.WAITING.value), {"ids": ids})
 
 
+def describe(c: Connection, id: str, **columns: str | None) -> None:
+    """Store columns that decide nothing: its provenance with what was not known before, its bundles, its summary."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(**columns))
+
+
 def set_progress(c: Connection, id: str, progress: Mapping[str, object]) -> None:
     """Store the progress that the dispatcher computed."""
     c.execute(_SET_PROGRESS, {"i": id, "progress": json.dumps(progress)})
@@ -432,11 +427,6 @@ def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:
     if c.execute(change.returning(simulations.c.id)).first() is None:
         raise Conflict(f"Simulation {id} has just ended.")
     scheduling_changes.add(c, id)
-
-
-def set_summary(c: Connection, id: str, columns: Mapping[str, str | None]) -> None:
-    """Store the columns of the summary of a simulation that ended early."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(**columns))
 
 
 def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Bundles: the inputs of a launch, packed for runners that share no folder with the platform."""
 
 import calendar
+import json
 import time
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def test_a_bundle_is_kept_while_a_simulation_may_request_it(platform: Platform, 
     bundles = Bundles(platform.store, platform.database, clock)
     packed = bundles.of("street", folder)
     simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
-    platform.database.write(lambda c: simulations.set_bundle(c, simulation.id, {"play": packed, "model_size": 1}))
+    bundle = json.dumps({"play": packed, "model_size": 1})
+    platform.database.write(lambda c: simulations.describe(c, simulation.id, bundle=bundle))
     clock.now = FEBRUARY
     assert bundles.remove_orphans() == 0 and bundle_keys(platform) == [packed["key"]]
     platform.database.write(

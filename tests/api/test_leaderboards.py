@@ -141,7 +141,7 @@ def test_simulations_of_earlier_versions_are_ranked_by_their_summaries(
     summary = client.get(f"/v1/simulations/{id}/summary").json
     summary["metrics"]["length"] = {"std": float("inf")}
     columns = {"summary": json.dumps(summary), "headline": None}
-    platform.database.write(lambda c: simulations.set_summary(c, id, columns))
+    platform.database.write(lambda c: simulations.describe(c, id, **columns))
     assert [item["mean"] for item in leaderboard(client)["items"]] == [30]
 
 

@@ -525,7 +525,7 @@ def test_a_summary_of_an_earlier_version_may_have_an_infinity(
     summary = client.get(f"/v1/simulations/{finished}/summary").json
     summary["metrics"]["steps"]["std"] = float("inf")
     columns = {"summary": json.dumps(summary), "headline": None}  # earlier versions stored the summary alone
-    platform.database.write(lambda c: simulations.set_summary(c, finished, columns))
+    platform.database.write(lambda c: simulations.describe(c, finished, **columns))
     simulation = client.get(f"/v1/simulations/{finished}")
     assert simulation.status_code == 200 and simulation.json["tasks"]["done"] == 20
     assert client.get("/v1/simulations").json["items"][0]["tasks"]["done"] == 20

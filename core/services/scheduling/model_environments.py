@@ -68,7 +68,8 @@ class ModelEnvironments:
             resolved = self._installer.resolve(declaration, preferred, say)
             lock = self._database.write(lambda c: model_locks.add(c, played.digest, target, resolved, time.time()))
         provenance = with_lock(provenance, lock)
-        self._database.write(lambda c: simulations.set_provenance(c, id, update_document(stored, provenance)))
+        updated = update_document(stored, provenance)
+        self._database.write(lambda c: simulations.describe(c, id, provenance=updated))
         return provenance
 
     def ready(self, provenance: Provenance, holder: str) -> bool:

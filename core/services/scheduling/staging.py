@@ -1,5 +1,6 @@
 """Staging: prepare a simulation's environments, files and model, with progress in its events; no worker is held."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -368,7 +369,7 @@ class Staging:
         if environment is not None:
             self._add_event(id, {"what": "environment", "message": "packing for the cluster", "fraction": None})
             packed["environment"] = self._bundles.of_tree(environment.name, environment)
-        self._database.write(lambda c: simulations.set_bundle(c, id, packed))
+        self._database.write(lambda c: simulations.describe(c, id, bundle=json.dumps(packed)))
 
     def _prepare(self, id: str, spec: environments.Environment) -> None:
         if environments.ready(spec, self._environments) is None:

@@ -54,7 +54,7 @@ class Finalization:
         if state in FINAL:
             if row.summary is None:  # ended by an earlier version
                 columns = self._summary_of(row).columns()
-                self._database.write(lambda c: simulations.set_summary(c, id, columns))
+                self._database.write(lambda c: simulations.describe(c, id, **columns))
                 self._notifier.publish(id)
         else:
             with claimed(self._database, id, state) as acquired:

@@ -49,8 +49,8 @@ class DiskFloor:
         least: int = 0,
         measure: Callable[[Path], tuple[int, int]] = statvfs,
     ) -> None:
-        self._folders = [(folder, folder is objects) for folder in (drafts, objects) if folder is not None]
-        self._contents = {"data": drafts, "objects": objects}
+        contents = {"data": drafts, "objects": objects}
+        self._folders = {name: folder for name, folder in contents.items() if folder is not None}
         self._least = least
         self.measure = measure
 
@@ -58,8 +58,8 @@ class DiskFloor:
         """Return the disks of the folders as they are now: one for folders of the same file system."""
         holds: dict[int, list[str]] = {}
         measured: dict[int, tuple[int, int]] = {}
-        for name, folder in self._contents.items():
-            if folder is not None and folder.exists():
+        for name, folder in self._folders.items():
+            if folder.exists():
                 device = folder.stat().st_dev
                 holds.setdefault(device, []).append(name)
                 measured[device] = self.measure(folder)
@@ -71,13 +71,13 @@ class DiskFloor:
 
     def check(self, incoming: int = 0) -> None:
         """Raise StorageFull if a disk is below the floor, or would be after ``incoming`` bytes in the object store."""
-        for folder, stores_objects in self._folders:
+        for name, folder in self._folders.items():
             try:
                 free, size = self.measure(folder)
             except FileNotFoundError:
                 continue  # nothing has been written there yet
             floor = floor_of(size, self._least)
-            if free - incoming * stores_objects < floor:
+            if free - incoming * (name == "objects") < floor:
                 raise StorageFull(
                     f"{_megabytes(free)} of the disk are free, and {_megabytes(floor)} have to stay free for running"
                     " simulations (WINDTUNNEL_DISK_FLOOR)."
