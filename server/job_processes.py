@@ -95,7 +95,9 @@ class JobProcesses:
         self._stop_timeout = stop_timeout
         self._demand = JobDemand(kinds, time.monotonic())
         self._workers = [
-            _Worker(kind=kind, statistics=WorkerStatistics(kind.name), always=number == 0 and kind.name in ALWAYS)
+            _Worker(
+                kind=kind, statistics=WorkerStatistics.shared(kind.name), always=number == 0 and kind.name in ALWAYS
+            )
             for kind in kinds
             for number in range(kind.concurrency)
         ]
@@ -234,7 +236,7 @@ class JobProcesses:
                 process.failed = code != 0
                 if not process.failed:  # it had no job for a while, or has lost Redis
                     continue
-                process.statistics.add_end()
+                process.statistics.ended += 1
             logger.warning(
                 "the process of %s jobs ended (%s); it is started again in %.1f s",
                 process.label,
