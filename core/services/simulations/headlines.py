@@ -37,9 +37,6 @@ class ProgressSoFar(msgspec.Struct):
     answer: dict[str, object] | None = None
 
 
-_decoder = msgspec.json.Decoder(Headline)
-
-
 def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
     """Return the columns that hold a summary."""
     headline = {name: summary.get(name) for name in Headline.__struct_fields__}
@@ -49,13 +46,7 @@ def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:
 def headline_of(row: SimulationRow | HeadlineRow) -> Headline | None:
     """Return the headline of a simulation's row; None if it has no summary."""
     source = row.headline or row.summary
-    if not source:
-        return None
-    try:
-        return _decoder.decode(source)
-    except msgspec.DecodeError:  # summaries of earlier versions may have Infinity
-        document = json.loads(source)
-        return Headline(document["tasks"], document["metrics"], results_digest=document.get("results_digest"))
+    return decode_document(source, Headline) if source else None
 
 
 def progress_of(row: SimulationRow) -> ProgressSoFar:

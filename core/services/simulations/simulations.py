@@ -29,7 +29,7 @@ from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.simulations import dry_runs
-from core.services.simulations.answers import answer
+from core.services.simulations.answers import answer_at_end
 from core.services.simulations.cancellations import Cancellations
 from core.services.simulations.headlines import ProgressSoFar, headline_of, progress_of
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations
@@ -230,7 +230,7 @@ class Simulations:
         ]
         if any(each.state not in FINAL for each in page) and (standstill := self._standstill.problem(c)) is not None:
             page = [replace(each, reason=with_standstill(each.state, each.reason, standstill)) for each in page]
-        return [replace(each, answer=answer(each, row)) for each, row in zip(page, rows, strict=True)]
+        return page
 
     def _simulation(
         self,
@@ -278,7 +278,7 @@ class Simulations:
             tasks=tasks,
             metrics=summary.metrics if summary is not None else progress.metrics,
             approximate=summary is None,
-            answer=progress.answer,
+            answer=progress.answer if summary is None else answer_at_end(provenance, tasks, summary, row),
             score=summary.score_series if summary is not None else progress.score,
             results_digest=summary.results_digest if summary is not None else None,
             reason=reason,
