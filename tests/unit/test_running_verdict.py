@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.pair_verdicts import Floats, Pair
 from core.domain.comparisons.play_order import batches
 from core.domain.comparisons.running_verdict import PlayedBatch, Question, RunningVerdict, group_sizes
+from core.domain.submissions.stored_documents import decode_document
 from tests.declared_metrics import declared
 
 SCORE = declared({"name": "score", "better": "higher", "low": 0, "high": 100, "unit": "%"})
@@ -61,7 +63,7 @@ def test_a_verdict_does_not_depend_on_the_sizes_of_batches_or_on_storage(
     parts = RunningVerdict.begin(asked)
     cuts = sorted(data.draw(st.sets(st.integers(1, scenarios - 1), max_size=4)))
     for start, end in zip([0, *cuts], [*cuts, scenarios], strict=True):
-        parts = RunningVerdict.from_json(json.loads(json.dumps(parts.to_json())))
+        parts = decode_document(json.dumps(msgspec.to_builtins(parts)), RunningVerdict)
         parts = parts.extend(asked, batch(order[start:end], first, second, repeats))
     assert replace(parts.test, within=0.0) == replace(whole.test, within=0.0)
     assert parts.groups == whole.groups

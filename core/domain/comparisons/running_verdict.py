@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-import msgspec
 import numpy as np
 
 from core.domain.comparisons.claims import Claim, Design, Method, is_over
@@ -187,16 +186,6 @@ class RunningVerdict:
             "scenarios": {"better": list(self.better), "worse": list(self.worse)},
             "flips": self.flips.document(),
         }
-
-    def to_json(self) -> dict[str, object]:
-        """Return the state as JSON values; ``from_json`` gives the very same numbers."""
-        document: dict[str, object] = msgspec.to_builtins(self)
-        return document
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> Self:
-        """Return the state of ``to_json``; raise ValueError for other bets."""
-        return msgspec.convert(document, cls)
 
 
 def _extended(tests: Tests, groups: Sequence[str | None], differences: Floats) -> dict[str, GroupTest]:

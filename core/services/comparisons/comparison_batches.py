@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import msgspec
+
 from common.backoff import RetryPolicy
 from common.errors import (
     Conflict,
@@ -28,6 +30,7 @@ from core.domain.scheduling.states import State
 from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import ModelRef
+from core.domain.submissions.stored_documents import decode_document
 from core.notifications.notifier import Notifier
 from core.services.analysis.paired_results import read_pairs
 from core.services.claims import Action, ClaimedJob, OnError
@@ -197,13 +200,13 @@ class ComparisonBatches:
         question = comparison.question
         before = RunningVerdict.begin(question)
         if model.running_verdict:
-            before = RunningVerdict.from_json(json.loads(model.running_verdict))
+            before = decode_document(model.running_verdict, RunningVerdict)
         verdict = before.extend(question, self._played(comparison, model.batch, ids))
         ends = verdict.test.complete or (verdict.is_over(question) and not comparison.spec.play_all)
         shown = verdict.verdict(question, told_apart(_ref(model), _ref(reference)), over=ends)
         values = {
             "batch": model.batch + 1,
-            "running_verdict": json.dumps(verdict.to_json()),
+            "running_verdict": json.dumps(msgspec.to_builtins(verdict)),
             "verdict": json.dumps(shown),
             "details": json.dumps(verdict.details(question)),
         }
