@@ -4,6 +4,7 @@ With isolation "scenario", this process is a zygote that runs no user code: it f
 that no state carries over from one scenario to the next (forking/zygote.py). docs/model-server.md has the protocol.
 """
 
+import contextlib
 import os
 import platform
 import random
@@ -137,12 +138,8 @@ class ModelServer:
 
     def prepare(self) -> None:
         """In the zygote, do the preparation that does not run the model, once for all children."""
-        prepare = getattr(self._format, "prepare", None)
-        if prepare is not None:
-            try:
-                prepare(self._assignment)
-            except Misfit:
-                return  # the child that loads the model reports the error
+        with contextlib.suppress(Misfit):  # the child that loads the model reports the error
+            self._format.prepare(self._assignment)
 
     def start_programs(self) -> None:
         """In a scenario's process, before it is sealed, start the programs that the model consists of."""

@@ -126,17 +126,14 @@ class Recognition:
     refusal: str = ""
 
 
-def recognise_nothing(sample: Sample) -> Recognition | None:
-    """Leave it to the suffix."""
-    return None
+def importer(*modules: str) -> Callable[[], None]:
+    """Return the `preload` of a format that imports these modules, and does nothing else."""
 
+    def preload() -> None:
+        for module in modules:
+            importlib.import_module(module)
 
-def preload_nothing() -> None:
-    """Import nothing: the loader needs only what the module itself imports."""
-
-
-def prepare_nothing(assignment: Assignment) -> None:
-    """Do nothing before the model is loaded."""
+    return preload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,12 +157,12 @@ class ModelFormat:
     #: Loads a model and checks its inputs and outputs. Raises Misfit with the reason.
     load: Callable[[Assignment], LoadedModel]
     #: Imports the libraries that models of this format need, before the sandbox is sealed.
-    preload: Callable[[], None] = preload_nothing
+    preload: Callable[[], None] = lambda: None
     #: Whether these libraries start no thread and open nothing when they are imported, so that model servers may be
     #: forked from a process that has imported them.
     forkable: bool = False
     #: Does once per model server, before any scenario's process is forked, what needs no code of the model to run.
-    prepare: Callable[[Assignment], None] = prepare_nothing
+    prepare: Callable[[Assignment], None] = lambda assignment: None
     #: Starts the programs that the model consists of, in each scenario's process, before it is sealed; None: it has
     #: none. Raises Misfit. Only with isolation "scenario".
     start: Callable[[Assignment], StartedModel] | None = None
@@ -174,7 +171,7 @@ class ModelFormat:
     #: Further suffixes that its files often have, which do not tell the format: its content does.
     ambiguous_suffixes: tuple[str, ...] = ()
     #: Recognises a file by more than its suffix.
-    recognise: Callable[[Sample], Recognition | None] = recognise_nothing
+    recognise: Callable[[Sample], Recognition | None] = lambda sample: None
     #: What a zip of this format has in it, for the error about a zip of no format; empty: the format is not a zip.
     zip_contents: str = ""
     #: Whether an archive (zip or tar) is unpacked once per node, into a read-only folder that the loader gets.

@@ -3,16 +3,15 @@
 ``python -c "...; from harness.models.code_compiler import main; main()" FORMAT FILE TARGET``.
 """
 
-import importlib
 import sys
 from pathlib import Path
 
-from .base import ModelFormat
+from .base import format_named
 
 
 def main() -> None:
     """Compile a file as the command line says; a model that cannot be compiled ends the program with the reason."""
     name, file, target = sys.argv[1:]
-    format: ModelFormat = importlib.import_module(f"{__package__}.{name}").FORMAT
-    assert format.compile is not None
-    Path(target).write_bytes(format.compile(Path(file).read_bytes()))
+    compile_code = format_named(name).compile
+    assert compile_code is not None
+    Path(target).write_bytes(compile_code(Path(file).read_bytes()))

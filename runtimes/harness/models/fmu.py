@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ..fmi.description import DESCRIPTION, PAGE, BadFmu, by_causality, described, elements, ports, seed_port, times
 from ..fmi.instances import LONGEST, Binary, Port, StepFailed, Wiring, instances
 from ..simulators.base import Space
-from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+    action_bytes,
+    importer,
+)
 from .recurrence import names_of
 from .tensors import Tensor, check_input
 
@@ -26,11 +36,6 @@ def recognise(sample: Sample) -> Recognition | None:
         what = "not a zip" if sample.members is None else f"a zip without `{DESCRIPTION}` at its top"
         return Recognition(Certainty.NAME, f"The file is {what}, so it is not an FMU. Export it again ({PAGE}).")
     return None
-
-
-def preload() -> None:
-    """Import fmpy and the XML parser that it uses."""
-    import lxml.etree  # noqa: F401
 
 
 def load(assignment: Assignment) -> LoadedModel:
@@ -122,7 +127,7 @@ FORMAT = ModelFormat(
     recognise=recognise,
     unpacked=True,
     zip_contents=f"`{DESCRIPTION}` at its top",
-    preload=preload,
+    preload=importer("lxml.etree"),
     forkable=True,
     load=load,
 )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .base import (
     Assignment,
     Certainty,
-    LoadedModel,
     Misfit,
     ModelFormat,
     NoAction,
@@ -82,11 +81,6 @@ def preload() -> None:
         return context
 
     mlir.make_ir_context = without_threads
-
-
-def load(assignment: Assignment) -> LoadedModel:
-    """Deserialize the function, find observation, action and state, compile it, and try it with zeros."""
-    return JaxModel(assignment)
 
 
 def _exported(source: bytes) -> Any:
@@ -174,6 +168,7 @@ class JaxModel:
     """Calls a compiled function, which keeps nothing, and feeds its state back."""
 
     def __init__(self, assignment: Assignment) -> None:
+        """Deserialize the function, find observation, action and state, compile it, and try it with zeros."""
         import jax
         import numpy as np
 
@@ -249,5 +244,5 @@ FORMAT = ModelFormat(
     recognise=recognise,
     preload=preload,
     forkable=True,
-    load=load,
+    load=JaxModel,
 )

@@ -13,6 +13,7 @@ from .base import (
     Sample,
     Unreadable,
     action_bytes,
+    importer,
 )
 from .tensors import check_features
 
@@ -28,11 +29,6 @@ END = b"\nend of trees"
 def recognise(sample: Sample) -> Recognition | None:
     """Recognise a model by its first lines."""
     return Recognition(Certainty.CONTENT) if sample.head.startswith(BEGINNINGS) else None
-
-
-def preload() -> None:
-    """Import LightGBM."""
-    import lightgbm  # noqa: F401
 
 
 def load(assignment: Assignment) -> LoadedModel:
@@ -80,7 +76,7 @@ FORMAT = ModelFormat(
     packages=("lightgbm",),
     ambiguous_suffixes=(".txt",),
     recognise=recognise,
-    preload=preload,
+    preload=importer("lightgbm"),
     forkable=True,
     load=load,
 )

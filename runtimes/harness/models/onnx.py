@@ -17,6 +17,7 @@ from .base import (
     Sample,
     Unreadable,
     action_bytes,
+    importer,
 )
 from .recurrence import METADATA, RecurrentValues, declared_states
 from .signature import described, signature_of
@@ -76,11 +77,6 @@ def recognise(sample: Sample) -> Recognition | None:
 def _is_graph(name: str) -> bool:
     """Whether a file of an archive is a graph at its top."""
     return "/" not in name and name.lower().endswith(SUFFIXES)
-
-
-def preload() -> None:
-    """Import onnxruntime."""
-    import onnxruntime  # noqa: F401
 
 
 def load(assignment: Assignment) -> LoadedModel:
@@ -237,7 +233,7 @@ FORMAT = ModelFormat(
     zip_contents="a .onnx file at its top",
     unpacked=True,
     max_size=MAX_SIZE,
-    preload=preload,
+    preload=importer("onnxruntime"),
     forkable=True,
     load=load,
     baselines={"car_street": "car_street.onnx"},

@@ -19,6 +19,7 @@ from .base import (
     Recognition,
     Sample,
     action_bytes,
+    importer,
 )
 from .shared_imports import import_shared
 
@@ -57,12 +58,6 @@ def _is_python(head: bytes, *, whole: bool) -> bool:
     except UnicodeDecodeError:
         return False
     return "\0" not in text and any(word in text for word in WORDS)
-
-
-def preload() -> None:
-    """Import the modules that most models import, so that a scenario's process does not have to."""
-    import numpy.linalg
-    import numpy.random  # noqa: F401
 
 
 def prepare(assignment: Assignment) -> None:
@@ -252,7 +247,7 @@ FORMAT = ModelFormat(
     unpacked=True,
     dependencies=True,
     zip_contents=f"`{ENTRY}` at its top",
-    preload=preload,
+    preload=importer("numpy.linalg", "numpy.random"),  # most models do, and a scenario's process does not have to
     forkable=True,
     prepare=prepare,
     load=load,

@@ -13,7 +13,6 @@ from ..simulators.structures import Parts, Structure, element_of, equal
 from .base import (
     Assignment,
     Certainty,
-    LoadedModel,
     Misfit,
     ModelFormat,
     Recognition,
@@ -62,15 +61,11 @@ def _name_gymnasium_gym() -> None:
                 sys.modules["gym" + name.removeprefix("gymnasium")] = module
 
 
-def load(assignment: Assignment) -> LoadedModel:
-    """Make the agent's policy from its parameters, and check its spaces."""
-    return AgentModel(assignment)
-
-
 class AgentModel:
     """Asks an agent's policy for its action, the most likely one of a stochastic policy, and feeds its state back."""
 
     def __init__(self, assignment: Assignment) -> None:
+        """Make the agent's policy from its parameters, and check its spaces."""
         import stable_baselines3
         import torch
 
@@ -208,5 +203,5 @@ FORMAT = ModelFormat(
     recognise=recognise,
     zip_contents=f"`{DATA}` and `{POLICY}` (`save` of an algorithm)",
     preload=preload,
-    load=load,
+    load=AgentModel,
 )

@@ -36,10 +36,6 @@ def start_tensorflow() -> None:
     tf.add(tf.constant(0.0), 1.0)  # starts the runtime
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedFunction:
     """A loaded function: how to call it with a batch, and its traced form, a `ConcreteFunction`.
@@ -51,7 +47,7 @@ class LoadedFunction:
     call: "Callable[[NDArray[Any]], Any]"
     traced: Any
     owner: Any = None
-    forget: Callable[[], None] = _nothing
+    forget: Callable[[], None] = lambda: None
     info: Mapping[str, str] = field(default_factory=dict)
 
 

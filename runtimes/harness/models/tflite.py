@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from .base import (
     Assignment,
     Certainty,
-    LoadedModel,
     Misfit,
     ModelFormat,
     Recognition,
     Sample,
     Unreadable,
     action_bytes,
+    importer,
 )
 from .recurrence import RecurrentValues
 from .signature import described, signature_of
@@ -33,21 +33,12 @@ def recognise(sample: Sample) -> Recognition | None:
     return Recognition(Certainty.CONTENT) if sample.head[4:8] == IDENTIFIER else None
 
 
-def preload() -> None:
-    """Import LiteRT."""
-    import ai_edge_litert.interpreter  # noqa: F401
-
-
-def load(assignment: Assignment) -> LoadedModel:
-    """Create an interpreter from the bytes, resize it to the batch, and check its input and output."""
-    return LiteModel(assignment)
-
-
 class LiteModel:
     """Runs an interpreter. Every reset clears the graph's variable tensors; a graph with another state, such as
     resource variables or random generators, gets a new interpreter."""
 
     def __init__(self, assignment: Assignment) -> None:
+        """Create an interpreter from the bytes, resize it to the batch, and check its input and output."""
         interface, batch = assignment.interface, assignment.batch
         interpreter = _interpreter(assignment.source)
         check_order(assignment.source)
@@ -144,8 +135,8 @@ FORMAT = ModelFormat(
     suffixes=(".tflite",),
     recognise=recognise,
     max_size=MAX_SIZE,
-    preload=preload,
+    preload=importer("ai_edge_litert.interpreter"),
     forkable=True,
-    load=load,
+    load=LiteModel,
     baselines={"car_street": "car_street.tflite"},
 )

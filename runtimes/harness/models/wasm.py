@@ -5,12 +5,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from . import wasm_component, wasm_engine, wasm_module
-from .base import CODE, Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, action_bytes
+from .base import CODE, Assignment, Certainty, Misfit, ModelFormat, Recognition, Sample, action_bytes, importer
 from .native import CallFailed, model_description
+from .wasm_component import ComponentRow
 from .wasm_engine import PAGE
+from .wasm_module import ModuleRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,16 +39,6 @@ def recognise(sample: Sample) -> Recognition | None:
     return None
 
 
-def preload() -> None:
-    """Import Wasmtime."""
-    import wasmtime.component  # noqa: F401
-
-
-def load(assignment: Assignment) -> LoadedModel:
-    """Compile the file unless that was done, check what it imports and exports, create an instance for each row."""
-    return WasmModel(assignment)
-
-
 def compile_code(source: bytes) -> bytes:
     """Return the code of a module or a component for this processor and rows of one; wrong files raise."""
     import wasmtime
@@ -57,20 +49,11 @@ def compile_code(source: bytes) -> bytes:
     return bytes(kind(engine, source).serialize())
 
 
-class Row(Protocol):
-    """An instance for one row of a batch."""
-
-    def reset(self, seed: int) -> None:
-        """Begin a scenario with a new instance, so that nothing is left of the last one. Raises CallFailed."""
-
-    def act(self, observation: bytes) -> bytes:
-        """Return the doubles of an action for those of an observation. Raises CallFailed and NoAction."""
-
-
 class WasmModel:
     """Calls a module's or a component's functions. Each row has an instance of its own, a new one in every scenario."""
 
     def __init__(self, assignment: Assignment) -> None:
+        """Compile the file unless that was done, check what it imports and exports, create an instance for each row."""
         self._space = assignment.interface.action
         self._rows, imports = _rows(assignment)
         self.info: Mapping[str, str | int | float | bool | None] = {
@@ -98,7 +81,7 @@ class WasmModel:
             return action_bytes(actions, len(rows), self._space)
 
 
-def _rows(assignment: Assignment) -> tuple[Sequence[Row], Sequence[str]]:
+def _rows(assignment: Assignment) -> tuple[Sequence[ComponentRow | ModuleRow], Sequence[str]]:
     """Return an instance of the file for each row of a batch, and the names of what it imports."""
     interface = assignment.interface
     assert assignment.files is not None, "the format places its file"
@@ -110,15 +93,12 @@ def _rows(assignment: Assignment) -> tuple[Sequence[Row], Sequence[str]]:
     sizes = (math.prod(interface.observation.shape), math.prod(interface.action.shape))
     if source.startswith(COMPONENT):
         component = wasm_component.compiled(engine, source, code)
-        rows = [
-            wasm_component.ComponentRow(engine, component, description, sizes[1], memory)
-            for _ in range(assignment.batch)
-        ]
+        rows = [ComponentRow(engine, component, description, sizes[1], memory) for _ in range(assignment.batch)]
         return rows, sorted(component.imports)
     if not source.startswith(CORE):
         raise Misfit(f"the file is not a WebAssembly module of version 1 or a component; build one of them ({PAGE})")
     module = wasm_module.compiled(engine, source, code)
-    modules = [wasm_module.ModuleRow(engine, module, description, sizes, memory) for _ in range(assignment.batch)]
+    modules = [ModuleRow(engine, module, description, sizes, memory) for _ in range(assignment.batch)]
     return modules, sorted({needed.name for needed in module.imports})
 
 
@@ -137,7 +117,7 @@ FORMAT = ModelFormat(
     recognise=recognise,
     placed=FILE,
     compile=compile_code,
-    preload=preload,
+    preload=importer("wasmtime.component"),
     forkable=True,
-    load=load,
+    load=WasmModel,
 )

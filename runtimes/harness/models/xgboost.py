@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from .base import (
     Assignment,
     Certainty,
-    LoadedModel,
     ModelFormat,
     Recognition,
     Sample,
     Unreadable,
     action_bytes,
+    importer,
 )
 from .tensors import check_features
 
@@ -32,16 +32,6 @@ def is_booster(sample: Sample) -> bool:
     head = sample.head
     as_text = head.startswith(b"{") and head[1:].lstrip().startswith(JSON_KEY)
     return as_text or head.startswith(UBJSON)
-
-
-def preload() -> None:
-    """Import XGBoost."""
-    import xgboost  # noqa: F401
-
-
-def load(assignment: Assignment) -> LoadedModel:
-    """Load the booster and check its features and its outputs."""
-    return BoosterModel(assignment)
 
 
 class BoosterModel:
@@ -87,7 +77,7 @@ FORMAT = ModelFormat(
     suffixes=(".ubj",),
     ambiguous_suffixes=(".json",),
     recognise=recognise,
-    preload=preload,
+    preload=importer("xgboost"),
     forkable=True,
-    load=load,
+    load=BoosterModel,
 )
