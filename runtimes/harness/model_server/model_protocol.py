@@ -123,17 +123,5 @@ SOCKET_FRAME = framed(("socket",))
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """Return a space's JSON form for a model server; infinite bounds become None."""
-    return {
-        "dtype": space.dtype,
-        "shape": list(space.shape),
-        "names": list(space.names),
-        "units": list(space.units),
-        "low": [_bound(value) for value in space.low],
-        "high": [_bound(value) for value in space.high],
-        "gymnasium": (space.gymnasium or box(space.shape, space.dtype)).describe(),
-    }
-
-
-def _bound(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None
+    """Return a space's JSON form for a model server, with its elements in Gymnasium's terms."""
+    return space.describe() | {"gymnasium": (space.gymnasium or box(space.shape, space.dtype)).describe()}

@@ -100,9 +100,7 @@ def _assignment(request: Load, source: bytes | None, start: Start, format: Model
     return Assignment(
         source=unwrapped(source, format) if source else b"",
         files=Path(described["model"]) if source is None else None,
-        interface=Interface.of(
-            {"observation": _space(described["observation"]), "action": _space(described["action"])}
-        ),
+        interface=Interface.of(described),
         batch=int(described["batch"]),
         params=described["params"],
         step=described.get("step"),
@@ -111,13 +109,6 @@ def _assignment(request: Load, source: bytes | None, start: Start, format: Model
         on_socket=SocketProgram,
         packages=Path(start.packages) if start.packages else None,
     )
-
-
-def _space(description: dict[str, Any]) -> dict[str, Any]:
-    """Return a space's JSON form with infinite bounds in place of None."""
-    low = [-np.inf if value is None else value for value in description["low"]]
-    high = [np.inf if value is None else value for value in description["high"]]
-    return {**description, "low": low, "high": high}
 
 
 class ModelServer:

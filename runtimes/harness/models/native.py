@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..simulators.base import Space
 from .base import Assignment, Certainty, LoadedModel, Misfit, ModelFormat, Recognition, Sample, Unreadable, action_bytes
 from .elf import ElfHeader
 
@@ -139,19 +138,8 @@ def model_description(assignment: Assignment) -> dict[str, Any]:
         "version": VERSION,
         "folder": None if assignment.files is None else str(assignment.files),
         "params": dict(assignment.params),
-        "observation": _space(interface.observation),
-        "action": _space(interface.action),
-    }
-
-
-def _space(space: Space) -> dict[str, Any]:
-    return {
-        "dtype": space.dtype,
-        "shape": list(space.shape),
-        "names": list(space.names),
-        "units": list(space.units),
-        "low": [value if math.isfinite(value) else None for value in space.low],
-        "high": [value if math.isfinite(value) else None for value in space.high],
+        "observation": interface.observation.describe(),
+        "action": interface.action.describe(),
     }
 
 

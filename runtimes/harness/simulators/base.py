@@ -40,6 +40,7 @@ class Scenario:
 class Space:
     """An observation or action space: one name, unit and range per entry of the array, in C order.
 
+    ``low`` and ``high``: infinite without a bound, for which the JSON form has null.
     ``gymnasium``: the space in Gymnasium's terms, whose elements the array has flat; None: the array itself, a Box.
     """
 
@@ -69,10 +70,21 @@ class Space:
             shape=tuple(values["shape"]),
             names=tuple(values["names"]),
             units=tuple(values["units"]),
-            low=tuple(values["low"]),
-            high=tuple(values["high"]),
+            low=tuple(-math.inf if value is None else value for value in values["low"]),
+            high=tuple(math.inf if value is None else value for value in values["high"]),
             gymnasium=structure_of(values["gymnasium"]) if values.get("gymnasium") else None,
         )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON form, without ``gymnasium``."""
+        return {
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "names": list(self.names),
+            "units": list(self.units),
+            "low": [_bound(value) for value in self.low],
+            "high": [_bound(value) for value in self.high],
+        }
 
 
 @functools.cache  # called at every step
@@ -119,8 +131,8 @@ def _signals(space: Space) -> list[dict[str, Any]]:
     ]
 
 
-def _bound(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _bound(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def signals_frame(

@@ -124,8 +124,7 @@ class ActionApplier:
 
     def __init__(self, interface: Interface, space: Any) -> None:
         self._interface = interface.action
-        self._low = np.array([-np.inf if low is None else low for low in interface.action.low])
-        self._high = np.array([np.inf if high is None else high for high in interface.action.high])
+        self._low, self._high = np.array(interface.action.low), np.array(interface.action.high)
         self._structure = structure_of_space(space)
         #: The bounds of a Discrete space, whose one number needs no arrays; None for all others.
         self._discrete: tuple[float, float] | None = None

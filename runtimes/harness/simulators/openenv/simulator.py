@@ -67,8 +67,7 @@ class OpenEnvSimulator:
         self._applied = ActionMapping(declared["action"])
         if (self._observed.size,) != self.interface.observation.shape:
             raise ValueError("the interface of the dataset does not fit its fields")
-        self._low = np.array([-np.inf if low is None else low for low in self.interface.action.low])
-        self._high = np.array([np.inf if high is None else high for high in self.interface.action.high])
+        self._low, self._high = np.array(self.interface.action.low), np.array(self.interface.action.high)
         self._outcomes: Mapping[str, str] = declared.get("outcomes") or {}
         self._outcome_path = path_steps(declared["outcome"]) if declared.get("outcome") else ()
         self._metrics = [(entry, path_steps(entry["path"])) for entry in declared.get("metrics") or ()]

@@ -148,8 +148,7 @@ class ActionClipper:
     def __init__(self, interface: Interface, whole: Sequence[int]) -> None:
         """``whole``: places of the inputs that are integers, truth values or enumerations."""
         space = interface.action
-        self._low = np.array([-np.inf if low is None else low for low in space.low])
-        self._high = np.array([np.inf if high is None else high for high in space.high])
+        self._low, self._high = np.array(space.low), np.array(space.high)
         self._bounds = self._low.astype(space.dtype), self._high.astype(space.dtype)
         self._whole = list(whole)
 
