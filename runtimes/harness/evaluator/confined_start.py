@@ -75,12 +75,8 @@ def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> in
     from ..sandbox import Confinement, confine
     from ..sandbox.allowances import LIBRARIES
 
-    fields = dict(options)
-    fields["readonly"] = tuple(fields.get("readonly", ()))
-    fields["keep"] = tuple(fields.get("keep", ()))
-    if starts_processes:
-        fields |= {"may_fork": True, "libraries": LIBRARIES}
-    return confine(Confinement(**fields)).level
+    own = {"may_fork": True, "libraries": LIBRARIES} if starts_processes else {}
+    return confine(Confinement(**{**options, **own})).level
 
 
 def seal_at(level: int) -> None:

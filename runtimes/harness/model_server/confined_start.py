@@ -49,8 +49,5 @@ def _confine(options: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None
         return Path(tempfile.gettempdir()) / f"model-{os.getpid()}-{secrets.token_hex(4)}", False
     from ..sandbox import Confinement, confine
 
-    fields = dict(options)
-    fields["readonly"] = tuple(fields.get("readonly", ()))
-    fields["keep"] = tuple(fields.get("keep", ()))
-    report = confine(Confinement(**{"may_fork": fork, **fields}))
+    report = confine(Confinement(**{"may_fork": fork, **options}))
     return TMP if report.level == 3 else None, report.level > 1

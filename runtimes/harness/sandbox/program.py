@@ -16,11 +16,8 @@ def main() -> None:
     """Confine this process as the standard input says, and execute the program."""
     options = json.load(sys.stdin)
     environ: dict[str, str] = dict(options["environ"])
-    fields = dict(options["confinement"])
-    for name in ("readonly", "writable", "keep"):
-        fields[name] = tuple(fields.get(name, ()))
     try:
-        report = confine(Confinement(**fields))
+        report = confine(Confinement(**options["confinement"]))
     except Unconfined as error:
         sys.exit(str(error))
     if report.port is not None:

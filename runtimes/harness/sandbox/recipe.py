@@ -54,19 +54,19 @@ class Confinement:
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
     """
 
-    readonly: tuple[str, ...] = ()
+    readonly: Sequence[str] = ()
     writable_tmp_mb: int = SCRATCH_MB
     memory: int = MEMORY
     libraries: int = 0
     processes: int = TASKS
     files: int = OPEN_FILES
     uid: int | None = None
-    keep: tuple[int, ...] = ()
+    keep: Sequence[int] = ()
     level: int | None = None
     may_fork: bool = False
     program: bool = False
     listener: int | None = None
-    writable: tuple[str, ...] = ()
+    writable: Sequence[str] = ()
     largest_file: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     #: Niceness, and oom_score_adj (0 to 1000).
