@@ -127,7 +127,7 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
     if has_environment:
         fields["model_environment"] = f"{folder}/{ENVIRONMENT_FOLDER}"
         fields["model_server_libraries"] = LIBRARIES
-    spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
+    spec = WorkerSpec(**(described_fields(description, dataset) if description is not None else {}) | fields)
     spawner: Spawner = LocalSpawner(spec)
     if remote_spawner is not None:
         users = document.get("container_users") or CONTAINER_USERS

@@ -43,12 +43,11 @@ class SetupOrder(msgspec.Struct, tag="setup"):
 
 
 class ModelServerOrder(msgspec.Struct, tag="model_server"):
-    """Order to use a new model server; descriptors: its socket, the model. ``last``: how the previous one ended.
+    """Order to use a new model server; descriptors: its socket, the model.
 
     ``folder``: where the model server finds the model's files, in place of a descriptor.
     """
 
-    last: str | None = None
     folder: str | None = None
 
 

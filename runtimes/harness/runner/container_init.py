@@ -85,7 +85,7 @@ class ContainerInit:
             os.close(descriptor)
 
     def _start(self, order: dict[str, Any], output: int, control: socket.socket, descriptors: list[int]) -> None:
-        spec = ProcessSpec.of(order["birth"])
+        spec = ProcessSpec(**order["birth"])
         if spec.module != self._module:
             raise PermissionError(f"{spec.module} processes are not started in this container")
         # With this limit an excessive request raises MemoryError; otherwise the kernel would kill the whole container.

@@ -86,7 +86,7 @@ class ForkServer:
             client.close()
             return
         order, (output, control, *rest) = received
-        spec = ProcessSpec.of(order["birth"])
+        spec = ProcessSpec(**order["birth"])
         if spec.module != self._module:
             raise PermissionError(f"{spec.module} processes are not forked here")
         parent, pid = os.getpid(), os.fork()

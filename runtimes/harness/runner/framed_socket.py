@@ -167,9 +167,9 @@ class FramedSocket:
         self._socket.close()
 
 
-def receive_with_rights(end: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """Receive one message and at most ``most`` descriptors; empty bytes mean that the peer is gone."""
-    data, descriptors, _, _ = socket.recv_fds(end, 1 << 16, most)
+def receive_with_rights(end: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive one message and at most one descriptor; empty bytes mean that the peer is gone."""
+    data, descriptors, _, _ = socket.recv_fds(end, 1 << 16, 1)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return data, descriptors

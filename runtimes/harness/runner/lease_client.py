@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from .framed_socket import Batch
 from .runner_api_client import Connect, Credentials, RunnerApi, RunnerApiClient
 from .runner_api_messages import DeathReport, GrantedLease, LeaseAnswer, LeaseEntry, LeaseStanding, ReportHeader
 
@@ -27,23 +28,6 @@ class TaskPage(Protocol):
         """The current task, -1 before the first."""
 
 
-class TaskResults(Protocol):
-    """Results of the tasks [since, to): lines in task order, then the artifacts' bytes."""
-
-    @property
-    def since(self) -> int: ...
-    @property
-    def to(self) -> int: ...
-    @property
-    def lines(self) -> "memoryview | bytes": ...
-    @property
-    def artifacts(self) -> list[tuple[int, str, str, int]]: ...
-    @property
-    def blobs(self) -> "memoryview | bytes": ...
-    @property
-    def sketch(self) -> dict[str, Any]: ...
-
-
 @dataclass(slots=True, eq=False)
 class HeldLease:
     """A lease in progress: the cursor of its reported results, its current end, and the page of its tasks."""
@@ -59,7 +43,7 @@ class HeldLease:
         """Whether tasks are left to report."""
         return not self.lost and self.cursor < self.stop
 
-    def continues_with(self, results: TaskResults) -> bool:
+    def continues_with(self, results: Batch) -> bool:
         """Whether these results begin at the cursor; others were computed before it moved, or the lease was lost."""
         return not self.lost and results.since == self.cursor
 
@@ -103,9 +87,7 @@ class LeaseHolder:
             held_lease.page.stop = held_lease.stop
             return range(held_lease.cursor, held_lease.stop)
 
-    def report(
-        self, held_lease: HeldLease, results: TaskResults, rate: float | None = None, *, last: bool = False
-    ) -> None:
+    def report(self, held_lease: HeldLease, results: Batch, rate: float | None = None, *, last: bool = False) -> None:
         """Report results; afterwards ``held`` has its new cursor and stop, or is lost. ``last``: no next lease."""
         lease = held_lease.granted
         header = ReportHeader(

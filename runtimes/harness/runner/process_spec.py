@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import python_process
@@ -38,19 +38,10 @@ class ProcessSpec:
     confined: bool
     memory: int
     libraries: int = 0
-    readonly: tuple[str, ...] = ()
+    readonly: Sequence[str] = ()
     may_fork: bool = False
     site: str = ""
     environment: str = ""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "ProcessSpec":
-        """Read the JSON form."""
-        return cls(**{**values, "readonly": tuple(values["readonly"])})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -60,11 +60,6 @@ class WorkerSpec:
     world: Mapping[str, Any] | None = None
     model_folder: str = ""
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "WorkerSpec":
-        """Read the JSON form."""
-        return cls(**values)
-
     def describe(self) -> dict[str, Any]:
         """Return the JSON form."""
         return asdict(self)

@@ -16,6 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def order_process(
     whole_name = f"the {process_spec.module} {peer}"
     output, remote_output = os.pipe()
     control, remote_control = socket.socketpair()
-    order = json.dumps({"birth": process_spec.describe(), "descriptors": list(descriptors)}).encode()
+    order = json.dumps({"birth": asdict(process_spec), "descriptors": list(descriptors)}).encode()
     try:
         socket.send_fds(connection, [order], [remote_output, remote_control.fileno(), *descriptors.values()])
     except OSError as error:
@@ -180,7 +181,7 @@ class RemoteSpawner:
     def _on_message(self, module: str, connection: socket.socket) -> None:
         """Read a container init's greeting; anything readable after it means that the container ended."""
         try:
-            data, descriptors = receive_with_rights(connection, 1)
+            data, descriptors = receive_with_rights(connection)
             greeting = json.loads(data) if data and not descriptors and module not in self._connections else None
         except (OSError, ValueError):
             greeting = None

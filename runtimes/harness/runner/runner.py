@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..dataset_definition import definition_of
 from . import model_folder
@@ -46,7 +46,7 @@ from .runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
-from .worker import ATTEMPTS, LaunchContext, ModelRejected, ProcessSupplier, SetupFailed, Worker
+from .worker import ATTEMPTS, LaunchContext, ModelRejected, SetupFailed, Worker
 
 #: Exit codes: the launch ended; no evaluator can be set up; the runner API does not answer; a fault of the runner; the
 #: spawner can start no more processes; stopped by a signal (128 + SIGTERM).
@@ -86,14 +86,7 @@ class LaunchDocument:
     choose_cores: bool = False
 
 
-class HasProcess(Protocol):
-    """An evaluator or a model server."""
-
-    @property
-    def process(self) -> Process: ...
-
-
-T = TypeVar("T", bound=HasProcess)
+T = TypeVar("T", bound=EvaluatorProcess | ModelServerProcess)
 
 
 class ReadyProcesses(Generic[T]):
@@ -149,7 +142,7 @@ class ReadyProcesses(Generic[T]):
             return waiting is not None
 
 
-class Runner(ProcessSupplier):
+class Runner:
     """A runner and its main thread. ``workers``: those whose processes are started at once; ``reserve``: model servers
     started at once beyond one per worker.
 
@@ -268,7 +261,7 @@ class Runner(ProcessSupplier):
         os.eventfd_write(self._awake, 1)
 
     def _on_control_message(self, control: socket.socket) -> None:
-        data, descriptors = receive_with_rights(control, 1)
+        data, descriptors = receive_with_rights(control)
         if not data:
             self.finish(DONE, "the agent is gone")
             return
@@ -440,7 +433,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     document = json.loads(sys.argv[1])
     control = socket.socket(fileno=document["control"])
-    spec = WorkerSpec.of(document["worker_spec"])
+    spec = WorkerSpec(**document["worker_spec"])
     ctypes.CDLL(None).prctl(PR_SET_NAME, document.get("name", "runner").encode())
     if spec.model_folder:
         model_folder.lock(spec.model_folder)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..model_server.deadline_watch import DeadlineWatch
 from ..model_server.deadlines import ServerTimes
@@ -28,6 +28,9 @@ from .framed_socket import (
 from .lease_client import HeldLease, LeaseClient
 from .processes import EvaluatorProcess, ModelServerProcess
 from .runner_api_client import RequestRejected
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 #: Seconds an evaluator may take to be set up, and a model server to load its model.
 SETUP = 180.0
@@ -53,16 +56,6 @@ class ModelRejected(Exception):
         self.reason, self.status = reason, status
 
 
-class ProcessSupplier(Protocol):
-    """Supplies evaluators and model servers."""
-
-    def evaluator(self) -> EvaluatorProcess:
-        """Wait for an unused evaluator and return it."""
-
-    def model_server(self) -> ModelServerProcess:
-        """Wait for a model server that has not loaded a model and return it."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchContext:
     """What all workers of a launch share. ``patience``: seconds an evaluator may spend on one task.
@@ -85,7 +78,7 @@ class LaunchContext:
 class Worker:
     """An evaluator, its model server, and the lease they work on."""
 
-    def __init__(self, number: int, supplier: ProcessSupplier, leases: LeaseClient, context: LaunchContext) -> None:
+    def __init__(self, number: int, supplier: "Runner", leases: LeaseClient, context: LaunchContext) -> None:
         self.name = f"{context.name}{number}"
         self._core = context.cores[number] if number < len(context.cores) else None
         self._supplier = supplier
@@ -147,11 +140,10 @@ class Worker:
         match message:
             case NeedModelServer():
                 self._unloaded += 1
-                last = self._dismiss_model_server()
+                how = explain_end(self._dismiss_model_server())
                 if self._unloaded > ATTEMPTS:
-                    how = explain_end(last)
                     raise ModelRejected(f"The model's process ends before it has loaded the model: {how}.", "crashed")
-                self._bring_model_server(evaluator, last)
+                self._bring_model_server(evaluator)
             case ModelLoaded():
                 self._unloaded, self._loaded = 0, True
                 self._context.loaded.set()
@@ -160,7 +152,8 @@ class Worker:
                 # The model server may have died of another cause, and a model that loaded once will load again.
                 if self._unloaded >= ATTEMPTS or not (self._loaded or message.status == "crashed"):
                     raise ModelRejected(message.reason, message.status)
-                self._bring_model_server(evaluator, self._dismiss_model_server())
+                self._dismiss_model_server()
+                self._bring_model_server(evaluator)
             case ServerTimesWanted():
                 model_server = self._model_server
                 times = None if model_server is None else model_server.process.times()
@@ -175,14 +168,14 @@ class Worker:
             case _:
                 raise PeerClosed("the evaluator sent an unexpected message")
 
-    def _bring_model_server(self, evaluator: EvaluatorProcess, last: str | None = None) -> None:
-        """Send the evaluator a new model server's socket and the model; ``last``: how the previous server ended."""
+    def _bring_model_server(self, evaluator: EvaluatorProcess) -> None:
+        """Send the evaluator a new model server's socket and the model."""
         self._model_server = model_server = self._supplier.model_server()
         if self._core is not None:
             model_server.process.pin(self._core)
         descriptors = [model_server.socket.fileno()]
         model = self._context.model
-        order = {"type": "model_server"} | ({"last": last} if last else {})
+        order = {"type": "model_server"}
         if model is not None and os.path.isdir(model):
             order["folder"] = model
         elif model is not None:
