@@ -88,14 +88,19 @@ def send(frame: bytes, connection: socket.socket) -> None:
     connection.send(frame)
 
 
+def next_seq(model_server: ModelServerClient) -> int:
+    """Return the sequence number of the next request, which no other process can know."""
+    return model_server._socket._numbers[-1]
+
+
 def reply(model_server: ModelServerClient) -> bytes:
     """Return the correct reply to the next `act`."""
-    return framed(("action", model_server.next_seq, ACTION.tobytes()))
+    return framed(("action", next_seq(model_server), ACTION.tobytes()))
 
 
 def test_a_valid_reply_is_returned_as_actions(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
-    seq = model_server.next_seq
+    seq = next_seq(model_server)
     with answering(remote, partial(send, reply(model_server))) as requests:
         actions, latency = model_server.act(OBSERVATION)
     assert np.array_equal(actions, ACTION)
@@ -107,7 +112,7 @@ def test_an_action_of_its_own_is_not_overwritten_by_the_next(pair: tuple[ModelSe
     model_server, remote = pair
     with answering(remote, partial(send, reply(model_server))):
         first, _ = model_server.act_alone(OBSERVATION)
-    with answering(remote, partial(send, framed(("action", model_server.next_seq, bytes(8))))):
+    with answering(remote, partial(send, framed(("action", next_seq(model_server), bytes(8))))):
         second, _ = model_server.act_alone(OBSERVATION.astype(np.float64))
     assert np.array_equal(first, ACTION[0]) and np.array_equal(second, np.zeros(2))
 
@@ -120,7 +125,7 @@ def test_actions_of_any_shape_and_type_are_those_of_the_last_reply(shape: tuple[
     model_server = ModelServerClient(local, Interface(observation=space, action=space), batch=1, deadline=60.0)
     for number in (1, 2):
         expected, observation = np.full(shape, number, dtype), np.full(shape, number + 2, np.float64)
-        frame = framed(("action", model_server.next_seq, expected.tobytes()))
+        frame = framed(("action", next_seq(model_server), expected.tobytes()))
         with answering(remote, partial(send, frame)) as requests:
             action, _ = model_server.act_alone(observation)
         assert action.shape == shape and action.dtype == dtype and np.array_equal(action, expected)
@@ -145,7 +150,7 @@ def test_a_shared_frame_has_a_seed_and_an_observation_for_each_task(rows: int, s
     observations = [np.full(2, row, np.float32) for row in range(rows)]
     actions = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
     with connected(60.0) as (model_server, remote):
-        seq = model_server.next_seq
+        seq = next_seq(model_server)
         with answering(remote, partial(send, framed(("action", seq, actions.tobytes())))) as requests:
             received, _ = model_server.act_once_each(drawn, observations)
     assert np.array_equal(received, actions)
@@ -169,8 +174,8 @@ def test_a_reset_that_was_sent_before_a_shared_frame_is_answered_first(
     model_server, remote = pair
     model_server.end(7)
     assert read_frame(remote)[0] == "reset"
-    remote.send(framed(("ready", model_server.seq)))
-    with answering(remote, partial(send, framed(("action", model_server.next_seq, bytes(16))))):
+    remote.send(framed(("ready", model_server._socket.seq)))
+    with answering(remote, partial(send, framed(("action", next_seq(model_server), bytes(16))))):
         actions, _ = model_server.act_once_each([1, 2], [OBSERVATION] * 2)
     assert actions.shape == (2, 2)
 
@@ -198,16 +203,16 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
     "one byte more": (lambda model_server: reply(model_server) + b"x", Garbage, "more than its reply"),
     "two replies": (lambda model_server: reply(model_server) * 2, Garbage, "more than its reply"),
     "another sequence number": (
-        lambda model_server: framed(("action", model_server.next_seq ^ 1, ACTION.tobytes())),
+        lambda model_server: framed(("action", next_seq(model_server) ^ 1, ACTION.tobytes())),
         Garbage,
         "invalid reply",
     ),
     "another length": (
-        lambda model_server: framed(("action", model_server.next_seq, b"1234")),
+        lambda model_server: framed(("action", next_seq(model_server), b"1234")),
         Garbage,
         "invalid reply",
     ),
-    "another kind of frame": (lambda model_server: framed(("ready", model_server.next_seq)), Garbage, "invalid reply"),
+    "another kind of frame": (lambda model_server: framed(("ready", next_seq(model_server))), Garbage, "invalid reply"),
     "invalid msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "invalid reply"),
     "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "invalid reply"),
     "deep nesting": (
@@ -215,20 +220,20 @@ INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[Mode
         Garbage,
         "invalid reply",
     ),
-    "an error": (lambda model_server: framed(("error", model_server.next_seq, "oh no")), Failed, "oh no"),
+    "an error": (lambda model_server: framed(("error", next_seq(model_server), "oh no")), Failed, "oh no"),
     "an error of kind invalid": (
-        lambda model_server: framed(("error", model_server.next_seq, "(3,)", "invalid")),
+        lambda model_server: framed(("error", next_seq(model_server), "(3,)", "invalid")),
         WrongAnswer,
         "(3,)",
     ),
     "an error of another request": (lambda model_server: framed(("error", 5, "oh no")), Garbage, "another request"),
     "an error of an unknown kind": (
-        lambda model_server: framed(("error", model_server.next_seq, "x", "ok")),
+        lambda model_server: framed(("error", next_seq(model_server), "x", "ok")),
         Garbage,
         "invalid reply",
     ),
     "an error with an extra member": (
-        lambda model_server: framed(("error", model_server.next_seq, "x", "failed", 1)),
+        lambda model_server: framed(("error", next_seq(model_server), "x", "failed", 1)),
         Garbage,
         "invalid reply",
     ),
@@ -252,7 +257,7 @@ def test_an_invalid_reply_is_a_named_fault(
 
 def test_a_reply_before_its_request_is_garbage(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
-    guessed = framed(("action", model_server.seq + 1, ACTION.tobytes()))
+    guessed = framed(("action", model_server._socket.seq + 1, ACTION.tobytes()))
     assert len(guessed) == len(reply(model_server))
     remote.send(guessed)
     with pytest.raises(Garbage, match="sent an invalid reply"):
@@ -281,7 +286,7 @@ def test_the_deadline_applies_to_the_last_byte_of_a_reply(
     pair_with_short_deadline: tuple[ModelServerClient, socket.socket],
 ) -> None:
     model_server, remote = pair_with_short_deadline
-    long_reply = framed(("error", model_server.next_seq, "x" * 5000))
+    long_reply = framed(("error", next_seq(model_server), "x" * 5000))
     stop = threading.Event()
 
     def send_slowly(connection: socket.socket) -> None:
@@ -379,7 +384,7 @@ def test_the_error_of_a_model_server_that_exits_during_load_is_reported(tmp_path
     early_error = EarlyErrorSocket(fileno=local.detach())
     early_error.model_server_end = remote
     model_server = ModelServerClient(early_error, INTERFACE, batch=1, deadline=60.0)
-    early_error.seq = model_server.next_seq
+    early_error.seq = next_seq(model_server)
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         model_server.load("any", {}, model.fileno())
     model_server.close()
@@ -406,7 +411,7 @@ def per_scenario() -> Iterator[tuple[ModelServerClient, socket.socket]]:
 def passing() -> Iterator[tuple[ModelServerClient, socket.socket, socket.socket]]:
     """A client that has loaded a model on the socket of a first process; the zygote's end and that process's end."""
     with per_scenario() as (model_server, zygote), tempfile.TemporaryFile() as model:
-        seq, processes = model_server.next_seq, list[socket.socket]()
+        seq, processes = next_seq(model_server), list[socket.socket]()
 
         def answer_load() -> None:
             _, (received, process), _, _ = socket.recv_fds(zygote, 1 << 16, 2)
@@ -445,7 +450,7 @@ def test_each_scenario_is_served_on_the_socket_of_its_own_process() -> None:
         model_server.end(2)
         assert (name, first.recv(1)) == ("reset", b"")  # closing the socket is the end of the scenario
         with begun(zygote) as second:
-            second.send(framed(("ready", following := model_server.next_seq)))
+            second.send(framed(("ready", following := next_seq(model_server))))
             model_server.ready(2)
             assert read_frame(second) == ["reset", following, {"seed": 2}]
 
@@ -453,18 +458,18 @@ def test_each_scenario_is_served_on_the_socket_of_its_own_process() -> None:
 def test_a_reset_is_sent_early_if_the_process_is_there() -> None:
     with passing() as (model_server, zygote, first):
         model_server.begin(1)
-        first.send(framed(("ready", model_server.seq)))
+        first.send(framed(("ready", model_server._socket.seq)))
         model_server.ready(1)
         model_server.end(None)
         with begun(zygote) as second:
             model_server.begin(2)
-            assert read_frame(second) == ["reset", model_server.seq, {"seed": 2}]
+            assert read_frame(second) == ["reset", model_server._socket.seq, {"seed": 2}]
 
 
 def test_a_model_server_that_ends_between_two_scenarios_is_no_fault_of_the_second() -> None:
     with passing() as (model_server, zygote, first):
         model_server.begin(1)
-        first.send(framed(("ready", model_server.seq)))
+        first.send(framed(("ready", model_server._socket.seq)))
         model_server.ready(1)
         zygote.close()
         model_server.end(2)
@@ -497,7 +502,7 @@ def test_no_option_that_a_model_sets_on_its_socket_holds_the_evaluator_beyond_th
         model_server.begin(1)
         undo(process)
         process.setblocking(True)
-        process.send(framed(("ready", model_server.seq)))
+        process.send(framed(("ready", model_server._socket.seq)))
         model_server.ready(1)
         undo(process)
         began = time.monotonic()

@@ -88,16 +88,6 @@ class ModelServerClient:
         self._shared: dict[int, ActionExchange] = {}  # by number of scenarios
         self._direct: DirectLoop | None = None
 
-    @property
-    def seq(self) -> int:
-        """Sequence number of the last request."""
-        return self._socket.seq
-
-    @property
-    def next_seq(self) -> int:
-        """Sequence number of the next request."""
-        return self._socket.next_seq
-
     def explained(self, fault: ModelFault) -> ModelFault:
         """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended.
 
@@ -260,7 +250,7 @@ class ModelServerClient:
             connected.send(framed(("close", self._socket.draw())), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the model server has ended or hangs; its runner ends it
-        for connection in (self._control, connected, self._sockets):
+        for connection in (self._control, connected, self._sockets, self._socket.run_delay):
             if connection is not None:
                 connection.close()
 

@@ -38,7 +38,7 @@ class ModelServerSocket:
         self.seq = FIRST
         unobserved = UNOBSERVED * deadline
         self._timeout = struct.pack("@ll", int(unobserved), int(unobserved % 1 * 1e6) or 1)
-        self._run_delay = RunDelay()
+        self.run_delay = RunDelay()
         self.use(connected)
 
     def use(self, connected: socket.socket) -> None:
@@ -51,7 +51,7 @@ class ModelServerSocket:
 
     def watch(self, seconds: float, began: float | None = None) -> DeadlineWatch:
         """Return the watch of a deadline, ``seconds`` from now or from ``began``."""
-        return DeadlineWatch(seconds, self._read_times, began, self._run_delay.take)
+        return DeadlineWatch(seconds, self._read_times, began, self.run_delay.take)
 
     def draw(self) -> int:
         """Return the sequence number of a new request."""
@@ -59,12 +59,6 @@ class ModelServerSocket:
             self._numbers = drawn_numbers()
         self.seq = seq = self._numbers.pop()
         return seq
-
-    @property
-    def next_seq(self) -> int:
-        """Sequence number of the next request, which no other process can know."""
-        self._numbers = self._numbers or drawn_numbers()
-        return self._numbers[-1]
 
     def ask(self, exchange: ActionExchange) -> float:
         """Send a request and receive its actions; return the latency in seconds. Called at every step."""
@@ -103,7 +97,7 @@ class ModelServerSocket:
 
     def send(self, frame: bytes | bytearray) -> None:
         """Send a frame, within the deadline of an action."""
-        self._run_delay.take()  # what was before is no excuse for what follows
+        self.run_delay.take()  # what was before is no excuse for what follows
         sent = 0
         try:
             sent = self._send(frame)
