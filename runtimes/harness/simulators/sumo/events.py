@@ -1,7 +1,6 @@
 """Table of scripted events by name."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .conflicts import ConflictMap
 from .crossing_events import FailingToYield, HurriedMajor, LatePedestrian, RedRunner
@@ -21,8 +20,3 @@ EVENTS: Mapping[str, Callable[[Traffic, ConflictMap, EventPlan], ScriptedEvent]]
     "hurried_major": HurriedMajor,
     "late_pedestrian": LatePedestrian,
 }
-
-
-def event(spec: Mapping[str, Any], traffic: Traffic, conflict_map: ConflictMap, plan: EventPlan) -> ScriptedEvent:
-    """Return the event that a scenario names."""
-    return EVENTS[spec["event"]](traffic, conflict_map, plan)

@@ -1,21 +1,6 @@
 """Fault attribution: whether the ego is at fault for a collision, by rules of right of way."""
 
 from dataclasses import dataclass
-from enum import StrEnum
-
-
-class CollisionKind(StrEnum):
-    """SUMO's collision types; the last four involve pedestrians."""
-
-    REAR = "collision"
-    FRONTAL = "frontal"
-    SIDE = "side"
-    JUNCTION = "junction"
-    CROSSING = "crossing"
-    SHARED_LANE = "sharedLane"
-    WALKING_AREA = "walkingarea"
-    JUNCTION_PEDESTRIAN = "junctionPedestrian"
-
 
 #: m/s: a slower ego counts as standing, and is not at fault.
 STANDING = 0.1
@@ -25,6 +10,7 @@ STANDING = 0.1
 class Crash:
     """Facts about the ego's first collision."""
 
+    #: SUMO's type of the collision; a "collision" is one with the rear of a vehicle.
     kind: str
     #: SUMO's collider: the follower in a rear-end collision; arbitrary on a junction.
     ego_is_collider: bool
@@ -46,11 +32,11 @@ def at_fault(crash: Crash) -> bool:
     if crash.pedestrian:
         return True
     match crash.kind:
-        case CollisionKind.REAR:
+        case "collision":
             return crash.ego_is_collider or crash.changing_lane
-        case CollisionKind.SIDE:
+        case "side":
             return crash.changing_lane
-        case CollisionKind.JUNCTION:
+        case "junction":
             if crash.ran_into_rear or crash.entered_on in ("r", "R", "u", "U"):
                 return True
             return crash.entered_on != "G" and crash.had_to_yield

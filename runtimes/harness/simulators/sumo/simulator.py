@@ -17,7 +17,7 @@ from .conflicts import EGO_LENGTH, ConflictMap
 from .drive_metrics import MIN_TTC_ANY, Drive, Ending, least_time_to_any, metrics
 from .engine import EGO, load, options, sumo
 from .event import ACTOR, EventPlan, ScriptedEvent
-from .events import event
+from .events import EVENTS
 from .fault import Crash, at_fault
 from .python_step import PythonStep, StepConstants
 from .street import Street, read
@@ -107,7 +107,7 @@ class SumoSimulator:
             speed=start["speed"],
             trigger=spec.get("trigger", 0.0),
         )
-        self._event = event(spec, traffic, conflict_map, plan)
+        self._event = EVENTS[spec["event"]](traffic, conflict_map, plan)
         self._event.insert()
         traffic.add_vehicles(spec["vehicles"], spec["mix"])
         traffic.add_pedestrians(spec.get("pedestrians", 0))
