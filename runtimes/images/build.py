@@ -108,7 +108,7 @@ def build(
         if fresh:
             note.unlink(missing_ok=True)
             layers.archive(path, reference, built, manifest, configured)
-            _copy_bill(path, built[-1])
+            shutil.copyfile(built[-1].path.with_suffix(".sbom.json"), path.with_suffix(".sbom.json"))
             note.write_text(json.dumps(record, indent=1) + "\n")
             _remove_unused_layers(kept)
         sizes = tuple(f"{layer.path.name.split('-')[0]} {layer.size / 1e6:.0f}" for layer in built)
@@ -207,10 +207,6 @@ def _remove_unused_layers(kept: Path) -> None:
         if not note.exists() or is_old_enough(note.stat().st_mtime, UNUSED, time.time()):
             for suffix in (".json", ".tar", ".facts.json", ".sbom.json"):
                 layer.with_suffix(suffix).unlink(missing_ok=True)
-
-
-def _copy_bill(path: Path, code: Layer) -> None:
-    shutil.copyfile(code.path.with_suffix(".sbom.json"), path.with_suffix(".sbom.json"))
 
 
 def tags(images: Sequence[Image]) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Facts of a built image part: its components and libraries, for the bill of materials and for the parts above it."""
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -24,26 +25,21 @@ class Facts:
     components: tuple[Component, ...] = ()
     libraries: tuple[str, ...] = ()
 
-    def with_all(self, other: "Facts") -> "Facts":
-        """Return the union of both facts."""
-        return Facts(
-            tuple(sorted({*self.components, *other.components})), tuple(sorted({*self.libraries, *other.libraries}))
-        )
-
     def write(self, path: Path) -> None:
         """Write the facts as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Facts":
         """Read facts that ``write`` wrote."""
-        document = json.loads(path.read_text())
-        return cls(tuple(Component(**component) for component in document["components"]), tuple(document["libraries"]))
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 def merged(all_facts: Iterable[Facts]) -> Facts:
     """Return the union of the facts of several parts."""
-    union = Facts()
+    components: set[Component] = set()
+    libraries: set[str] = set()
     for facts in all_facts:
-        union = union.with_all(facts)
-    return union
+        components.update(facts.components)
+        libraries.update(facts.libraries)
+    return Facts(tuple(sorted(components)), tuple(sorted(libraries)))

@@ -13,7 +13,7 @@ from subprocess import CalledProcessError
 import uv
 
 from runtimes.images import image_names, interpreter, packages, sbom
-from runtimes.images.facts import Facts
+from runtimes.images.facts import Facts, merged
 from runtimes.images.image_names import Image
 from runtimes.images.libraries import MissingLibrary
 
@@ -41,10 +41,9 @@ def install(image: Image, part: str, folder: Path) -> Facts:
         case "environments":
             facts = Facts()
             for environment in image.brings:
-                site = _site_of(environment.digest)
-                facts = facts.with_all(
-                    packages.install(environment.lock, root, site, [*before, facts], environment.compiled)
-                )
+                site = f"{HOME}/environments/{environment.digest}/site"
+                own = packages.install(environment.lock, root, site, [*before, facts], environment.compiled)
+                facts = merged((facts, own))
         case _:
             facts = _code(image, root, before)
     facts.write(folder / f"{part}.json")
@@ -57,10 +56,6 @@ def _copy_installer(root: Path) -> None:
     target.parent.mkdir(parents=True)
     shutil.copyfile(uv.find_uv_bin(), target)
     target.chmod(0o755)
-
-
-def _site_of(digest: str) -> str:
-    return f"{HOME}/environments/{digest}/site"
 
 
 def _code(image: Image, root: Path, before: list[Facts]) -> Facts:

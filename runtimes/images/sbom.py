@@ -14,14 +14,14 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/windtunnel")
 def bill(name: str, version: str, description: str, parts: Iterable[Facts]) -> dict[str, Any]:
     """Return the bill of an image's third-party components, without a date: equal content gives an equal bill."""
     components = [_component(component) for component in merged(parts).components]
-    subject: dict[str, Any] = {
+    subject = {
         "type": "container",
         "bom-ref": name,
         "name": name,
         "version": version,
         "description": description,
+        "licenses": [{"license": {"id": LICENCE}}],
     }
-    subject["licenses"] = [{"license": {"id": LICENCE}}]
     listed = [name, version, *(component["bom-ref"] for component in components)]
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -41,8 +41,8 @@ def _component(component: Component) -> dict[str, Any]:
         "bom-ref": component.purl,
         "name": component.name,
         "version": component.version,
+        "purl": component.purl,
     }
-    entry["purl"] = component.purl
     if component.licence:
         entry["licenses"] = [{"expression": component.licence}]
     return entry
