@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.harness.evaluator.tasks import BITS_63, LARGEST, Permutation, TaskPlan, TooMany, count, locate
+from runtimes.harness.evaluator.tasks import BITS_63, LARGEST, Permutation, TaskPlan, TooMany
 
 
 def plan(**changes: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def plan(**changes: Any) -> dict[str, Any]:
 
 def test_the_sweep_changes_slowest_then_the_repetition_then_the_scenario() -> None:
     document = plan(select={"range": [10, 12]}, repeat=2, sweep={"a": [1, 2], "b": ["x"]}, params={"a": 0, "c": 3})
-    tasks = [locate(document, task) for task in range(count(document))]
+    tasks = [TaskPlan(document).locate(task) for task in range(TaskPlan(document).count)]
     assert [(task.swept["a"], task.repeat, task.index) for task in tasks] == list(
         itertools.product((1, 2), (0, 1), (10, 11))
     )
@@ -34,13 +34,13 @@ def test_the_sweep_changes_slowest_then_the_repetition_then_the_scenario() -> No
 
 
 def test_the_last_parameter_of_a_sweep_changes_fastest() -> None:
-    document = plan(select={"tasks": [5]}, sweep={"a": [1, 2], "b": [3, 4]})
-    assert [tuple(locate(document, task).swept.values()) for task in range(4)] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    tasks = TaskPlan(plan(select={"tasks": [5]}, sweep={"a": [1, 2], "b": [3, 4]}))
+    assert [tuple(tasks.locate(task).swept.values()) for task in range(4)] == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
 
 def test_values_of_a_parameter_are_compared_on_equal_scenarios() -> None:
-    document = plan(select={"range": [0, 5]}, sweep={"a": [1, 2]})
-    assert [locate(document, task).seed for task in range(5)] == [locate(document, task).seed for task in range(5, 10)]
+    tasks = TaskPlan(plan(select={"range": [0, 5]}, sweep={"a": [1, 2]}))
+    assert [tasks.locate(task).seed for task in range(5)] == [tasks.locate(task).seed for task in range(5, 10)]
 
 
 def test_seeds_are_the_same_in_every_release() -> None:
@@ -71,7 +71,7 @@ def test_the_seed_of_a_scenario_depends_on_seed_dataset_scenario_and_repetition(
 
 
 def test_listed_scenarios_keep_the_order_of_the_list() -> None:
-    assert [locate(plan(select={"tasks": [9, 3, 3]}), task).index for task in range(3)] == [9, 3, 3]
+    assert [TaskPlan(plan(select={"tasks": [9, 3, 3]})).locate(task).index for task in range(3)] == [9, 3, 3]
 
 
 @given(st.integers(1, 3000), st.text(max_size=10))
@@ -84,8 +84,8 @@ def test_a_permutation_contains_every_number_once(size: int, key: str) -> None:
 def test_a_sample_stays_in_range_and_is_reproducible(total: int, last_task: int, seed: int) -> None:
     document = plan(total_scenarios=total, select={"sample": min(total, last_task + 1), "seed": seed})
     task = min(total, last_task + 1) - 1
-    assert 0 <= locate(document, task).index < total
-    assert locate(document, task) == locate(document, task)
+    assert 0 <= TaskPlan(document).locate(task).index < total
+    assert TaskPlan(document).locate(task) == TaskPlan(document).locate(task)
 
 
 def test_a_sample_spreads_evenly_and_depends_on_its_seed() -> None:
@@ -104,23 +104,23 @@ def test_the_ten_millionth_task_is_located_in_constant_time() -> None:
     started_at = time.monotonic()
     document = plan(total_scenarios=LARGEST, select={"sample": LARGEST, "seed": 3})
     for task in (0, LARGEST - 1):
-        assert 0 <= locate(document, task).index < LARGEST
+        assert 0 <= TaskPlan(document).locate(task).index < LARGEST
     # A thousand times the expected time, a thousandth of the time of a linear search.
     assert time.monotonic() - started_at < 1.0
 
 
 def test_too_many_tasks_are_refused_without_allocation() -> None:
     with pytest.raises(TooMany, match="a simulation has at most 10,000,000"):
-        count(plan(select={"range": [0, 10**6]}, repeat=11))
-    assert count(plan(select={"range": [0, 10**6]}, repeat=10)) == LARGEST
+        TaskPlan(plan(select={"range": [0, 10**6]}, repeat=11))
+    assert TaskPlan(plan(select={"range": [0, 10**6]}, repeat=10)).count == LARGEST
 
 
 def test_a_task_number_out_of_range_is_an_error() -> None:
     for task in (-1, 288):
         with pytest.raises(IndexError):
-            locate(plan(), task)
+            TaskPlan(plan()).locate(task)
 
 
 def test_a_sample_larger_than_the_dataset_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least as many as it draws"):
-        count(plan(select={"sample": 289}))
+        TaskPlan(plan(select={"sample": 289}))

@@ -28,7 +28,7 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
 from runtimes import formats
-from runtimes.harness.evaluator.tasks import locate
+from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner.runner_api_messages import DeathReport
 
 #: Seconds after which a launch asks again for workers that it has lent.
@@ -348,7 +348,7 @@ class Leases:
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, stage)
                 provenance = provenance_of(simulations.find(c, simulation).provenance)
-            located = locate(provenance.play.tasks, start)
+            located = TaskPlan(provenance.play.tasks).locate(start)
             labels = self._specs.labels(provenance.dataset, located.index)
             line = crashed_line(located, start, reason, labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"

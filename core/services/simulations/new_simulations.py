@@ -25,7 +25,7 @@ from core.store import run_logs
 from core.store import simulations as store
 from core.store.database import Connection
 from datasets.catalogue import Dataset
-from runtimes.harness.evaluator.tasks import count
+from runtimes.harness.evaluator.tasks import TaskPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class NewSimulations:
             "dataset_digest": provenance.dataset.digest,
             "submitted_by": submitted_by,
         }
-        total = 1 if submission.dry_run else count(provenance.play.tasks)
+        total = 1 if submission.dry_run else TaskPlan(provenance.play.tasks).count
         stage = {
             "id": f"{id}.0",
             "simulation_id": id,

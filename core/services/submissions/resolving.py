@@ -32,7 +32,7 @@ from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
 from runtimes import catalogue
-from runtimes.harness.evaluator.tasks import count
+from runtimes.harness.evaluator.tasks import TaskPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class Resolver:
         else:
             runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
-        if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
+        unattended = submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended
+        if unattended and TaskPlan(plan).count != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
         provenance = self._provenance(submission, dataset, runtime, plan)
         if model is not None and runtime is not None:

@@ -36,7 +36,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPlan:
-    """A simulation's task plan, parsed from its JSON form."""
+    """A simulation's task plan, parsed from its JSON form. Raises TooMany for more tasks than a simulation has."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._select = plan["select"]
@@ -103,16 +103,6 @@ class TaskPlan:
         else:
             hasher.update(b"%d" % task)
         return int.from_bytes(hasher.digest(), "little") & BITS_63
-
-
-def count(plan: Mapping[str, Any]) -> int:
-    """Return the number of tasks; raise TooMany if they exceed the limit."""
-    return TaskPlan(plan).count
-
-
-def locate(plan: Mapping[str, Any], task: int) -> Located:
-    """Resolve one task number of a plan."""
-    return TaskPlan(plan).locate(task)
 
 
 def _selected_count(select: Mapping[str, Any]) -> int:
