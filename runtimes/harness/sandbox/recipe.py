@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
@@ -68,7 +68,6 @@ class Confinement:
     listener: int | None = None
     writable: Sequence[str] = ()
     largest_file: int | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
     #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
     oom_score: int = 1000
@@ -140,7 +139,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     if not scratch_mb:
         _set_tempdir()
     os.environ.clear()
-    os.environ.update({**ENVIRONMENT, **confinement.environ})
+    os.environ.update(ENVIRONMENT)
     seconds = time.perf_counter() - started
     return ConfinementReport(level=level, uid=user, layers=layers, seconds=seconds, port=port)
 
