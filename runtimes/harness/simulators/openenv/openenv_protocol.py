@@ -8,7 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import WebSocketException
@@ -37,16 +37,6 @@ class TooLate(BadAnswer):
 
 class Closed(BadAnswer):
     """The server closed the connection."""
-
-
-class Transport(Protocol):
-    """A connection to an environment's server; each call may take ``seconds``."""
-
-    def reset(self, parameters: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Start an episode; return `observation`, `reward` and `done`."""
-
-    def step(self, action: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Apply an action; return `observation`, `reward` and `done`."""
 
 
 class WebSocketTransport:
@@ -149,6 +139,10 @@ class HttpTransport:
         if response.status != 200:
             raise BadAnswer(f"it answers {path} with the status {response.status}: {_quoted(data)}")
         return _parsed(data, path)
+
+
+#: A connection to an environment's server: an episode is started, and an action applied, within ``seconds``.
+Transport = WebSocketTransport | HttpTransport
 
 
 def checked(answer: Any, kind: str) -> dict[str, Any]:

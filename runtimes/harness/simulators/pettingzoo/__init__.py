@@ -8,7 +8,7 @@ import importlib
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -90,18 +90,6 @@ def _mask(observation: Any) -> "NDArray[Any] | None":
     return observation["action_mask"] if isinstance(observation, Mapping) else None
 
 
-class World(Protocol):
-    """An environment as one agent sees it. ``environment`` is PettingZoo's."""
-
-    environment: Any
-
-    def reset(self, seed: int) -> Any:
-        """Start; return the agent's first observation."""
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool]:
-        """Apply the agent's action and those of the others; return observation, reward, terminated and truncated."""
-
-
 class ParallelWorld:
     """All agents act at once."""
 
@@ -147,6 +135,12 @@ class TurnWorld:
             environment.step(None if over else self._others.act(turn, environment.action_space(turn), observation))
         observation, reward, ended, cut_off, _ = environment.last()
         return observation, float(reward), bool(ended), bool(cut_off)
+
+
+#: An environment as one agent sees it; ``environment`` is PettingZoo's. ``reset`` returns the agent's first
+#: observation; ``step`` applies its action and those of the others, and returns observation, reward, terminated and
+#: truncated.
+World = ParallelWorld | TurnWorld
 
 
 class PettingZooSimulator:
