@@ -16,10 +16,10 @@ from benchmarks.processes import metered
 from runtimes.catalogue import simulators
 from runtimes.environments import prepare
 
-HARNESS = Path("runtimes").resolve()
+ROOT = Path.cwd()
 DATASET = Path("datasets/catalogue/car_street").resolve()
 MODEL = "idm"
-IDM = HARNESS / "harness" / "simulators" / "sumo" / "baselines" / f"{MODEL}.py"
+IDM = ROOT / "runtimes/harness/simulators/sumo/baselines" / f"{MODEL}.py"
 ECHO_MODEL = Path("benchmarks/echo_model.py").resolve()
 SCENARIOS = 288
 REPEAT = 2
@@ -27,7 +27,7 @@ RUNS = 3
 WORKERS = (1, 2)
 LOOP = (
     "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
-    "from harness.simulators.sumo.standalone import main; main()"
+    "from scripts.car_street.standalone import main; main()"
 )
 
 
@@ -50,7 +50,7 @@ def loop(name: str, repeat: int, steps: Path) -> dict[str, Any]:
     """
     site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
     arguments = [argument for argument in LOOPS[name] if argument != "echo"]
-    command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
+    command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(ROOT), str(site)]
     command += [str(DATASET), str(ECHO_MODEL if name == ECHOED else IDM), "--scenarios", str(SCENARIOS * repeat)]
     command += arguments + (["--lines", str(steps)] if name == BARE else ["--steps", str(steps)])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

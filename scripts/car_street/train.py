@@ -22,7 +22,6 @@ from runtimes.harness.dataset_definition import read_definition
 
 from runtimes.harness.simulators.sumo.simulator import SumoSimulator  # isort: skip
 from runtimes.harness.simulators.base import Metric, Scenario
-from runtimes.harness.simulators.sumo.standalone import scenarios
 from scripts.car_street.network import (
     HIDDEN,
     Array,
@@ -32,6 +31,7 @@ from scripts.car_street.network import (
     write_onnx,
     write_tflite,
 )
+from scripts.car_street.standalone import scenarios
 
 ROOT = Path(__file__).parents[2]
 DATASET = ROOT / "datasets/catalogue/car_street"

@@ -270,7 +270,7 @@ def test_the_standalone_run_prints_episodes_seconds_and_score() -> None:
         [
             sys.executable,
             "-m",
-            "runtimes.harness.simulators.sumo.standalone",
+            "scripts.car_street.standalone",
             str(DATASET),
             str(ROOT / "runtimes/harness/simulators/sumo/baselines/idm.py"),
             "--scenarios",

@@ -1,6 +1,6 @@
 """Standalone SUMO runs without the platform: one process, one loop, direct calls of the model; a benchmark's baseline.
 
-python -m runtimes.harness.simulators.sumo.standalone DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
+python -m scripts.car_street.standalone DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
 
 `--loop lean` and `--loop sumo` ask no model; they take as many steps as the run whose lines `--steps FILE` has.
 `lean`: same traffic, one constant action, no observation. `sumo`: same traffic, SUMO drives the ego.
@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ...dataset_definition import read_definition
-from ..base import Metric, Scenario
-from .clock import DT
-from .engine import EGO, sumo
-from .event import ALL_CHECKS, DEFAULT_LANE_CHANGES
-from .simulator import SumoSimulator
+from runtimes.harness.dataset_definition import read_definition
+from runtimes.harness.simulators.base import Metric, Scenario
+from runtimes.harness.simulators.sumo.clock import DT
+from runtimes.harness.simulators.sumo.engine import EGO, sumo
+from runtimes.harness.simulators.sumo.event import ALL_CHECKS, DEFAULT_LANE_CHANGES
+from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
 
 def task_seed(seed: int, index: int, repeat: int) -> int:
