@@ -10,19 +10,10 @@ import msgspec
 from local_play.scenario_choice import Chosen
 from local_play.served_world import ServedWorld
 from runtimes.harness.python_process import ending
-from runtimes.harness.runner.framed_socket import FramedSocket, PeerClosed
+from runtimes.harness.runner.framed_socket import Broken, FramedSocket, PeerClosed, Ready
 from runtimes.harness.runner.process_spec import Installation, ProcessSpec, start_process
 from runtimes.harness.sandbox.allowances import MEMORY
-from runtimes.harness.session.session_messages import (
-    Answer,
-    Broken,
-    Failed,
-    Observed,
-    Ready,
-    Refused,
-    ResetOrder,
-    StepOrder,
-)
+from runtimes.harness.session.session_messages import Answer, Failed, Observed, Refused, ResetOrder, StepOrder
 
 #: Seconds for the start of a simulator, whose libraries may still have to be read from disk.
 START_SECONDS = 120.0

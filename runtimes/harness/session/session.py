@@ -20,9 +20,9 @@ from ..evaluator.evaluator import BROKEN
 from ..evaluator.result_batch import plain
 from ..evaluator.tasks import TaskPlan
 from ..model_server.model_server_client import finite
-from ..runner.framed_socket import FramedSocket, PeerClosed
+from ..runner.framed_socket import Broken, FramedSocket, PeerClosed, Ready
 from ..simulators.base import Scenario, SimulatorBroken
-from .session_messages import Answer, Broken, Failed, Observed, Order, Ready, Refused, ResetOrder
+from .session_messages import Answer, Failed, Observed, Order, Refused, ResetOrder
 
 _decoder = msgspec.msgpack.Decoder(Order)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ..runner.framed_socket import Broken, Ready
 from ..simulators.base import Metric
 
 
@@ -22,16 +23,6 @@ class StepOrder(msgspec.Struct, tag="step"):
 
 
 Order = ResetOrder | StepOrder
-
-
-class Ready(msgspec.Struct, tag="ready"):
-    """The simulator is created and waits for orders."""
-
-
-class Broken(msgspec.Struct, tag="broken"):
-    """The simulator cannot be created."""
-
-    reason: str
 
 
 class Observed(msgspec.Struct, tag="observed"):
@@ -59,4 +50,5 @@ class Failed(msgspec.Struct, tag="failed"):
     reason: str
 
 
+#: Before the first order a session answers that its simulator is created, or cannot be.
 Answer = Ready | Broken | Observed | Refused | Failed
