@@ -303,9 +303,7 @@ class ModelServerClient:
         """Return how the scenario's process ended (`Ended`); None if the whole model server has ended, or is silent."""
         if self._control is None:
             return None
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        if not poll.poll(END_WAIT * 1000):
+        if not _is_readable(self._control, END_WAIT):
             return None
         try:
             return _ended_decoder.decode(_received(self._control, LAST)[LENGTH.size :]).code
@@ -321,11 +319,11 @@ def _received(connection: socket.socket, most: int = len(SOCKET_FRAME)) -> bytes
         return b""
 
 
-def _is_readable(connection: socket.socket) -> bool:
-    """Return whether a socket has bytes to read, or has been closed at its other end."""
+def _is_readable(connection: socket.socket, seconds: float = 0.0) -> bool:
+    """Return whether a socket has bytes to read within so many seconds, or has been closed at its other end."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(seconds * 1000))
 
 
 def _visible_values(info: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -29,16 +29,10 @@ if TYPE_CHECKING:
 TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
-    "tensor(float16)": "float16",
-    "tensor(int8)": "int8",
-    "tensor(int16)": "int16",
-    "tensor(int32)": "int32",
-    "tensor(int64)": "int64",
-    "tensor(uint8)": "uint8",
-    "tensor(uint16)": "uint16",
-    "tensor(uint32)": "uint32",
-    "tensor(uint64)": "uint64",
-    "tensor(bool)": "bool",
+    **{
+        f"tensor({name})": name
+        for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+    },
 }
 #: Parts of the names of random operators. A session creates their generators, and seeds those of nodes without a seed;
 #: Dropout, which is random in training mode, draws from a generator of the process. Nothing else outlives a run: the

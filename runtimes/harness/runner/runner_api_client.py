@@ -94,8 +94,8 @@ class Connect(Protocol):
     ) -> RunnerApi: ...
 
 
-class RunnerApiClient:
-    """A connection to the runner API; each thread needs its own."""
+class RunnerApiClient(RunnerApi):
+    """A connection to the runner API over HTTP; each thread needs its own."""
 
     def __init__(
         self,
@@ -114,7 +114,6 @@ class RunnerApiClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def launch(self) -> dict[str, Any]:
-        """Return the launch's description."""
         answer: dict[str, Any] = msgspec.json.decode(self._ask("GET", "", b"")[1])
         return answer
 
@@ -126,34 +125,27 @@ class RunnerApiClient:
         return description
 
     def lease(self, worker: str, rate: float | None) -> LeaseAnswer:
-        """Request a lease."""
         return msgspec.json.decode(self._post("lease", LeaseRequest(worker, rate)), type=LeaseAnswer)
 
     def report(
         self, header: ReportHeader, lines: memoryview | bytes, blobs: memoryview | bytes
     ) -> tuple[bool, LeaseAnswer]:
-        """Report results; return whether they were accepted, and the answer with the new cursor."""
         status, answer = self._ask("POST", "/report", pack_report(header, lines, blobs))
         return status == 200, msgspec.json.decode(answer, type=LeaseAnswer)
 
     def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
-        """Renew these leases and report their current tasks; return each lease's state."""
         return msgspec.json.decode(self._post("heartbeat", LeaseEntries(leases)), type=LeaseStandings).leases
 
     def leave(self, leases: list[LeaseEntry]) -> None:
-        """Release leases; the tasks are not blamed."""
         self._post("leave", LeaseEntries(leases))
 
     def report_death(self, death: DeathReport) -> None:
-        """Report that an evaluator died by itself."""
         self._post("death", death)
 
     def refuse_model(self, reason: str, status: str) -> None:
-        """Report that the model does not load or does not fit."""
         self._post("refused", ModelRefusal(reason, status))
 
     def log(self, name: str, data: bytes) -> None:
-        """Send a piece of captured output."""
         self._ask("POST", f"/logs?name={quote(name)}", data)
 
     def _post(self, verb: str, message: msgspec.Struct) -> bytes:

@@ -11,10 +11,8 @@ from ..base import Simulator
 from .process_client import EnvironmentProcesses
 from .simulator import OpenEnvSimulator
 
-
-def start_processes(level: int) -> EnvironmentProcesses:
-    """Start the process from which environments are forked; ``level``: of the evaluator's sandbox, 0 without one."""
-    return EnvironmentProcesses(level)
+#: Starts the process from which environments are forked, given the level of the evaluator's sandbox, 0 without one.
+start_processes = EnvironmentProcesses
 
 
 def create(dataset: Path, definition: Definition, processes: EnvironmentProcesses) -> Simulator:

@@ -70,19 +70,8 @@ def conflict_areas(street: Street, path: JunctionPath) -> tuple[ConflictArea, ..
             continue
         bounds = overlap(path.shape, other.shape, CAR_WIDTH)
         if bounds is not None:
-            entry, exit, other_entry, other_exit = bounds
-            other_yields = path.link in rows.get(other.link, ())
-            areas.append(
-                ConflictArea(
-                    other=other,
-                    entry=entry,
-                    exit=exit,
-                    other_entry=other_entry,
-                    other_exit=other_exit,
-                    ego_yields=other.link in rows.get(path.link, ()),
-                    other_yields=other_yields,
-                )
-            )
+            ego_yields, other_yields = other.link in rows.get(path.link, ()), path.link in rows.get(other.link, ())
+            areas.append(ConflictArea(other, *bounds, ego_yields, other_yields))
     return tuple(areas)
 
 
