@@ -32,20 +32,6 @@ def _found() -> Iterator[tuple[str, ModelFormat]]:
             yield name, format
 
 
-def packages() -> Mapping[str, tuple[str, ...]]:
-    """Return the packages of each environment of model servers, by the environment's name.
-
-    Raise ValueError if two formats want different packages in one environment.
-    """
-    by_environment: dict[str, tuple[str, ...]] = {}
-    for name, format in formats().items():
-        if by_environment.setdefault(format.environment, format.packages) != format.packages:
-            raise ValueError(
-                f"format {name}: the environment {format.environment} has other packages in another format"
-            )
-    return by_environment
-
-
 def suffixes() -> frozenset[str]:
     """Return the suffixes of file names of all formats."""
     return frozenset(suffix for format in formats().values() for suffix in format.suffixes)

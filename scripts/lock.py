@@ -27,12 +27,26 @@ OPTIONS += ("--only-binary", ":all:", "--universal")
 def requirements() -> Mapping[Path, str]:
     """Return the requirements of every environment by the path of its lock."""
     by_lock = {
-        MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *packages})) + "\n"
-        for name, packages in formats.packages().items()
+        MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *named})) + "\n"
+        for name, named in packages().items()
     }
     sources = [path for folder in (CONVERTERS, SERVERS) for path in sorted(folder.glob("*.in"))]
     sources += sorted(SIMULATORS.glob(f"*/{REQUIREMENTS}"))
     return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sources}
+
+
+def packages() -> Mapping[str, tuple[str, ...]]:
+    """Return the packages of each environment of model servers, by the environment's name.
+
+    Raise ValueError if two formats want different packages in one environment.
+    """
+    by_environment: dict[str, tuple[str, ...]] = {}
+    for name, format in formats.formats().items():
+        if by_environment.setdefault(format.environment, format.packages) != format.packages:
+            raise ValueError(
+                f"format {name}: the environment {format.environment} has other packages in another format"
+            )
+    return by_environment
 
 
 def name_of(lock: Path) -> str:

@@ -20,6 +20,7 @@ from runtimes.harness import models
 from runtimes.harness.models import onnx
 from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
 from scripts import formats as page
+from scripts import lock
 from tests.archives import zipped
 
 #: Libraries of the formats' environments, which a server must not import.
@@ -247,7 +248,7 @@ def test_a_format_that_contradicts_the_others_is_an_error(
 def test_two_formats_cannot_require_different_packages_in_the_same_environment(formats_folder: Path) -> None:
     (formats_folder / "table.py").write_text(module(environment="litert", packages=("pandas",)))
     with pytest.raises(ValueError, match="the environment litert has other packages"):
-        formats.packages()
+        lock.packages()
 
 
 PYTORCH = {
