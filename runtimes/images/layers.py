@@ -1,4 +1,4 @@
-"""OCI image files: build layers from folders and archives from layers, and unpack archives.
+"""OCI image files: build layers from folders, and archives from layers.
 
 The same folder gives the same bytes: entries are sorted, owned by root, with modification time 0.
 Archives follow OCI image layout 1.0 and also contain Docker's manifest.json.
@@ -148,27 +148,6 @@ def archive(path: Path, reference: str, layers: Sequence[Layer], manifest: bytes
             with open(layer.path, "rb") as file:
                 tar.addfile(header, file)
     draft.rename(path)
-
-
-def unpack(path: Path, folder: Path) -> dict[str, Any]:
-    """Unpack an archive's image into a folder, as a container runtime does; return its configuration."""
-    with tarfile.open(path) as outer:
-
-        def blob(digest: str) -> IO[bytes]:
-            file = outer.extractfile(_blob(digest.removeprefix("sha256:")))
-            assert file is not None
-            return file
-
-        index = outer.extractfile("index.json")
-        assert index is not None
-        listed = json.load(blob(json.load(index)["manifests"][0]["digest"]))
-        for layer in listed["layers"]:
-            with tarfile.open(fileobj=blob(layer["digest"]), mode="r|*") as inner:
-                # Set as an attribute, because Python 3.11.2 has neither the filter nor the `filter` argument.
-                inner.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _: member)
-                inner.extractall(folder)
-        config: dict[str, Any] = json.load(blob(listed["config"]["digest"]))["config"]
-        return config
 
 
 def _blob(digest: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from runtimes.images import build, layers
 from tests.cached import image
 from tests.cluster.tools import tool
+from tests.image_archives import unpack
 
 ROOT = Path(__file__).parents[2]
 PORT = 2222
@@ -35,7 +36,7 @@ USERS = "sshd:x:100:65534::/run/sshd:/bin/false\nmpiuser:x:1000:1000::/home/mpiu
 def write(implementation: str, folder: Path) -> tuple[str, Path]:
     """Write an image of `openmpi` or `mpich`, with Python and mpi4py; return its name and archive."""
     root = folder / implementation
-    layers.unpack(image("python").archive, root)
+    unpack(image("python").archive, root)
     environment = Path(tool(implementation)).parents[1]
     _copy_base_image(root)
     shutil.copytree(environment, root / "usr", symlinks=True, dirs_exist_ok=True, ignore=NOT_MPI)

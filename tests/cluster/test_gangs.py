@@ -18,6 +18,7 @@ from tests.cached import image, tool
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
+from tests.image_archives import unpack
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
@@ -117,7 +118,7 @@ def import_image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
 def mpi_image(folder: Path) -> str:
     """Write the Python image with MPICH added, as a site might have it; return its name."""
     base = image("python")
-    config = layers.unpack(base.archive, folder)
+    config = unpack(base.archive, folder)
     mpich = Path(tool("mpich")).parents[1]
     shutil.copytree(mpich / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)
     (folder / "opt" / "mpi" / "bin").mkdir()

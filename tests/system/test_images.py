@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runtimes.catalogue import simulators
-from runtimes.images import build, image_names, layers
+from runtimes.images import build, image_names
 from tests.cached import image
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ def unpacked() -> Iterator[Callable[[str], Container]]:
         def unpack(name: str) -> Container:
             root = Path(folder, name)
             root.mkdir(mode=0o755)
-            return Container(root, layers.unpack(image(name).archive, root))
+            return Container(root, unpack(image(name).archive, root))
 
         yield unpack
 

@@ -11,6 +11,7 @@ from runtimes import catalogue
 from runtimes.environments import Environment, ready
 from runtimes.images import build, image_names, layers, parts, sbom
 from runtimes.images.facts import Component, Facts
+from tests.image_archives import unpack
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
@@ -96,7 +97,7 @@ def test_an_image_archive_unpacks_to_the_folder_that_it_was_made_from(tmp_path: 
     layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=packed)
     manifest, config = layers.manifest([layer], {"User": "1:1"}, "amd64")
     layers.archive(tmp_path / "image.tar", "thing:1", [layer], manifest, config)
-    assert layers.unpack(tmp_path / "image.tar", tmp_path / "out") == {"User": "1:1"}
+    assert unpack(tmp_path / "image.tar", tmp_path / "out") == {"User": "1:1"}
     assert (tmp_path / "out/a").read_bytes() == (tmp_path / "out/c").read_bytes() == b"x" * layers.LARGE
 
 
