@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from runtimes.images import build, image_names
+from runtimes.images import build, image_names, parts
 
 
 @click.command()
@@ -35,8 +35,8 @@ def main(
     """Write OCI archives for `ctr images import`, `docker load` or skopeo, with bills of materials (SBOM)."""
     images = [image_names.images()[name] for name in only or image_names.images()]
     if tags:
-        for name, tag in build.tags(images).items():
-            click.echo(f"{prefix}{name}:{tag}")
+        for image in images:
+            click.echo(f"{prefix}{image.name}:{image_names.tag(image, parts.lock(image))}")
         return
     for image in images:
         began = time.monotonic()

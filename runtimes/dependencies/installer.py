@@ -107,7 +107,8 @@ class Installer:
             source.write_text("\n".join((*declaration.requirements, *HARNESS)) + "\n")
             constraints.write_text("\n".join(declaration.constraints) + "\n")
             lock.write_text(preferred)
-            _readable(source, constraints)
+            source.chmod(0o644)
+            constraints.chmod(0o644)
             arguments = ["pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate", *_WHEELS]
             arguments += ["--no-sources", "--index-strategy", "first-index", "--python", confined_uv.PYTHON]
             arguments += ["-c", str(constraints), "-o", str(lock), str(source)]
@@ -144,7 +145,7 @@ class Installer:
             workspace = cleanup.enter_context(self._workspace())
             source = workspace / "lock.txt"
             source.write_text(lock)
-            _readable(source)
+            source.chmod(0o644)
             filled.mkdir(mode=0o755)
             cleanup.callback(remove, filled)
             arguments = ["pip", "install", "--python", confined_uv.PYTHON, "--target", str(filled / "site")]
@@ -212,11 +213,6 @@ def _upstream(environ: Mapping[str, str]) -> Address | None:
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     return (parts.hostname or "", parts.port or 80)
-
-
-def _readable(*paths: Path) -> None:
-    for path in paths:
-        path.chmod(0o644)
 
 
 def _error(result: UvResult, what: str) -> Exception:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -207,8 +207,3 @@ def _remove_unused_layers(kept: Path) -> None:
         if not note.exists() or is_old_enough(note.stat().st_mtime, UNUSED, time.time()):
             for suffix in (".json", ".tar", ".facts.json", ".sbom.json"):
                 layer.with_suffix(suffix).unlink(missing_ok=True)
-
-
-def tags(images: Sequence[Image]) -> dict[str, str]:
-    """Return the tags of images, built or not."""
-    return {image.name: image_names.tag(image, parts.lock(image)) for image in images}

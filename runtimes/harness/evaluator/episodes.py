@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..model_server.model_faults import ModelFault, WrongAnswer
 from ..model_server.model_server_client import ModelServerClient, finite, finite_check
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
-from ..simulators.direct_exchange import DirectSimulator, Pause
+from ..simulators.direct_exchange import Pause
 from .result_batch import LoadedModel, Played, unworldly
 
 #: Steps and seconds after which a dry run ends: enough to see how fast the model answers after its first call.
@@ -123,7 +123,7 @@ def drive(
 def may_drive_directly(simulator: Simulator, options: EpisodeOptions) -> bool:
     """Whether a scenario's loop can be that of its simulator's compiled code."""
     plain = not options.latency_steps and options.describe_model is None
-    return plain and isinstance(simulator, DirectSimulator) and simulator.drives_directly
+    return plain and bool(getattr(simulator, "drives_directly", False))
 
 
 def drive_directly(

@@ -68,11 +68,6 @@ def drawn_numbers() -> list[int]:
     return numbers
 
 
-def reply_room(interface: Interface, rows: int) -> int:
-    """Return the most bytes of a reply with so many actions."""
-    return len(framed(("action", FIRST, bytes(rows * interface.action.size))))
-
-
 def _rows(frame: bytearray, dtype: str, rows: int, shape: tuple[int, ...], offset: int) -> "NDArray[Any]":
     items = rows * int(np.prod(shape, dtype=np.int64))
     return np.frombuffer(frame, dtype, items, offset).reshape(rows, *shape)

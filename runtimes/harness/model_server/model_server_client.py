@@ -17,7 +17,7 @@ from ..forking.scenario_sockets import ScenarioSockets
 from ..python_process import KILLED
 from ..simulators.base import Interface, Space
 from ..visible_text import visible
-from .action_exchange import FIRST, MOST_SHARED, NUMBER, ActionExchange, reply_room
+from .action_exchange import FIRST, MOST_SHARED, NUMBER, ActionExchange
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET
 from .direct_loop import DirectLoop
@@ -82,7 +82,7 @@ class ModelServerClient:
         self.shares_frames = False
         #: Tells how the model server's process ended, None if it has not; asked only after a crash.
         self.describe_end: Callable[[], str | None] = lambda: None
-        room = reply_room(interface, max(batch, MOST_SHARED))
+        room = len(framed(("action", FIRST, bytes(max(batch, MOST_SHARED) * interface.action.size))))
         self._socket = ModelServerSocket(connected, room, deadline, read_times)
         self._step = ActionExchange(interface, batch, self._socket.buffer)
         self._shared: dict[int, ActionExchange] = {}  # by number of scenarios

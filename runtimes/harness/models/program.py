@@ -77,7 +77,7 @@ class Description:
         command, protocol = values.get("command", [PROGRAM]), values.get("protocol", LINES)
         if protocol not in (LINES, SOCKET):
             raise Misfit(f'`protocol` in `{DESCRIPTION}` has to be "{LINES}" or "{SOCKET}" ({PAGE})')
-        if not isinstance(command, list) or not command or not all(_is_argument(part) for part in command):
+        if not isinstance(command, list) or not command or not all(map(_is_argument, command)):
             raise Misfit(f"`command` in `{DESCRIPTION}` has to be a list of strings, the program's path first ({PAGE})")
         return cls(command=tuple(command), protocol=protocol)
 
@@ -145,7 +145,8 @@ class LinePrograms:
             raise error.before_load() from None
         info = answers[0].get("loaded")
         described = info.items() if isinstance(info, dict) else ()
-        self.info = {"protocol": LINES, **{key: value for key, value in described if _is_scalar(value)}}
+        scalars = {key: value for key, value in described if isinstance(value, str | int | float | bool | None)}
+        self.info = {"protocol": LINES, **scalars}
         return self
 
     def _ask(self, program: ProgramProcess, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,10 +193,6 @@ class LinePrograms:
                 raise NoAction(f"the program's answer to `act` has no member `action` ({PAGE})")
             actions.append(action_bytes(answer["action"], 1, self._space))
         return b"".join(actions)
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | bool)
 
 
 FORMAT = ModelFormat(

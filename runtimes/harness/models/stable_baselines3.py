@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..simulators.base import Space
-from ..simulators.structures import Parts, Structure, element_of, equal
+from ..simulators.structures import Parts, element_of, equal
 from .base import (
     Assignment,
     Certainty,
@@ -79,7 +79,8 @@ class AgentModel:
         self._observed = interface.observation.gymnasium
         self._by_key = isinstance(self._observed, Parts) and data["observation_space"].shape is None
         self._shape = () if self._by_key else tuple(data["observation_space"].shape)
-        self._masks = "action_masks" in inspect.signature(policy.predict).parameters and _has_mask(self._observed)
+        has_mask = isinstance(self._observed, Parts) and MASK in self._observed.keys
+        self._masks = has_mask and "action_masks" in inspect.signature(policy.predict).parameters
         self._state: Any = None
         self._starts = True
         self.info: Mapping[str, str | int | float | bool | None] = {
@@ -115,10 +116,6 @@ class AgentModel:
         assert isinstance(self._observed, Parts)
         elements = [element_of(self._observed, observation.reshape(-1)) for observation in observations]
         return {key: np.stack([element[key] for element in elements]) for key in self._observed.keys}
-
-
-def _has_mask(observed: Structure | None) -> bool:
-    return isinstance(observed, Parts) and MASK in observed.keys
 
 
 def _policy(source: bytes) -> tuple[Mapping[str, Any], Any]:

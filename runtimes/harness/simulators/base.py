@@ -159,6 +159,10 @@ class Simulator(Protocol):
     scenario ends with its first step: several such scenarios may share a frame to the model server. If the dataset's
     definition has `starts_processes`, the module also defines ``start_processes(level)``, which starts processes before
     the seal, and whose result ``create`` gets as a third argument; ``level``: of the sandbox, 0 without one.
+
+    A simulator whose compiled code may have the loop of a scenario says so of each that it has reset, by
+    ``drives_directly``, and has ``drive_directly(exchange)``: it drives until the scenario is over or the compiled code
+    has to pause, and returns why (direct_exchange.py).
     """
 
     interface: Interface

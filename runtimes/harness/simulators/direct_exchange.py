@@ -2,7 +2,7 @@
 
 import ctypes
 from enum import IntEnum
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 
 class Pause(IntEnum):
@@ -40,15 +40,3 @@ class Exchange(ctypes.Structure):
             for name in ("socket", "numbers_left", "seq", "error", "settled", "capacity", "answered", "applied")
         ),
     ]
-
-
-@runtime_checkable
-class DirectSimulator(Protocol):
-    """A simulator whose compiled code may have the loop of a scenario."""
-
-    @property
-    def drives_directly(self) -> bool:
-        """Whether it has in the scenario that has been reset."""
-
-    def drive_directly(self, exchange: Exchange) -> Pause:
-        """Drive until the scenario is over or the compiled code has to pause; return why."""

@@ -137,7 +137,8 @@ class HttpTransport:
         if len(data) > LARGEST:
             raise BadAnswer(f"its answer to {path} has more than {LARGEST:,} bytes")
         if response.status != 200:
-            raise BadAnswer(f"it answers {path} with the status {response.status}: {_quoted(data)}")
+            quoted = data[:WORDS].decode(errors="replace")
+            raise BadAnswer(f"it answers {path} with the status {response.status}: {quoted}")
         return _parsed(data, path)
 
 
@@ -173,20 +174,18 @@ def _parsed(data: bytes, kind: str) -> dict[str, Any]:
 
 
 def _bytes(connected: socket.socket, until: float, what: str) -> bytes:
-    left = until - time.monotonic()
-    if left > 0:
+    try:
+        if (left := until - time.monotonic()) <= 0:
+            raise TimeoutError
         connected.settimeout(left)
-        try:
-            data = connected.recv(_PIECE)
-        except TimeoutError:
-            data = None
-        except OSError:
-            data = b""
-        if data:
-            return data
-        if data is not None:
-            raise Closed("it closed the connection")
-    raise TooLate(f"it did not answer {what} in time")
+        data = connected.recv(_PIECE)
+    except TimeoutError:
+        raise TooLate(f"it did not answer {what} in time") from None
+    except OSError:
+        data = b""
+    if not data:
+        raise Closed("it closed the connection")
+    return data
 
 
 def _error_text(data: Any) -> str:
@@ -194,7 +193,3 @@ def _error_text(data: Any) -> str:
         return "without a reason"
     text = f"{data.get('message')} ({data.get('code')})"
     return f"{text}: {json.dumps(data['errors'])}"[:WORDS] if data.get("errors") else text[:WORDS]
-
-
-def _quoted(data: bytes) -> str:
-    return data[:WORDS].decode(errors="replace")

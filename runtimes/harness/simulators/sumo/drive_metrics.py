@@ -113,13 +113,8 @@ def penalty(ending: Ending, red_lights: int) -> float:
     )
 
 
-#: The metric of version 2 that knows pedestrians.
+#: The metric of version 2 that knows pedestrians: the least time to collision with the leader or one of them.
 MIN_TTC_ANY = "min_ttc_any"
-
-
-def least_time_to_any(drive: Drive) -> dict[str, Metric]:
-    """Return the least time to collision with the leader or a pedestrian."""
-    return {MIN_TTC_ANY: min(drive.min_ttc, drive.min_ttc_pedestrian, TTC_CAP)}
 
 
 #: Outcomes of the traffic simulation; any other outcome is a fault of the model, with a score of 0.

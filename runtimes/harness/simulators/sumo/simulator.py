@@ -14,7 +14,7 @@ from . import replay_frames
 from .compiled_library import ENDED, EVENT, GOES_ON, STEP_FAILED, library
 from .compiled_step import CompiledStep, CompiledStreet
 from .conflicts import EGO_LENGTH, ConflictMap
-from .drive_metrics import MIN_TTC_ANY, Drive, Ending, least_time_to_any, metrics
+from .drive_metrics import MIN_TTC_ANY, TTC_CAP, Drive, Ending, metrics
 from .engine import EGO, load, options, sumo
 from .event import ACTOR, EventPlan, ScriptedEvent
 from .events import EVENTS
@@ -256,7 +256,7 @@ class SumoSimulator:
             ),
         )
         if self._pedestrians:
-            measured |= least_time_to_any(self.drive)
+            measured[MIN_TTC_ANY] = min(self.drive.min_ttc, self.drive.min_ttc_pedestrian, TTC_CAP)
         return measured | {"event_met": int(self._event.triggered)}
 
     def scene(self) -> dict[str, Any]:
