@@ -1,6 +1,7 @@
 """Python format: a file, or a zip with ``model.py``, that defines a class ``Model``."""
 
 import codecs
+import functools
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +35,6 @@ PAGE = "docs/python-models.md"
 FEW, SEQUENCES = 16, frozenset({list, tuple})
 #: The most characters of a description of a space.
 LONGEST = 2000
-
-_compiled: dict[bytes, CodeType] = {}
 
 
 def recognise(sample: Sample) -> Recognition | None:
@@ -110,19 +109,18 @@ def _source(assignment: Assignment) -> bytes:
         raise Misfit(f"the archive has no `{ENTRY}` at its top; pack the folder that it lies in ({PAGE})") from None
 
 
+@functools.cache  # a zygote compiles for all scenarios
 def _code(source: bytes) -> CodeType:
-    if source not in _compiled:
-        try:
-            _compiled[source] = compile(source, "model.py", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError) as error:
-            line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-            reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            here = ".".join(map(str, sys.version_info[:2]))
-            raise Misfit(
-                f"the file is not valid Python{line}: {reason}. Python {here} runs here: if the file runs where you"
-                f" wrote it, write the line in the syntax of {here} ({PAGE})"
-            ) from None
-    return _compiled[source]
+    try:
+        return compile(source, "model.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise Misfit(
+            f"the file is not valid Python{line}: {reason}. Python {here} runs here: if the file runs where you"
+            f" wrote it, write the line in the syntax of {here} ({PAGE})"
+        ) from None
 
 
 class PythonModel:

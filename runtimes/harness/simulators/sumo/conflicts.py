@@ -1,6 +1,7 @@
 """Conflicts at junctions and pedestrian crossings: the next conflict for the observation, and the minimum PET."""
 
 from collections.abc import Mapping
+from functools import cache, partial
 from math import cos, hypot, inf, radians, sin
 
 from .engine import EGO, sumo
@@ -27,20 +28,9 @@ class ConflictMap:
 
     def __init__(self, street: Street) -> None:
         self.street = street
-        self._conflict_areas: dict[JunctionPath, tuple[ConflictArea, ...]] = {}
-        self._crosswalk_areas: dict[JunctionPath, tuple[CrosswalkArea, ...]] = {}
-
-    def conflict_areas(self, path: JunctionPath) -> tuple[ConflictArea, ...]:
-        """Return the conflict areas of a path."""
-        if path not in self._conflict_areas:
-            self._conflict_areas[path] = conflict_areas(self.street, path)
-        return self._conflict_areas[path]
-
-    def crosswalk_areas(self, path: JunctionPath) -> tuple[CrosswalkArea, ...]:
-        """Return the pedestrian crossings on a path."""
-        if path not in self._crosswalk_areas:
-            self._crosswalk_areas[path] = crosswalk_areas(self.street, path)
-        return self._crosswalk_areas[path]
+        #: Return the conflict areas of a path, and the pedestrian crossings on it.
+        self.conflict_areas = cache(partial(conflict_areas, street))
+        self.crosswalk_areas = cache(partial(crosswalk_areas, street))
 
 
 class JunctionTraversal:
