@@ -2,7 +2,7 @@
 
 import resource
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,14 +74,6 @@ class BusyExecutor:
 
     def cancel(self, launch_id: str) -> None:
         """Do nothing."""
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield nothing."""
-        yield from ()
-
-    def capacity(self) -> Mapping[str, int]:
-        """Return that nothing is free."""
-        return {"cpu": 0, "memory": 0}
 
     def resize(self, launch_id: str, workers: int) -> None:
         """Do nothing."""

@@ -80,10 +80,6 @@ class KubernetesClient:
             raise
         return True
 
-    def lines(self, path: str, *, quiet: float, **query: str) -> Iterator[bytes]:
-        """Follow a log line by line on its own connection; TimeoutError after ``quiet`` seconds of silence."""
-        return self._connection().lines(Request("GET", path, query=query, headers={"Accept": "*/*"}), quiet)
-
     def watch(
         self,
         path: str,

@@ -1,4 +1,4 @@
-"""Connections to one API server: requests, streams and watches by the `kubernetes` package's ApiClient and Watch.
+"""Connections to one API server: requests and watches by the `kubernetes` package's ApiClient and Watch.
 
 Imports the package. Responses are raw bytes: typed objects cost a hundred times as much. All failures to get a response
 raise OSError.
@@ -20,12 +20,10 @@ from urllib3.exceptions import TimeoutError as TransportTimeout
 
 from kube.access import Access
 from kube.configuration import open_client
-from kube.messages import Request, lines_of, refusal, refusal_of
+from kube.messages import Request, refusal, refusal_of
 
 #: Seconds between two renewals of credentials that the API server rejects, each of which may run an exec plugin.
 RENEWAL_PAUSE = 10.0
-#: Maximum bytes of a stream that are decoded at once.
-_CHUNK = 1 << 16
 
 
 class ApiConnection:
@@ -42,16 +40,6 @@ class ApiConnection:
         with _as_os_errors():
             response = self._send(request, self._time_out)
             return response.status, response.data
-
-    def lines(self, request: Request, quiet: float) -> Iterator[bytes]:
-        """Yield a response line by line; TimeoutError after ``quiet`` seconds of silence."""
-        with _as_os_errors():
-            response = self._stream(request, quiet)
-            try:
-                yield from lines_of(response.stream(_CHUNK))
-            finally:
-                response.close()
-                response.release_conn()
 
     def events(self, request: Request, version: str, quiet: float) -> Iterator[tuple[str, dict[str, Any], str]]:
         """Watch a collection from a resource version on; yield type, object and resource version of each event."""

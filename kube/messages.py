@@ -1,6 +1,6 @@
-"""Requests to an API server, its refusals (which are transient), and lines of its streams. No I/O."""
+"""Requests to an API server, and its refusals (which are transient). No I/O."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +11,6 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 #: Media type of objects with their metadata only.
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
-#: Maximum bytes of a line that has not ended; a longer one is split.
-LONGEST_LINE = 1 << 20
 #: Transient statuses: too many requests, a failing server, a gateway without a backend. After 401, credentials are
 #: renewed for a later request.
 _TRANSIENT = frozenset({401, 429, 500, 502, 503, 504})
@@ -58,22 +56,8 @@ def refusal_of(request: Request, status: int, reason: str, message: str) -> ApiR
     return ApiRefused(status, reason, message)
 
 
-def path_of(api: str, plural: str, namespace: str = "", name: str = "", part: str = "") -> str:
+def path_of(api: str, plural: str, namespace: str = "", name: str = "") -> str:
     """Return an API path; ``api`` is ``v1`` or ``group/version``."""
     root = f"/apis/{api}" if "/" in api else f"/api/{api}"
     space = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{root}{space}/{plural}" + (f"/{quote(name, safe='')}" if name else "") + (f"/{part}" if part else "")
-
-
-def lines_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream with their ends, as soon as they are complete; the last one may have no end."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-        if len(rest) >= LONGEST_LINE:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
+    return f"{root}{space}/{plural}" + (f"/{quote(name, safe='')}" if name else "")

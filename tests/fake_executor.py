@@ -1,6 +1,6 @@
 """Fake executor in memory: runs no processes; tests set the status and the end of its launches."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
@@ -9,12 +9,10 @@ from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
 class FakeExecutor:
     """Executor in memory, for tests of code that uses executors; the contract suite tests it too."""
 
-    def __init__(self, *, workers: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
+    def __init__(self, *, name: str = "fake") -> None:
         self.name = name
         self.launches: dict[str, Launch] = {}
         self._statuses: dict[str, LaunchStatus] = {}
-        self._cores = workers
-        self._memory = memory
 
     def submit(self, launch: Launch) -> None:
         """Record the launch."""
@@ -30,16 +28,6 @@ class FakeExecutor:
         """Remove the launch."""
         self._statuses.pop(launch_id, None)
         self.launches.pop(launch_id, None)
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield a single line."""
-        if launch_id in self.launches:
-            yield f"{launch_id} runs nothing\n".encode()
-
-    def capacity(self) -> Mapping[str, int]:
-        """Return the workers that no running launch uses."""
-        running = [id for id, status in self._statuses.items() if status.phase is not Phase.ENDED]
-        return {"cpu": self._cores - sum(self.launches[id].workers for id in running), "memory": self._memory}
 
     def resize(self, launch_id: str, workers: int) -> None:
         """Record the new number of workers."""

@@ -38,8 +38,8 @@ FETCH_TIMEOUT = 10.0
 KEPT, KEPT_FOR = 50, 3600.0
 #: Seconds between two searches for such folders.
 REMOVAL_INTERVAL = 10.0
-#: The most bytes of a request line, and of a chunk of a log.
-MAX_REQUEST, LOG_CHUNK = 1 << 20, 64 << 10
+#: The most bytes of a request line.
+MAX_REQUEST = 1 << 20
 #: Properties of a launch that decide which warm runner can take it.
 WARM_FIELDS = tuple(field.name for field in fields(WarmKind))
 _CREDENTIALS = struct.Struct("3i")
@@ -133,11 +133,6 @@ class Agent:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         return lock
-
-    @property
-    def warm_kinds(self) -> list[WarmKind]:
-        """The kinds of the warm runners, one for each."""
-        return self._pool.kinds
 
     async def _keep_warm(self) -> None:
         if self._refusal is None:
@@ -268,31 +263,11 @@ class Agent:
         self._inherited = {id for id in self._inherited if alive(self._launches / id)}
         return [*self._running, *self._inherited]
 
-    async def logs(self, id: str, offset: int) -> dict[str, Any]:
-        """Return a chunk of the log of a launch's runner."""
-        ended = id not in self._running  # before the read: output written later is returned by the next request
-        try:
-            with open(self._launches / id / "runner.log", "rb") as file:
-                file.seek(offset)
-                data = file.read(LOG_CHUNK)
-        except OSError:
-            data = b""
-        return {"text": data.decode(errors="replace"), "offset": offset + len(data), "ended": ended}
-
-    async def capacity(self) -> dict[str, int]:
-        """Return free cores, and the memory in bytes that the kernel reports as available."""
-        with open("/proc/meminfo") as file:
-            available = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-        held = sum(launch.workers for launch in self._running.values())
-        return {"cpu": max(0, self._cores - held), "memory": available << 10}
-
     _VERBS: Mapping[str, Callable[..., Awaitable[Any]]] = {
         "submit": submit,
         "observe": observe,
         "cancel": cancel,
         "running": running,
-        "logs": logs,
-        "capacity": capacity,
     }
 
     # -- runners
@@ -316,10 +291,6 @@ class Agent:
         except TimeoutError:
             warm_runner.kill()
             await warm_runner.over.wait()
-
-    def record_use(self, kind: WarmKind) -> None:
-        """Count a launch of a kind: it is kept warm from now on."""
-        self._pool.record_use(kind)
 
     def _remove_old_folders(self) -> None:
         """Remove the folders of launches that ended long ago; now and then, because it reads all of them."""

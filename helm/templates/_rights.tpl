@@ -7,14 +7,12 @@
 - {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [create, delete, get, list]}
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
 - {apiGroups: [""], resources: [pods], verbs: [list]}
-- {apiGroups: [""], resources: [pods/log], verbs: [get]}
 - {apiGroups: [""], resources: [events], verbs: [list]}
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list]}
 {{- end }}
 
-{{/* Permissions of dispatch in the whole cluster: one list call serves all projects, and nodes give the free capacity. */}}
+{{/* Permissions of dispatch in the whole cluster: one list call serves all projects. */}}
 {{- define "windtunnel.clusterRights" -}}
-- {apiGroups: [""], resources: [nodes], verbs: [list]}
 {{- if contains "{project}" .Values.projects.namespace }}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch]}
 - {apiGroups: [batch], resources: [jobs], verbs: [list, watch]}

@@ -75,7 +75,7 @@ def open_executor(own_cluster: Cluster, namespace: str, tmp_path: Path) -> Itera
     paths = LocalPaths(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
-        defaults = {"namespace": namespace, "installation": namespace, "pull_policy": "Never", "cores": 2, **options}
+        defaults = {"namespace": namespace, "installation": namespace, "pull_policy": "Never", **options}
         executors.append(
             kubernetes.open(
                 "west", kubernetes.KIND.parse({"kubeconfig": str(own_cluster.kubeconfig), **defaults}), paths

@@ -62,9 +62,7 @@ def test_a_warm_pod_is_taken_and_replaced_and_leaves_no_objects(
     own_cluster: Cluster, open_executor: OpenExecutor, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
     executor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
-    before = executor.capacity()["cpu"]
     assert executor.maintain_warm_pool({}) is False and executor.orphans([]) == []
-    assert executor.capacity()["cpu"] == before - 1, "a warm launch reserves its cores"
     assert executor.take_warm_launch(launch_of(runner_api.url)) is None, "the warm pod is not ready yet"
     fill_warm_pool(executor)
     until(lambda: "wait" in runner_api.requests)

@@ -27,7 +27,6 @@ from tests.cluster.test_kubernetes_executor import (
     test_an_exhausted_quota_of_pods_is_noted_and_of_objects_refused_temporarily,
     test_orphans_of_another_dispatcher_are_found_and_cancelled,
     test_resizing_a_running_launch_restarts_no_pod,
-    test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_of_the_table_suffice_and_a_missing_right_is_named,
 )
 from tests.cluster.test_kubernetes_executor import bench as bench  # pytest finds fixtures by their names in this module
@@ -49,8 +48,6 @@ from workers.executors.kubernetes.objects import JOB, ResourceKind
     test_submission_is_idempotent,
     test_a_launch_that_was_never_submitted_is_not_observed,
     test_cancelling_removes_a_launch_and_is_idempotent,
-    test_a_launch_uses_its_workers_until_it_ends,
-    test_logs_end_with_the_launch,
 ) = CONTRACT
 #: Tests that apply to Jobs too.
 SHARED = (
@@ -59,7 +56,6 @@ SHARED = (
     test_a_cancelled_launch_leaves_no_objects,
     test_a_missing_image_is_noted_and_becomes_hopeless,
     test_an_exhausted_quota_of_pods_is_noted_and_of_objects_refused_temporarily,
-    test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_of_the_table_suffice_and_a_missing_right_is_named,
     test_orphans_of_another_dispatcher_are_found_and_cancelled,
     test_resizing_a_running_launch_restarts_no_pod,

@@ -40,7 +40,7 @@ class ControllableExecutor(FakeExecutor):
     """Executor that a test makes unreachable, slow or refusing, and whose reported statuses it sets."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(workers=2, name=name)
+        super().__init__(name=name)
         self.calls = 0
         self.unreachable = False
         self.pause = 0.0

@@ -48,7 +48,7 @@ class Cluster:
             yaml.safe_dump({"current-context": "x", "contexts": [context], "clusters": [cluster]})
         )
         self.client = KubernetesClient(Kubeconfig(folder / "kubeconfig"), time_out=10)
-        self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), ClusterMetrics("west"))
+        self.executor = KubernetesExecutor("west", self.client, parse({}), ClusterMetrics("west"))
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
@@ -174,7 +174,6 @@ def test_a_failed_api_discovery_is_a_permission_error_that_names_the_role(cluste
     calls = (
         lambda: cluster.executor.observe(["a"]),
         lambda: cluster.executor.orphans([]),
-        lambda: cluster.executor.capacity(),
         lambda: cluster.executor.submit(launch_of("http://10.0.0.1:1")),
     )
     for call in calls:

@@ -190,29 +190,6 @@ def test_deleting_a_missing_object_returns_false(server: ScriptedServer, client:
     assert json.loads(server.requests[0][3])["propagationPolicy"] == "Background"
 
 
-@pytest.mark.parametrize(
-    "answer", [response(200, b"one\n\ntwo\nthree"), chunked_response(b"one\n\ntw", b"o\nth", b"ree")]
-)
-def test_log_lines_are_followed_until_the_end_of_the_stream(
-    server: ScriptedServer, client: KubernetesClient, answer: Answer
-) -> None:
-    server.answers = [answer]
-    assert list(client.lines("/log", quiet=2.0, follow="true")) == [b"one\n", b"\n", b"two\n", b"three"]
-
-
-def test_a_refused_log_request_has_the_server_s_message(server: ScriptedServer, client: KubernetesClient) -> None:
-    server.answers = [response(400, {"message": "container is waiting to start"})]
-    with pytest.raises(ApiRefused, match="waiting to start"):
-        list(client.lines("/log", quiet=2.0))
-
-
-def test_an_overlong_line_is_split(server: ScriptedServer, client: KubernetesClient) -> None:
-    server.answers = [chunked_response(*[b"x" * (1 << 16)] * 40)]
-    lengths = [len(line) for line in client.lines("/log", quiet=2.0)]
-    assert sum(lengths) == 40 << 16
-    assert max(lengths) <= 1 << 21
-
-
 def test_a_stream_that_stalls_is_a_time_out(server: ScriptedServer, client: KubernetesClient) -> None:
     finished = threading.Event()
 
@@ -220,15 +197,16 @@ def test_a_stream_that_stalls_is_a_time_out(server: ScriptedServer, client: Kube
         request.send_response(200)
         request.send_header("Transfer-Encoding", "chunked")
         request.end_headers()
-        request.wfile.write(b"6\r\nfirst\n\r\n")
+        line = json.dumps({"type": "ADDED", "object": {"metadata": {"resourceVersion": "1"}}}).encode() + b"\n"
+        request.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
         finished.wait(20)
 
     server.answers = [half]
-    lines = client.lines("/log", quiet=0.3)
+    events = client.watch("/x", seconds=9, quiet=0.3)
     try:
-        assert next(lines) == b"first\n"
+        assert next(events).resource_version == "1"
         with pytest.raises(TimeoutError):
-            next(lines)
+            next(events)
     finally:
         finished.set()
 

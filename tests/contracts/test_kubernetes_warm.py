@@ -21,9 +21,7 @@ KIND = {"project": "default", "runtime": "python", "dataset": "noop"}
 
 
 def options(pods: int = 1) -> KubernetesOptions:
-    return parse(
-        {"cores": 8, "namespace": "ns", "runner_api_url": "http://runner_api:1", "warm": [KIND | {"pods": pods}]}
-    )
+    return parse({"namespace": "ns", "runner_api_url": "http://runner_api:1", "warm": [KIND | {"pods": pods}]})
 
 
 @pytest.fixture
@@ -155,7 +153,7 @@ def test_a_refused_warm_pod_is_requested_once_and_its_objects_are_deleted(cluste
 def test_all_warm_pods_are_deleted_when_none_is_configured(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = warm_pods(executor, "warm1", "warm2", ready=0)
     requests(cluster)
-    idle = kubernetes_executor(cluster, parse({"cores": 8, "namespace": "ns"}))
+    idle = kubernetes_executor(cluster, parse({"namespace": "ns"}))
     assert idle.maintain_warm_pool({}) is True
     deleted = {name for verb, name, _ in requests(cluster) if verb == "DELETE"}
     assert deleted == {"wt-warm1", "wt-warm2"} and idle.take_warm_launch(launch_of("http://runner_api:1")) is None

@@ -7,7 +7,6 @@ import pytest
 from common.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.api_errors import error_of
-from workers.executors.kubernetes.objects import quantity
 from workers.executors.kubernetes.options import Share, parse
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
@@ -85,25 +84,8 @@ def test_a_refusal_names_the_remedy(status: int, message: str, kind: type[Platfo
     assert type(error) is kind and remedy in str(error)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("2", 2),
-        ("100m", 0.1),
-        ("1Ki", 1024),
-        ("1.5Gi", 1.5 * 2**30),
-        ("1k", 1000),
-        ("25M", 25e6),
-        ("1e3", 1000),
-        (4, 4),
-    ],
-)
-def test_quantities_of_kubernetes_are_parsed(text: str | int, value: float) -> None:
-    assert quantity(text) == pytest.approx(value)
-
-
 def test_paths_follow_the_kubernetes_api() -> None:
-    assert path_of("v1", "pods", "ns", "p", "log") == "/api/v1/namespaces/ns/pods/p/log"
+    assert path_of("v1", "pods", "ns", "p") == "/api/v1/namespaces/ns/pods/p"
     assert path_of("batch/v1", "jobs") == "/apis/batch/v1/jobs"
     assert path_of("v1", "pods", "a/../b") == "/api/v1/namespaces/a%2F..%2Fb/pods"
 
@@ -114,6 +96,6 @@ def test_no_rbac_rule_reads_a_secret_or_is_a_wildcard() -> None:
         assert right.why
         if right.resource == "secrets":
             assert right.verbs == ("create", "delete")
-        if right.resource in ("pods", "events", "nodes"):
+        if right.resource in ("pods", "events"):
             assert right.verbs == ("list",)
     assert rules()[0]["apiGroups"] == ["jobset.x-k8s.io"]

@@ -15,7 +15,7 @@ class Observed:
     def __init__(self, log: pytest.LogCaptureFixture) -> None:
         self.now = 0.0
         self._log = log
-        self.executor = ManagedExecutor(LOCAL, FakeExecutor(workers=1), clock=lambda: self.now)
+        self.executor = ManagedExecutor(LOCAL, FakeExecutor(), clock=lambda: self.now)
 
     def fail(self, seconds: float) -> None:
         """Let a call fail after so many seconds."""

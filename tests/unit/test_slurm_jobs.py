@@ -1,4 +1,4 @@
-"""Slurm jobs: sbatch arguments, parsing of squeue and sinfo, launch status; without Slurm."""
+"""Slurm jobs: sbatch arguments, parsing of squeue, launch status; without Slurm."""
 
 from dataclasses import fields
 from typing import Any
@@ -13,10 +13,8 @@ from workers.executors.slurm.jobs import (
     TaskRecords,
     arguments,
     array_of,
-    bytes_of,
     exit_code,
     launch_status,
-    read_free_resources,
     read_jobs,
 )
 from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, TRANSIENT_ERRORS
@@ -35,8 +33,6 @@ def job(task: int | None, state: str, exit: int = 0, reason: str = "None") -> Jo
         name="wt-s1x1x0",
         state=state,
         exit=exit,
-        cpus=1,
-        memory=1 << 30,
         reason=reason,
         folder="/launches/s1x1x0",
     )
@@ -110,12 +106,12 @@ def test_an_unknown_option_and_a_value_of_the_wrong_type_are_errors(options: dic
 
 def test_squeues_output_is_parsed() -> None:
     text = (
-        "9|1|wt-a|PENDING|0|1|2304M|Nodes required for job are DOWN, DRAINED or reserved|/l/a|\n"
-        "9|N/A|wt-a|CANCELLED|0|2|1G|None|/l/a|\n"
-        "1|0|wt-b|FAILED|1792|1|0|NonZeroExitCode|/l/b|\n"
+        "9|1|wt-a|PENDING|0|Nodes required for job are DOWN, DRAINED or reserved|/l/a|\n"
+        "9|N/A|wt-a|CANCELLED|0|None|/l/a|\n"
+        "1|0|wt-b|FAILED|1792|NonZeroExitCode|/l/b|\n"
     )
     pending, cancelled, failed = read_jobs(text)
-    assert (pending.task, pending.phase, pending.memory, pending.handle) == (1, Phase.SUSPENDED, 2304 << 20, "9_1")
+    assert (pending.task, pending.phase, pending.handle) == (1, Phase.SUSPENDED, "9_1")
     assert (cancelled.task, cancelled.phase, cancelled.handle) == (None, Phase.ENDED, "9")
     assert (failed.exit, failed.folder) == (7, "/l/b")
 
@@ -123,22 +119,6 @@ def test_squeues_output_is_parsed() -> None:
 @pytest.mark.parametrize(("text", "code"), [("0", 0), ("1792", 7), ("15", 143), ("7:0", 7), ("0:9", 137), ("N/A", 0)])
 def test_exit_codes_are_parsed_in_the_syntax_of_each_release(text: str, code: int) -> None:
     assert exit_code(text) == code
-
-
-@pytest.mark.parametrize(("text", "number"), [("2304M", 2304 << 20), ("2G", 2 << 30), ("512", 512 << 20), ("", 0)])
-def test_amounts_of_memory_are_parsed(text: str, number: int) -> None:
-    assert bytes_of(text) == number
-
-
-def test_free_resources_are_summed_over_usable_nodes_each_counted_once() -> None:
-    text = (
-        "n1|1/3/0/4|8192|2048|mixed|\n"
-        "n1|1/3/0/4|8192|2048|mixed|\n"
-        "n2|0/4/0/4|8192|0|idle*|\n"
-        "n3|0/0/4/4|8192|0|drained|\n"
-        "n4|0/2/0/2|4096|0|idle|\n"
-    )
-    assert read_free_resources(text) == (5, (6144 + 4096) << 20)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Executor port: the interface between the dispatcher and the systems that run launches, and the kinds of executors."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from threading import Event
@@ -34,12 +34,6 @@ class Executor(Protocol):
 
     def cancel(self, launch_id: str) -> None:
         """Stop and remove the launch. Not an error if it is gone already."""
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield the log of the launch's own processes (not the model's) from the start until the launch ends."""
-
-    def capacity(self) -> Mapping[str, int]:
-        """Return free resources: ``cpu`` in cores, ``memory`` in bytes."""
 
     def resize(self, launch_id: str, workers: int) -> None:
         """Change the number of workers of a running launch. Raise Unsupported where that needs a new launch."""

@@ -2,21 +2,20 @@
 
 import json
 import socket
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from common.errors import NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from core.domain.scheduling.allowed_options import OPTIONS
-from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
+from core.domain.scheduling.launches import Launch, LaunchStatus
 from workers.executors.base import ExecutorKind, LocalPaths
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
-#: Seconds between reads of a log that is still written.
-LOG_POLL = 0.2
 
 REFUSALS: Mapping[str, type[PlatformError]] = {
     kind.slug: kind for kind in (NotPrepared, OriginFailed, OriginRefused, StoreUnavailable, Unsafe)
@@ -41,35 +40,11 @@ class LocalExecutor:
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Return statuses of the launches that the agent knows."""
-        statuses = self._ask("observe", ids=list(ids))
-        return {
-            id: LaunchStatus(
-                **{**fields, "phase": Phase(fields["phase"]), "notes": tuple(Note(**note) for note in fields["notes"])}
-            )
-            for id, fields in statuses.items()
-        }
+        return msgspec.convert(self._ask("observe", ids=list(ids)), dict[str, LaunchStatus])
 
     def cancel(self, launch_id: str) -> None:
         """End the launch's processes and remove its folder."""
         self._ask("cancel", id=launch_id)
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield the runner's own output; a launch of this machine has one replica."""
-        offset = 0
-        while True:
-            chunk = self._ask("logs", id=launch_id, offset=offset)
-            if chunk["text"]:
-                offset = chunk["offset"]
-                yield chunk["text"].encode()
-            elif chunk["ended"]:
-                return
-            else:
-                time.sleep(LOG_POLL)
-
-    def capacity(self) -> Mapping[str, int]:
-        """Return free cores and memory of this machine."""
-        free: Mapping[str, int] = self._ask("capacity")
-        return free
 
     def resize(self, launch_id: str, workers: int) -> None:
         """Raise Unsupported: a warm runner's number of workers is fixed at its start."""

@@ -15,7 +15,6 @@ from workers.executors.kubernetes.objects import (
     JOBSET,
     LAUNCH,
     MPIJOB,
-    NODE,
     OWNERS,
     POD,
     POLICY,
@@ -24,10 +23,8 @@ from workers.executors.kubernetes.objects import (
     ApiGroups,
     ClusterEvent,
     ClusterEventList,
-    ClusterNode,
     MetadataOnly,
     MetadataOnlyList,
-    NodeList,
     Owner,
     OwnerList,
     Pod,
@@ -124,10 +121,6 @@ class ApiQueries:
         """List a kind in all namespaces, or in the shared namespace; empty where the kind is not served."""
         namespace_or_all = namespace or (self._options.namespace if self._options.shared_namespace else "")
         return self._list(path_of(kind.api, kind.plural, namespace_or_all), kind, shape, query)
-
-    def nodes(self) -> tuple[ClusterNode, ...]:
-        """Return the cluster's nodes."""
-        return self._list(path_of(NODE.api, NODE.plural), NODE, NodeList, {"resourceVersion": "0"}).items
 
     def _list(self, path: str, kind: ResourceKind, shape: type[L], query: Mapping[str, str]) -> L:
         try:

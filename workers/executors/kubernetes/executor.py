@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,33 +17,28 @@ from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, WarmLau
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed
-from workers.executors.kubernetes import manifests, names, pod_logs, warm_pool
+from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
 from workers.executors.kubernetes.api_queries import ApiQueries
-from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
+from workers.executors.kubernetes.gangs import WORKERS
 from workers.executors.kubernetes.launch_objects import LaunchObjects, creation_order
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.objects import (
     ATTEMPT,
-    CPU,
     GANG,
     JOB,
     JOBSET,
     KINDS,
-    MEMORY,
     QUEUE,
     SIMULATION,
     TOKEN_HASH,
     WARM,
-    WORKERS,
     Owner,
     ResourceKind,
-    quantity,
 )
 from workers.executors.kubernetes.options import KubernetesOptions
 from workers.executors.kubernetes.status_cache import StatusCache
-from workers.executors.kubernetes.status_mapping import phase_of
 from workers.executors.kubernetes.watch import ApiWatch
 
 logger = logging.getLogger(__name__)
@@ -120,7 +115,8 @@ class KubernetesExecutor:
         namespace = names.namespace(self._options.namespace, launch.project)
         objects = sorted(objects, key=creation_order)
         owner = objects[-1]
-        owner["metadata"].setdefault("annotations", {}).update(_resource_annotations(launch))
+        if launch.gang is not None:
+            owner["metadata"].setdefault("annotations", {})[GANG] = launch.gang.communication
         kind = KINDS[owner["kind"]]
         try:
             self._launch_objects.create(objects, namespace)
@@ -247,34 +243,6 @@ class KubernetesExecutor:
         warm = {owner.id for owner in warm_pool.warm_owners(owners_by_id.values())}
         return sorted((owners | policies) - warm - set(known) - {""})
 
-    def capacity(self) -> Mapping[str, int]:
-        """Return the nodes' resources (or the configured cores) less the requests of this installation's launches.
-
-        Warm launches count too: their pods hold their requests already.
-        """
-        cores, memory = self._total()
-        for _, owner in self._queries.owners(recent=True).values():
-            if phase_of(owner) is not Phase.ENDED and owner.metadata.launch not in self._cancelled:
-                annotations = owner.metadata.annotations
-                workers = float(annotations.get(WORKERS, 0))
-                cores -= workers * float(annotations.get(CPU, 0))
-                memory -= workers * float(annotations.get(MEMORY, 0))
-        return {"cpu": max(0, math.floor(cores)), "memory": max(0, math.floor(memory))}
-
-    def _total(self) -> tuple[float, float]:
-        selector, configured = self._options.node_selector, float(self._options.cores)
-        try:
-            nodes = self._queries.nodes()
-        except PermissionError:
-            if not configured:
-                raise
-            return configured, 0.0
-        fit = [
-            node.status.allocatable for node in nodes if node.open and selector.items() <= node.metadata.labels.items()
-        ]
-        cores = sum(quantity(allocatable.get("cpu", 0)) for allocatable in fit)
-        return configured or cores, sum(quantity(allocatable.get("memory", 0)) for allocatable in fit)
-
     @property
     def registry(self) -> CollectorRegistry:
         """Prometheus metrics of this cluster."""
@@ -297,13 +265,11 @@ class KubernetesExecutor:
             raise Unsupported("Kueue admitted it with these workers. Cancel the simulation and submit it again.")
         pods = max(1, math.ceil(workers / self._options.workers_per_pod))
         namespace, name = owner.metadata.namespace, owner.metadata.name
-        child = name if kind is JOB else f"{name}-{REPLICATED}-0"
+        child = name if kind is JOB else f"{name}-{WORKERS}-0"
         try:
             self._client.patch(
                 path_of(JOB.api, JOB.plural, namespace, child), {"spec": {"parallelism": pods, "completions": pods}}
             )
-            document = {"metadata": {"annotations": {WORKERS: str(workers)}}}
-            self._client.patch(path_of(kind.api, kind.plural, namespace, name), document)
         except ApiRefused as refused:
             if refused.status == 404:
                 raise Unsupported("The launch has no pods yet; try again once it runs.") from None
@@ -321,15 +287,3 @@ class KubernetesExecutor:
         )
         while len(self._cancelled) > CANCELLED_KEPT:
             self._cancelled.popitem(last=False)
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Follow the log of the replica's runner (or its first container) until the pod is gone."""
-        return pod_logs.follow(self._client, self._queries, launch_id, replica)
-
-
-def _resource_annotations(launch: Launch) -> dict[str, str]:
-    """Return annotations with the launch's resources, so that capacity is computed from the cluster alone."""
-    gang = launch.gang
-    workers = gang.size * gang.slices if gang else launch.workers
-    resources = {WORKERS: str(workers), CPU: str(launch.placement.cpu), MEMORY: str(launch.placement.memory)}
-    return resources | ({GANG: gang.communication} if gang else {})

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -11,7 +10,7 @@ from kube.client import ListResponse
 
 #: Labels and annotations of the platform.
 INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"
-WORKERS, CPU, MEMORY, GANG = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory", "windtunnel/gang"
+GANG = "windtunnel/gang"
 #: Label of warm launches (digest of their target), and annotation with the hash of their token.
 WARM, TOKEN_HASH = "windtunnel/warm", "windtunnel/token-hash"
 SIMULATION, ATTEMPT = "windtunnel/simulation", "windtunnel/attempt"
@@ -39,7 +38,6 @@ SECRET = ResourceKind("Secret", "v1", "secrets")
 NAMESPACE = ResourceKind("Namespace", "v1", "namespaces")
 POD = ResourceKind("Pod", "v1", "pods")
 EVENT = ResourceKind("Event", "v1", "events")
-NODE = ResourceKind("Node", "v1", "nodes")
 
 #: Kinds that run a launch, most likely first.
 OWNERS = (JOBSET, JOB, TRAINJOB, MPIJOB)
@@ -212,29 +210,6 @@ class Workload(ApiObject, frozen=True):
     status: OwnerStatus = OwnerStatus()
 
 
-class NodeSpec(ApiObject, frozen=True):
-    unschedulable: bool | None = None
-
-
-class NodeStatus(ApiObject, frozen=True):
-    allocatable: dict[str, str] = {}
-    conditions: tuple[Condition, ...] | None = None
-
-
-class ClusterNode(ApiObject, frozen=True):
-    metadata: Metadata = Metadata()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-    @property
-    def open(self) -> bool:
-        """Return whether the node is ready and schedulable."""
-        ready = any(
-            condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions or ()
-        )
-        return ready and not self.spec.unschedulable
-
-
 class MetadataOnly(ApiObject, frozen=True):
     """Any object; only its metadata is read."""
 
@@ -281,23 +256,5 @@ class WorkloadList(ListResponse):
     items: tuple[Workload, ...] = ()
 
 
-class NodeList(ListResponse):
-    items: tuple[ClusterNode, ...] = ()
-
-
 class MetadataOnlyList(ListResponse):
     items: tuple[MetadataOnly, ...] = ()
-
-
-def quantity(value: Any) -> float:
-    """Parse a Kubernetes quantity: ``100m``, ``2``, ``1.5Gi``, ``1e3``."""
-    text = str(value)
-    for suffix, factor in _SUFFIXES.items():
-        if text.endswith(suffix):
-            return float(text.removesuffix(suffix)) * factor
-    return float(text)
-
-
-_BINARY = {f"{letter}i": float(1024**power) for power, letter in enumerate("KMGTPE", start=1)}
-_DECIMAL = {letter: float(1000**power) for power, letter in enumerate("kMGTPE", start=1)}
-_SUFFIXES: Mapping[str, float] = {**_BINARY, **_DECIMAL, "m": 1e-3, "u": 1e-6, "n": 1e-9}

@@ -108,7 +108,7 @@ class KubernetesOptions:
     dns: tuple[Mapping[str, Any], ...] = (KUBE_DNS,)  # policy peers; a node-local DNS cache has an address
     dns_ports: tuple[int, ...] = (53,)
     patience: float = 120.0  # seconds that a pod may be unable to start
-    cores: int = 0  # total of the cluster; 0: the sum of the nodes
+    cores: int = 0  # of version 0.2; nothing depends on it
     time_out: float = 10.0  # seconds for an answer of the API server
     warm: tuple[WarmOptions, ...] = ()
 
@@ -121,8 +121,8 @@ class KubernetesOptions:
             raise ValueError(f"namespace: a name, or one with {{project}} in it; not {self.namespace!r}")
         if self.pull_policy not in PULL_POLICIES:
             raise ValueError(f"pull_policy: one of {', '.join(PULL_POLICIES)}; not {self.pull_policy!r}")
-        if self.workers_per_pod < 1 or self.patience <= 0 or self.time_out <= 0 or self.cores < 0:
-            raise ValueError("workers_per_pod is at least 1, patience and time_out are above 0, cores is not below 0")
+        if self.workers_per_pod < 1 or self.patience <= 0 or self.time_out <= 0:
+            raise ValueError("workers_per_pod is at least 1, patience and time_out are above 0")
         if not self.dns or not self.dns_ports:
             raise ValueError("dns and dns_ports name a peer and a port at least: none would be any, to a policy")
         for entry in self.warm:

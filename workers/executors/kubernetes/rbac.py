@@ -10,7 +10,6 @@ from workers.executors.kubernetes.objects import (
     JOBSET,
     MPIJOB,
     NAMESPACE,
-    NODE,
     POD,
     POLICY,
     SECRET,
@@ -43,10 +42,8 @@ RIGHTS: tuple[Right, ...] = (
     _of(POLICY, "create delete get list", "network policies of launches"),
     _of(SECRET, "create delete", "tokens of launches; never read"),
     _of(POD, "list", "reasons why a launch does not start, and its exit codes"),
-    Right("", "pods/log", ("get",), "the runner's log"),
     _of(EVENT, "list", "quota, volumes and refusals, for the simulation's events"),
     Right("kueue.x-k8s.io", "workloads", ("list",), "reasons why Kueue does not admit a launch"),
-    _of(NODE, "list", "total capacity; not needed if the option `cores` is set", everywhere=True),
 )
 #: Only with ``create_namespaces``.
 NAMESPACES = _of(NAMESPACE, "create", "a namespace for each project", everywhere=True)

@@ -1,4 +1,4 @@
-"""Slurm's commands (sbatch, squeue, scancel, sinfo), each with a time-out and a minimal environment."""
+"""Slurm's commands (sbatch, squeue, scancel), each with a time-out and a minimal environment."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from common.errors import PlatformError
-from workers.executors.slurm.jobs import JOBS, NODES, Job, read_free_resources, read_jobs
+from workers.executors.slurm.jobs import JOBS, Job, read_jobs
 from workers.executors.slurm.status_tables import TRANSIENT_ERRORS
 
 #: Variables that the commands inherit. sbatch passes its environment on to jobs, which must not get secrets.
@@ -18,8 +18,7 @@ BATCH = 500
 class Commands:
     """Client of a Slurm cluster. Methods raise OSError if Slurm is unavailable, also after ``patience`` seconds."""
 
-    def __init__(self, conf: str, partition: str, patience: float) -> None:
-        self._partition = partition
+    def __init__(self, conf: str, patience: float) -> None:
         self._patience = patience
         self._environ = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {
             "LC_ALL": "C.UTF-8"
@@ -40,8 +39,10 @@ class Commands:
 
     def squeue(self, folder: Path) -> list[Job]:
         """Return this user's jobs with a working directory in ``folder``, also ended ones that Slurm still knows."""
-        jobs = read_jobs(self._ask("squeue", "--me", "--noheader", "--array", "--states=all", f"--Format={JOBS}"))
-        return [job for job in jobs if Path(job.folder).parent == folder]
+        done = self._run(["squeue", "--me", "--noheader", "--array", "--states=all", f"--Format={JOBS}"])
+        if done.returncode != 0:
+            raise OSError(f"squeue failed: {error_text(done.stderr)}")
+        return [job for job in read_jobs(done.stdout) if Path(job.folder).parent == folder]
 
     def scancel(self, jobs: list[Job]) -> None:
         """Cancel jobs; a job that has ended in the meantime is not an error."""
@@ -49,17 +50,6 @@ class Commands:
             done = self._run(["scancel", "--quiet", *(job.handle for job in jobs[start : start + BATCH])])
             if done.returncode != 0 and any(error in done.stderr for error in TRANSIENT_ERRORS):
                 raise OSError(f"scancel is temporarily unavailable: {error_text(done.stderr)}")
-
-    def sinfo(self) -> tuple[int, int]:
-        """Return idle cores and free bytes of memory."""
-        partition = [f"--partition={self._partition}"] if self._partition else []
-        return read_free_resources(self._ask("sinfo", "--noheader", "--Node", f"--Format={NODES}", *partition))
-
-    def _ask(self, *command: str) -> str:
-        done = self._run(list(command))
-        if done.returncode != 0:
-            raise OSError(f"{command[0]} failed: {error_text(done.stderr)}")
-        return done.stdout
 
     def _run(self, command: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
         environ: Mapping[str, str] = self._environ

@@ -2,8 +2,7 @@
 
 import shlex
 import sys
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -19,8 +18,6 @@ from workers.warm_runners import PreparedFolders, WarmKind, worker_spec_for
 SOURCE = Path(__file__).parents[3]
 #: Placeholder in the launch document that job.sh replaces with the runner's array task id.
 TASK = "%TASK%"
-#: Seconds between two reads of a log that is still written, and between two queries whether its job still runs.
-LOG_POLL, QUEUE_POLL = 0.5, 5.0
 
 
 class SlurmExecutor:
@@ -34,7 +31,7 @@ class SlurmExecutor:
         self._options = options
         self._prepared = prepared
         self._folders = Folders(folder)
-        self._commands = Commands(options.conf, options.partition, options.patience)
+        self._commands = Commands(options.conf, options.patience)
         self._template = Template(Path(options.template or Path(__file__).with_name("job.sh")).read_text())
 
     def submit(self, launch: Launch) -> None:
@@ -67,34 +64,6 @@ class SlurmExecutor:
         """Cancel the launch's jobs, whatever its folder records, then remove the folder."""
         self._scancel(self._jobs().get(launch_id, []))
         self._folders.remove(launch_id)
-
-    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield a runner's output as Slurm writes it to the folder."""
-        offset, queried_at = 0, time.monotonic()
-        while True:
-            # Before the read, so that it also returns what was written before the end.
-            ended = not self._folders.submitted(launch_id) or replica in self._folders.task_records(launch_id).exits
-            if not ended and time.monotonic() - queried_at > QUEUE_POLL:
-                queried_at = time.monotonic()
-                ended = all(job.task != replica for job in unfinished(self._jobs().get(launch_id, [])))
-            chunk = self._folders.log(launch_id, replica, offset)
-            if chunk:
-                offset += len(chunk)
-                yield chunk
-            elif ended:
-                return
-            else:
-                time.sleep(LOG_POLL)
-
-    def capacity(self) -> Mapping[str, int]:
-        """Return idle resources less those that this platform's pending jobs will need."""
-        # squeue before sinfo: a job that starts in between is counted twice rather than not at all.
-        waiting = [job for jobs in self._jobs().values() for job in jobs if job.phase is Phase.SUSPENDED]
-        cores, memory = self._commands.sinfo()
-        return {
-            "cpu": max(0, cores - sum(job.cpus for job in waiting)),
-            "memory": max(0, memory - sum(job.memory for job in waiting)),
-        }
 
     def resize(self, launch_id: str, workers: int) -> None:
         """Submit further runners, or cancel those with the highest task ids."""

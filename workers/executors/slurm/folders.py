@@ -11,9 +11,6 @@ from typing import Any
 
 from workers.executors.slurm.jobs import TaskRecords
 
-#: Bytes of one read of a log.
-CHUNK = 64 << 10
-
 
 class Folders:
     """One folder per launch."""
@@ -80,15 +77,6 @@ class Folders:
                 elif kind == "dismissed":
                     dismissed.add(int(number))
         return TaskRecords(started=frozenset(started), exits=exits, dismissed=frozenset(dismissed))
-
-    def log(self, launch_id: str, task: int, offset: int) -> bytes:
-        """Return a chunk of a runner's log from ``offset`` on."""
-        try:
-            with open(self.of(launch_id) / f"runner.{task}.log", "rb") as file:
-                file.seek(offset)
-                return file.read(CHUNK)
-        except FileNotFoundError:
-            return b""
 
     def last_log_line(self, launch_id: str) -> str:
         """Return the last line of the log that was written last."""

@@ -1,4 +1,4 @@
-"""Slurm jobs as values: sbatch's arguments for a launch, parsing of squeue and sinfo, and the launch status of jobs."""
+"""Slurm jobs as values: sbatch's arguments for a launch, parsing of squeue, and the launch status of jobs."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,8 @@ from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKN
 
 #: Prefix of job names. Platforms that share a cluster are told apart by the jobs' working directories.
 PREFIX = "wt-"
-#: Columns of squeue and sinfo, each followed by a bar: unlike Slurm's JSON, they are the same in every release.
-JOBS = "ArrayJobID:|,ArrayTaskID:|,Name:|,State:|,exit_code:|,NumCPUs:|,minmemory:|,Reason:|,WorkDir:|"
-NODES = "NodeHost:|,CPUsState:|,Memory:|,AllocMem:|,StateLong:|"
-#: States of nodes that accept jobs; a suffix (``idle*``) marks a node that does not respond.
-USABLE = frozenset({"allocated", "completing", "idle", "mixed"})
-UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+#: Columns of squeue, each followed by a bar: unlike Slurm's JSON, they are the same in every release.
+JOBS = "ArrayJobID:|,ArrayTaskID:|,Name:|,State:|,exit_code:|,Reason:|,WorkDir:|"
 #: Bytes of a runner in addition to its evaluator and model server, and seconds for the delivery of the last results.
 RUNNER_MEMORY, DRAIN_SECONDS = 256 << 20, 300.0
 
@@ -56,8 +52,6 @@ class Job:
     name: str
     state: str
     exit: int
-    cpus: int
-    memory: int  # bytes
     reason: str
     folder: str
 
@@ -127,7 +121,7 @@ def read_jobs(text: str) -> list[Job]:
     """Parse squeue's output."""
     jobs = []
     for line in text.splitlines():
-        id, task, name, state, exit, cpus, memory, reason, folder = (part.strip() for part in line.split("|")[:9])
+        id, task, name, state, exit, reason, folder = (part.strip() for part in line.split("|")[:7])
         number = int(task) if task.isdecimal() else None
         jobs.append(
             Job(
@@ -136,19 +130,11 @@ def read_jobs(text: str) -> list[Job]:
                 name=name,
                 state=state,
                 exit=exit_code(exit),
-                cpus=int(cpus),
-                memory=bytes_of(memory),
                 reason=reason,
                 folder=folder,
             )
         )
     return jobs
-
-
-def bytes_of(value: str) -> int:
-    """Parse an amount of memory, ``2304M``, or megabytes without a unit; return bytes."""
-    number, letter = (value[:-1], value[-1]) if value[-1:] in UNITS else (value, "M")
-    return int(float(number or 0) * UNITS[letter])
 
 
 def exit_code(value: str) -> int:
@@ -158,14 +144,6 @@ def exit_code(value: str) -> int:
         return int(code) or (128 + int(number) if int(number) else 0)
     status = int(value) if value.isdecimal() else 0
     return 128 + (status & 0x7F) if status & 0x7F else status >> 8
-
-
-def read_free_resources(text: str) -> tuple[int, int]:
-    """Return idle cores and free bytes from sinfo's output, which lists a node once for each of its partitions."""
-    nodes = {line.split("|")[0].strip(): [part.strip() for part in line.split("|")] for line in text.splitlines()}
-    usable = [node for node in nodes.values() if node[4] in USABLE]
-    cores = sum(int(node[1].split("/")[1]) for node in usable)
-    return cores, sum(max(0, int(node[2]) - int(node[3])) for node in usable) << 20
 
 
 def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> LaunchStatus:
