@@ -41,17 +41,6 @@ create table if not exists accounts(bucket text primary key, bytes integer not n
 create table if not exists intents(file text primary key, process text not null, bucket text not null,
     bytes integer not null);
 create table if not exists counters(name text, labels text, value real not null, primary key(name, labels));
-"""
-#: Columns that are absent in an index of an earlier version: (table, column, declaration).
-_ADDED_COLUMNS = (
-    ("objects", "eviction_key", "real not null default 0"),
-    ("accounts", "policy", "text not null default ''"),
-    ("accounts", "floor", "real not null default 0"),
-    ("objects", "checksums", "blob not null default x''"),
-)
-_INDEXES = """
-drop index if exists by_use;
-drop index if exists by_name;
 create index if not exists by_eviction_key on objects(bucket, eviction_key, name);
 create index if not exists by_age on objects(bucket, added, name);
 """
@@ -118,11 +107,8 @@ class ObjectIndex:
         connection = self._connection()
         connection.execute("pragma journal_mode=wal")
         connection.executescript(_SCHEMA)
-        for table, column, declaration in _ADDED_COLUMNS:
-            columns = {row[1] for row in connection.execute(f"pragma table_info({table})")}
-            if column not in columns:
-                connection.execute(f"alter table {table} add column {column} {declaration}")
-        connection.executescript(_INDEXES)
+        if "checksums" not in {row[1] for row in connection.execute("pragma table_info(objects)")}:  # of version 0.2.0
+            connection.execute("alter table objects add column checksums blob not null default x''")
         connection.executemany(
             "insert or ignore into accounts(bucket,bytes,objects) values(?,0,0)", [(name,) for name in config.buckets]
         )

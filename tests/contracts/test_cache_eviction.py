@@ -2,11 +2,9 @@
 
 import importlib
 import os
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from statistics import mean
 
@@ -177,28 +175,6 @@ def test_a_changed_policy_of_a_bucket_applies_to_its_present_objects(tmp_path: P
     index.close()
     config, index = open_index(policy)
     assert index.reserve(config.buckets["a"], b"n", "f/n", 1, 2000.0) == [victim]
-    index.close()
-
-
-def test_an_index_of_version_0_1_keeps_its_objects(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
-        connection.executescript(
-            "create table objects(name blob primary key, bucket text not null, key blob not null, file text not null,"
-            " size integer not null, digest blob not null, added real not null, used real not null) without rowid;"
-            "create index by_use on objects(bucket, used, name);"
-            "create index by_name on objects(bucket, name);"
-            "create table accounts(bucket text primary key, bytes integer not null, objects integer not null);"
-        )
-        for number, used in enumerate((30.0, 10.0, 20.0)):
-            key = b"%d" % number
-            row = (name_of("a", key), "a", key, f"f/{number}", 1, b"", float(number), used)
-            connection.execute("insert into objects values(?,?,?,?,?,?,?,?)", row)
-        connection.execute("insert into accounts values('a',3,3)")
-    config = cache_config(tmp_path, bucket_config("a", 3, "lru"))
-    index = ObjectIndex(tmp_path / "ledger.db", config, "p")
-    assert index.reconcile(lambda: [(f"f/{number}", 1) for number in range(3)]) == []
-    evicted = [index.reserve(config.buckets["a"], b"n%d" % number, f"n/{number}", 1, 40.0) for number in range(3)]
-    assert evicted == [["f/1"], ["f/2"], ["f/0"]]
     index.close()
 
 
