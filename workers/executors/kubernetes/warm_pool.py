@@ -4,7 +4,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -80,13 +80,7 @@ def warm_key_of(launch: Launch) -> WarmKey | None:
     """Return a launch's key; None if it needs its own pods (a gang, or a placement)."""
     if launch.gang is not None or replace(launch.placement, executor="") != Placement():
         return None
-    return WarmKey(
-        project=launch.project,
-        runtime=launch.runtime,
-        format=launch.format,
-        dataset=launch.dataset,
-        version=launch.version,
-    )
+    return WarmKey(**{field.name: getattr(launch, field.name) for field in fields(WarmKey)})
 
 
 def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: str) -> dict[str, WarmTarget]:
@@ -122,14 +116,10 @@ def _template_launch(key: WarmKey, options: KubernetesOptions, url: str) -> Laun
         attempt=0,
         url=url,
         workers=options.workers_per_pod,
-        runtime=key.runtime,
-        format=key.format,
-        dataset=key.dataset,
-        version=key.version,
         model_digest="",
         model_key="",
         token="",
-        project=key.project,
+        **asdict(key),
     )
 
 
