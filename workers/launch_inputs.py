@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from io import BufferedRandom
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,30 +70,16 @@ class LaunchInputs:
         ``files`` has digest and size by name, from the runner API. Raises WrongInput, LaunchOver or Unreachable.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        downloaded: dict[str, Path] = {}
-        errors: list[BaseException] = []
-
-        def download_dataset() -> None:
-            try:
-                downloaded["play"] = self._unpacked("play", files["play"], DATASET_FOLDER)
-            except BaseException as error:  # raised again below, in the caller's thread
-                errors.append(error)
-
-        thread = None
+        play = None
         if not dataset:
             if not files.get("play"):
                 raise WrongInput("The launch names no dataset folder, and the runner API offers none to download.")
-            thread = threading.Thread(target=download_dataset, name="play", daemon=True)
-            thread.start()
+            play = ThreadPoolExecutor(1, "play").submit(self._unpacked, "play", files["play"], DATASET_FOLDER)
         if model is None:
             model = str(self._object("model", files["model"]))
             if "environment" in files:
                 self._unpacked("environment", files["environment"], ENVIRONMENT_FOLDER)
-        if thread is not None:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return model, dataset or str(downloaded["play"])
+        return model, dataset if play is None else str(play.result())
 
     def _object(self, name: str, file: Mapping[str, Any]) -> Path:
         """Download an object; the file gets its final name once it is complete and verified."""
