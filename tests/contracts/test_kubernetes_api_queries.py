@@ -20,7 +20,7 @@ from workers.executors.kubernetes.api_queries import ApiQueries
 from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.options import parse
-from workers.executors.kubernetes.watch import ApiWatch
+from workers.executors.kubernetes.watch import watch_launches
 
 VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1", "kueue.x-k8s.io": "v1beta1"}
 VERSIONS |= {"kubeflow.org": "v2beta1"}
@@ -185,8 +185,8 @@ def test_a_watch_started_during_an_outage_wakes_the_dispatcher_after_it(cluster:
     cluster.server.answers = [close_connection]
     woken, stop = threading.Event(), threading.Event()
     options = cluster.executor.options
-    watch = ApiWatch(cluster.client, options, ApiQueries(cluster.client, options), woken.set, pause=0.01)
-    watching = threading.Thread(target=watch.run, args=(stop,), daemon=True)
+    watched = (cluster.client, options, ApiQueries(cluster.client, options), woken.set, stop)
+    watching = threading.Thread(target=watch_launches, args=watched, kwargs={"pause": 0.01}, daemon=True)
     watching.start()
     try:
         assert not woken.wait(0.3)
@@ -218,8 +218,8 @@ def test_a_watch_resumes_at_the_last_resource_version_until_it_expires(cluster: 
             third_watch.set()
 
     options = cluster.executor.options
-    watch = ApiWatch(cluster.client, options, ApiQueries(cluster.client, options), wake, pause=0.01)
-    watching = threading.Thread(target=watch.run, args=(stop,), daemon=True)
+    watched = (cluster.client, options, ApiQueries(cluster.client, options), wake, stop)
+    watching = threading.Thread(target=watch_launches, args=watched, kwargs={"pause": 0.01}, daemon=True)
     watching.start()
     try:
         assert third_watch.wait(20)

@@ -39,7 +39,7 @@ from workers.executors.kubernetes.objects import (
 )
 from workers.executors.kubernetes.options import KubernetesOptions
 from workers.executors.kubernetes.status_cache import StatusCache
-from workers.executors.kubernetes.watch import ApiWatch
+from workers.executors.kubernetes.watch import watch_launches
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class KubernetesExecutor:
 
     def watch(self, wake: Callable[[], None], stop: threading.Event) -> None:
         """Call ``wake`` at every change of a launch until ``stop`` is set. Run it in its own thread."""
-        ApiWatch(self._client, self._options, self._queries, wake).run(stop)
+        watch_launches(self._client, self._options, self._queries, wake, stop)
 
     # -- resize and cancel
 

@@ -16,48 +16,42 @@ logger = logging.getLogger(__name__)
 TERM, PAUSE = 240, 5.0
 
 
-class ApiWatch:
-    """Watches the most likely kind of owner. Only metadata is sent: the woken dispatcher observes the launches itself.
+def watch_launches(
+    client: KubernetesClient,
+    options: KubernetesOptions,
+    queries: ApiQueries,
+    wake: Callable[[], None],
+    stop: threading.Event,
+    *,
+    pause: float = PAUSE,
+) -> None:
+    """Watch the most likely kind of owner until ``stop`` is set, which takes up to TERM seconds: use a daemon thread.
 
-    Each watch continues at the resource version at which the last one ended, as long as the API server has it.
+    Only metadata is sent: the woken dispatcher observes the launches itself. Each watch continues at the resource
+    version at which the last one ended, as long as the API server has it.
     """
-
-    def __init__(
-        self,
-        client: KubernetesClient,
-        options: KubernetesOptions,
-        queries: ApiQueries,
-        wake: Callable[[], None],
-        *,
-        pause: float = PAUSE,
-    ) -> None:
-        self._client, self._options, self._queries, self._wake = client, options, queries, wake
-        self._pause = pause
-
-    def run(self, stop: threading.Event) -> None:
-        """Watch until ``stop`` is set, which takes up to TERM seconds: run it in a daemon thread."""
-        namespace = self._options.namespace if self._options.shared_namespace else ""
-        path = version = ""
-        while not stop.is_set():
-            try:
-                kind = self._queries.owner_kinds()[0]
-                collection = path_of(kind.api, kind.plural, namespace)
-                if collection != path:
-                    path, version = collection, ""
-                for event in self._client.watch(
-                    path,
-                    seconds=TERM,
-                    quiet=TERM + 60,
-                    resource_version=version,
-                    metadata_only=True,
-                    labelSelector=f"{INSTALLATION}={self._options.installation}",
-                ):
-                    version = event.resource_version
-                    if event.type != "BOOKMARK":
-                        self._wake()
-                    if stop.is_set():
-                        return
-            except (OSError, ApiRefused) as error:
-                version = ""  # it may have expired (410)
-                logger.info("Kubernetes API watch of launches ended: %s", error)
-                stop.wait(self._pause)
+    namespace = options.namespace if options.shared_namespace else ""
+    path = version = ""
+    while not stop.is_set():
+        try:
+            kind = queries.owner_kinds()[0]
+            collection = path_of(kind.api, kind.plural, namespace)
+            if collection != path:
+                path, version = collection, ""
+            for event in client.watch(
+                path,
+                seconds=TERM,
+                quiet=TERM + 60,
+                resource_version=version,
+                metadata_only=True,
+                labelSelector=f"{INSTALLATION}={options.installation}",
+            ):
+                version = event.resource_version
+                if event.type != "BOOKMARK":
+                    wake()
+                if stop.is_set():
+                    return
+        except (OSError, ApiRefused) as error:
+            version = ""  # it may have expired (410)
+            logger.info("Kubernetes API watch of launches ended: %s", error)
+            stop.wait(pause)
